@@ -34,8 +34,11 @@ faults: dev-venv ## every fault on real brokers of two versions, beside the othe
 	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-soak: dev-venv ## healthy applications, rolling restarts, dying clients: not one false verdict (ARGS="--minutes 60")
-	@PYTHONPATH=tests $(BIN)/python tests/faults/soak.py $(ARGS)
+soak: bench-venv ## an hour of healthy applications, restarts and hangs; writes docs/soak.md (ARGS="--minutes 10")
+	@PYTHONPATH=tests $(BIN)/python -m soak $(ARGS); code=$$?; $(BIN)/python scripts/generate_docs.py && exit $$code
+
+fuzz: fuzz-venv ## the decoders with inputs that reach ever more branches, an hour; writes docs/fuzzing.md (ARGS="event")
+	@PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS); code=$$?; $(BIN)/python scripts/generate_docs.py && exit $$code
 
 lint: dev-venv ## formatting and lint rules
 	@$(BIN)/ruff format --check .
@@ -79,4 +82,7 @@ dev-venv:
 bench-venv: dev-venv
 	@scripts/venv.sh bench
 
-.PHONY: help demo test unit nightly it e2e long faults soak lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv
+fuzz-venv: dev-venv
+	@scripts/venv.sh fuzz
+
+.PHONY: help demo test unit nightly it e2e long faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv

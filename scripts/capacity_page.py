@@ -52,8 +52,8 @@ LOADS = (
 ABOUT = """
 A core is one core of the machine of the [benchmarks](benchmarks.md). Every figure below is computed from a row of that
 page. Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of 200
-bytes to the coordinators' log. An active producer is evaluated once per micro-batch. *Walk* is to find each batch of a
-range, *fold* is to compute from the batches what is open and what has ended, and *evaluate* is to compute verdicts.
+bytes to the coordinators' log. An active producer is evaluated once per micro-batch. *Walk* means: find each batch of a
+range. *Fold* means: compute from the batches what is open and what has ended. *Evaluate* means: compute verdicts.
 """.strip()
 NEEDED = frozenset(
     {

@@ -1,7 +1,7 @@
 """The JSON schema of the chart's values. The settings are those of `RunSettings`, so a new one is in the chart at once.
 
-Two kinds of settings are missing: those that other values of the chart set, and passwords. A URL with a password is
-refused, because Helm stores all values in the cluster.
+The settings that other values of the chart set are missing. A password in a URL is refused, because Helm stores all
+values in the cluster; a user, or a reference to a file that has the password, is accepted.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ from typing import Any
 from txnwatch.config import RunSettings
 from txnwatch.setting_types import INT64
 
-# Values of the chart set these: `secret`, `checkpoint` and `metrics`. The kubelet could not probe a metrics port with a
-# web configuration; in Kubernetes a NetworkPolicy protects it.
+# Values of the chart set these: `secret`, `checkpoint` and `metrics`.
+# A table cannot be a variable: `secret.config` has it. The chart runs one pod, so no other host mounts its checkpoint.
 SET_BY_THE_CHART = frozenset(
-    {"command_config", "events_key_file", "checkpoint", "metrics_port", "metrics_host", "metrics_web_config_file"}
+    {
+        *("command_config", "events_key_file", "checkpoint", "metrics_port", "metrics_host"),
+        *("metrics_web_config_file", "spark_conf", "checkpoint_is_shared"),
+    }
 )
-_NOT_IN_A_URL = "@|password"
+# A user may be named, and the password may be a reference: redis://watch:${file:/etc/txnwatch/secret/redis}@redis:6379/0
+_USER_OR_REFERENCE = r"^[a-zA-Z0-9+.-]+://([^:/@?#]*(:[$][{](file|env):[^{}]+[}])?@)?[^@#]*$"
+_SECRET_QUERY = "[?].*password"  # noqa: S105 - a pattern
 # Of pydantic, for a type with a validator of its own, and of JSON schema.
 _KEYWORDS = {
     "ge": "minimum",
@@ -66,11 +71,12 @@ def _setting(key: str, spec: dict[str, Any]) -> dict[str, Any]:
     }
     if translated.get("maximum") == INT64:  # not a number that JSON can express
         del translated["maximum"]
-    return {**about, **translated, **({"not": {"pattern": _NOT_IN_A_URL}} if key.endswith("_url") else {})}
+    url = {"pattern": _USER_OR_REFERENCE, "not": {"pattern": _SECRET_QUERY}}
+    return {**about, **translated, **(url if key.endswith("_url") else {})}
 
 
 def _secret() -> dict[str, Any]:
-    files = {key: _matching(_FILE) for key in ("clientProperties", "config", "eventsKey")}
+    files = {key: _matching(_FILE) for key in ("clientProperties", "config", "eventsKey", "webConfig")}
     uses_a_file = [{"properties": {key: {"minLength": 1}}, "required": [key]} for key in files]
     return {
         **_object(existingSecret=_TEXT, **files),
@@ -96,7 +102,9 @@ def _checkpoint() -> dict[str, Any]:
 
 def _metrics() -> dict[str, Any]:
     enabled = {"type": "boolean"}
-    monitor = _object(enabled=enabled, interval=_matching(r"^[0-9]+(ms|s|m)$"), labels=_MAP)
+    monitor = _object(
+        enabled=enabled, interval=_matching(r"^[0-9]+(ms|s|m)$"), labels=_MAP, endpoint={"type": "object"}
+    )
     return _object(port=_PORT, serviceMonitor=monitor, prometheusRule=_object(enabled=enabled, labels=_MAP))
 
 

@@ -36,9 +36,9 @@ quotes: in double quotes, TOML treats a backslash as the beginning of an escape.
 A value can refer to a secret that is kept elsewhere, with `${env:NAME}`, `${file:/path}` or `${file:/path:key}`: see
 [secrets from files and variables](hardening.md#secrets-from-files-and-variables).
 
-`find-hanging` and `explain` take `bootstrap_server`, `command_config` and the thresholds of the verdicts from the same
-file, variables and flags. The other commands do not read the file. They use the variables `TXNWATCH_BOOTSTRAP_SERVER`,
-`TXNWATCH_COMMAND_CONFIG` and `TXNWATCH_EVENTS_KEY_FILE`, and their own [flags](cli.md).
+The other commands take the settings that they share with `run` (the connection, the events topic, Redis, the
+thresholds of the verdicts) from the same file, variables and flags: [the flags of each](cli.md). A setting that a
+command does not use is ignored there, but its value must be valid.
 """
 OTHER_ABOUT = """\
 ## Environment variables that are not settings
@@ -67,6 +67,7 @@ GROUPS = {
         "coordinator_view",
         "starting_offsets",
         "checkpoint",
+        "checkpoint_is_shared",
     ),
     "Events": (
         "events_topic",
@@ -92,7 +93,7 @@ GROUPS = {
         "max_bytes_per_second",
         "max_read_ms_per_trigger",
     ),
-    "Spark": ("master", "state_partitions", "input_partitions"),
+    "Spark": ("master", "state_partitions", "input_partitions", "spark_conf"),
     "Thresholds of the verdicts": (
         "late_buffer_ms",
         "coordinator_scan_interval_ms",
@@ -119,6 +120,7 @@ _TYPES = {
     "Prefixes": "list of strings",
     "RedisUrl": "URL",
     "Regex": "regular expression",
+    "SparkConf": "table of strings",
     "Text": "string",
     "NotEmpty": "text that is not empty",
     "TopicName": "name of a topic",
@@ -152,7 +154,9 @@ def configuration_page(generated: str) -> str:
 def _setting(name: str, spec: FieldInfo, bounds: dict[str, Any]) -> Iterable[str]:
     yield f"### `{name}`"
     yield ""
-    yield f"- Meaning: {spec.description}".replace("docs/abort.md", "[abort.md](abort.md)")
+    yield f"- Meaning: {spec.description}".replace("docs/abort.md", "[abort.md](abort.md)").replace(
+        "docs/spark-cluster.md", "[Spark clusters](spark-cluster.md)"
+    )
     yield f"- Type: {_type(name, spec, bounds)}"
     yield f"- Default: {_default(spec)}"
     yield f"- Flag: `--{name.replace('_', '-')}`"

@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from matplotlib import pyplot as plt
 
 from support.broker_faults import in_sync
+from support.kafka_faults import abort_by_hand
 from txnwatch.connection import options_of
 from txnwatch.embedded import faults
 from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
@@ -152,7 +153,7 @@ class Play:
             self.until('txnwatch_open_incidents{verdict="hanging"} > 0', 60.0)
             time.sleep(rest_s)
             if partition == 0:
-                faults.abort_by_hand(self.cluster, victim, hung.producer_id)
+                abort_by_hand(self.cluster, victim, hung.producer_id)
                 time.sleep(25.0)
         return begun
 

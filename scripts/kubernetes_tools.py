@@ -31,7 +31,7 @@ KUBERNETES_VERSION = KUBERNETES.partition("@v")[2]
 
 
 class UnavailableError(Exception):
-    """A tool cannot be had on this machine; the message has the reason."""
+    """A tool is not available on this machine; the message has the reason."""
 
 
 def helm() -> Path:

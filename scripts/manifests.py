@@ -35,7 +35,7 @@ def rendered(*args: str) -> str:
     """What `helm template` writes for a release that is named txnwatch.
 
     Raises:
-        UnavailableError: helm cannot be had.
+        UnavailableError: helm is not available.
         CalledProcessError: helm rejects the values; stderr has the reason.
     """
     command = [str(helm()), "template", "txnwatch", str(CHART), "--kube-version", KUBERNETES_VERSION, *args]

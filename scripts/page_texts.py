@@ -86,8 +86,8 @@ because the hourly budget also counts the markers that events announce.
 
 Only one instance aborts: the one that has the lease. The lease is partition 0 of the events topic in the consumer group
 `txnwatch-abort-<cluster id>`. Any client that can join the group can get the lease, so a client that is not txnwatch
-could hold it and make no decision. To show this, the other instances log a warning if a transaction has no decision
-`--abort-after-ms` plus five minutes after they have proven its hang.
+could hold it and make no decision. So the other instances log a warning if there is no decision about a hang
+`--abort-after-ms` plus five minutes after they have proven it.
 
 ## Refusals
 
@@ -104,7 +104,7 @@ hang with two readings, one second apart. Then it decides like the automatic abo
 - It ignores the lists of topics and prefixes, the waiting time, the budget and the circuit breaker.
 - It shows the possible loss and asks for confirmation. `--yes` skips the question.
 - It does not refuse an unknown outcome.
-- With `--result commit` it writes a COMMIT marker, if the coordinator's log still proves that the outcome is a commit.
+- With `--result commit` it writes a COMMIT marker, if the coordinators' log still proves that the outcome is a commit.
 - With `--lose-acknowledged-data` it writes an ABORT marker although the commit is proven.
 
 The command refuses if a client may still use the producer epoch (`epoch_may_be_reused`). Fence the transactional id

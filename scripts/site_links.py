@@ -1,4 +1,4 @@
-"""Where a link of a page leads in the documentation site. Pure, but for the question whether a file exists."""
+"""Where a link of a page leads in the documentation site. Pure, except for the check whether a file exists."""
 
 from __future__ import annotations
 

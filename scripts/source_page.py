@@ -1,4 +1,4 @@
-"""docs/spark-source.md: the data source `kafka-transactions` for Spark programs of others."""
+"""docs/spark-source.md: the data source `kafka-transactions` for the Spark programs of users."""
 
 from __future__ import annotations
 

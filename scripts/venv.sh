@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with txnwatch installed editable, once: scripts/venv.sh run | dev | bench
+# Makes .venv with txnwatch installed editable, once: scripts/venv.sh run | dev | bench | fuzz
 # Quiet, with a sign of life; the whole of pip's output is in .venv/install-*.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -246,10 +246,10 @@ class AutoAbort:
         published.add(f"{decision} {refusal}")
         self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1
         decided = action(decision, self.instance, self.now_ms(), refusal=refusal, detail=detail, spec=spec)
-        self.ledger.publish_next(updated(incident, self.now_ms(), action=decided))
+        self.ledger.publish_next(updated(replace(incident, action=decided), self.now_ms()))
 
     def _trip(self, why: str) -> None:
-        """Opens the circuit breaker until the cooldown is over, because unexpected results come in numbers."""
+        """Opens the circuit breaker until the cooldown is over, because more unexpected results may follow."""
         self._breaker = Breaker(self.now_ms() + self.cooldown_ms, why)
         self.counts["circuit breaker opened"] += 1
         pause = f"the automatic abort stops for {self.cooldown_ms / 1000:.0f} s"
@@ -265,7 +265,7 @@ class AutoAbort:
         with self.ledger.admin.within(CONFIRM_BUDGET_MS):
             result = recovered(incident.action, read_after(self.ledger.admin, claimed, commit=False))
         if result is not None:
-            self.ledger.publish_next(updated(incident, self.now_ms(), action=result))
+            self.ledger.publish_next(updated(replace(incident, action=result), self.now_ms()))
 
 
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:

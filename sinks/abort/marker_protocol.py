@@ -64,7 +64,7 @@ class MarkerProtocol:
         return Performed(self._report(announced, reported(begun, result)), result)
 
     def _report(self, announced: IncidentEvent, action: Action) -> IncidentEvent:
-        event = updated(announced, self.now_ms(), action=action)
+        event = updated(replace(announced, action=action), self.now_ms())
         self.publish(event)
         return event
 

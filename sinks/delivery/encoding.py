@@ -22,6 +22,7 @@ from txnwatch.state.events.value_rules import problem_of
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.text.outside_json import read_json
 
 SPEC_VERSION: Final = "1.0"
 _SINGLE_OBJECT_MAGIC: Final = b"\xc3\x01"
@@ -92,8 +93,8 @@ def from_bytes(value: bytes) -> IncidentEvent:
         raise BadEventError(SkipReason.UNDECODABLE, message)
     check_size(value)
     try:
-        raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else json.loads(value, parse_constant=_no_number)
-    except Exception as exc:  # invalid bytes can raise anything, deep nesting a RecursionError
+        raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else read_json(value)
+    except Exception as exc:  # invalid Avro can raise anything
         why = f"expected an incident event in JSON or Avro, found {value[:40]!r}...: {str(exc)[:_SHOWN]}"
         raise BadEventError(SkipReason.UNDECODABLE, why) from exc
     return event_of(raw)
@@ -117,10 +118,6 @@ def _avro(value: bytes) -> Any:  # noqa: ANN401 - any decoded value
     if body.read(1):
         raise ValueError("found extra bytes after the event")
     return raw
-
-
-def _no_number(word: str) -> float:
-    raise ValueError(f"found {word}: it is not a JSON number")
 
 
 def event_of(raw: Any) -> IncidentEvent:  # noqa: ANN401 - any decoded value

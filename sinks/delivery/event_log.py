@@ -33,9 +33,15 @@ class EventLog:
     """Reads the topic from its beginning. It joins no group and commits nothing."""
 
     def __init__(
-        self, client_config: Mapping[str, Any], topic: str, decode: Decoder = from_bytes, keys: Keys | None = None
+        self,
+        client_config: Mapping[str, Any],
+        topic: str,
+        decode: Decoder = from_bytes,
+        keys: Keys | None = None,
+        *,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Connects.
+        """Connects; `report` gets a line when new records are refused, and one when they can be read again.
 
         Raises:
             BrokerError: the topic does not exist, or no broker answers.
@@ -44,6 +50,8 @@ class EventLog:
         self._decode = decode
         self._keys = keys
         self._place = ""
+        self._report = report
+        self._is_refused = False
         self._undecoded: deque[Message] = deque()
         self._consumer = Consumer(
             {
@@ -98,11 +106,23 @@ class EventLog:
         """New records, without waiting. If brokers or the registry do not answer, the rest comes with a later call."""
         try:
             for message in self._consumer.consume(_AT_A_TIME, timeout=0):
-                if message.error() is None:
+                error = message.error()
+                if error is None:
                     self._undecoded.append(message)
+                self._note_right(error)
             yield from self._decoded()
         except (BrokerError, KafkaException):
             return
+
+    def _note_right(self, error: KafkaError | None) -> None:
+        """Reports that the right READ was taken away, and that it is back, once each."""
+        is_refused = error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        if is_refused and not self._is_refused:
+            result = "events of other instances are not seen until this user has it again (docs/rights.md)"
+            self._report(f"events topic {self._topic!r}: the right READ is missing: {result}")
+        elif self._is_refused and not is_refused:
+            self._report(f"events topic {self._topic!r}: it can be read again")
+        self._is_refused = is_refused
 
     def _partitions(self) -> list[int]:
         metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT_S)
@@ -144,7 +164,7 @@ class EventLog:
 
         Raises:
             BadEventError: the record is not valid.
-            RegistryAwayError: the record cannot be decoded now.
+            RegistryUnavailableError: the record cannot be decoded now.
         """
         key, value = _key_of(message), message.value()
         if value is None:  # a tombstone ends no incident, so it needs no signature

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -16,9 +16,13 @@ from txnwatch.state.model.incident import IncidentEvent
 
 _TIMEOUT_S = 10.0
 _BURY_TIMEOUT_S = 2.0
+_RENEW_TIMEOUT_S = 1.0
 _REPLICAS = 3
 # Heartbeats add a record every few seconds: new segments every hour and compaction within 6 h keep the topic small.
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction.lag.ms": "21600000"}
+_DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_FOLLOW_FROM_FATAL = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE})  # noqa: SLF001 - their public names
+_MISSING_RIGHT = "the right WRITE on the topic is missing (docs/rights.md)"
 QUIET = {"log_level": 2}  # failures are returned as errors, not logged to stderr
 
 
@@ -33,23 +37,28 @@ class KafkaEventsTopic:
         *,
         keys: Keys | None = None,
         timeout_s: float = _TIMEOUT_S,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Prepares the producer; `report` gets a line when heartbeats are refused, and when they are taken again."""
         self.topic = topic
         self._keys = keys
         self._place: str | None = None
         self._timeout_s = timeout_s
         self._encoding = encoding
-        self._producer = Producer(
-            {
-                **client_config,
-                **QUIET,
-                "client.id": "txnwatch-events",
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                # No timeout: produced again, an event would follow a later one, and compaction would keep the older.
-                "message.timeout.ms": 0,
-            }
-        )
+        self._config: dict[str, Any] = {
+            **client_config,
+            **QUIET,
+            "client.id": "txnwatch-events",
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            # No timeout: produced again, an event would follow a later one, and compaction would keep the older.
+            "message.timeout.ms": 0,
+            "error_cb": self._on_error,
+        }
+        self._report = report
+        self._refused = ""
+        self._is_fatal = False
+        self._producer = Producer(self._config)
         self._under_way: set[str] = set()
         self._acknowledged: set[str] = set()
         self._last_error = "no answer"
@@ -66,6 +75,7 @@ class KafkaEventsTopic:
         Raises:
             SinkError: not all were acknowledged in time, or an event cannot be encoded now.
         """
+        self._renew()
         for event in events:
             if event.event_id not in self._under_way | self._acknowledged:
                 self._produce(event)
@@ -75,13 +85,45 @@ class KafkaEventsTopic:
             raise SinkError(f"{self.name}: {len(missing)} of {len(events)} events not acknowledged: {self._last_error}")
         self._acknowledged.clear()
 
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._is_fatal = True
+            self._take(error)
+
+    def _take(self, error: KafkaError) -> None:
+        """Keeps the reason of a failure; after a fatal error, every other failure only follows from it."""
+        if error.code() not in _FOLLOW_FROM_FATAL:
+            self._last_error = f"{_MISSING_RIGHT}: {error.str()}" if error.code() in _DENIED else error.str()
+
+    def _refusal(self, refused: BufferError | KafkaException) -> SinkError:
+        """The error for a record that the client does not take."""
+        if isinstance(refused, KafkaException):
+            self._take(refused.args[0])
+        else:
+            self._last_error = str(refused)
+        return SinkError(f"{self.name}: {self._last_error}")
+
+    def _renew(self) -> None:
+        """Replaces a producer that has had a fatal error: it takes no record any more.
+
+        Raises:
+            SinkError: a record is still in flight. Produced again, it could follow a later one.
+        """
+        self._producer.poll(0)
+        if not self._is_fatal:
+            return
+        self._producer.purge(in_queue=True, in_flight=False, blocking=True)
+        if self._producer.flush(_RENEW_TIMEOUT_S):
+            raise SinkError(f"{self.name}: {self._last_error}; waiting for records in flight")
+        self._producer, self._is_fatal = Producer(self._config), False
+
     def _produce(self, event: IncidentEvent) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
             self._under_way.discard(event.event_id)
             if error is None:
                 self._acknowledged.add(event.event_id)
             else:
-                self._last_error = error.str()
+                self._take(error)
 
         value = self._signed(event.incident_id, self._encoding.encode(event))
         headers = cloud_event_headers(event, self._encoding.content_type)
@@ -96,7 +138,7 @@ class KafkaEventsTopic:
             )
         except (BufferError, KafkaException) as exc:
             self._under_way.discard(event.event_id)
-            raise SinkError(f"{self.name}: {exc}") from exc
+            raise self._refusal(exc) from exc
 
     def _signed(self, key: str, value: bytes) -> bytes:
         """A record's value, signed if there are keys.
@@ -120,6 +162,7 @@ class KafkaEventsTopic:
         Raises:
             SinkError: not all were acknowledged in time.
         """
+        self._renew()
         left = set(keys)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -131,7 +174,7 @@ class KafkaEventsTopic:
             for key in keys:
                 self._producer.produce(self.topic, key=key, on_delivery=delivered)
         except (BufferError, KafkaException) as exc:
-            raise SinkError(f"{self.name}: {exc}") from exc
+            raise self._refusal(exc) from exc
         self._producer.flush(_BURY_TIMEOUT_S)
         if left:
             raise SinkError(f"{self.name}: {len(left)} of {len(keys)} tombstones not acknowledged")
@@ -142,20 +185,33 @@ class KafkaEventsTopic:
         Raises:
             SinkError: it cannot be sent now.
         """
-        self._producer.poll(0)
+        self._renew()
         if self._is_heartbeat_under_way:
             return
 
-        def delivered(_: KafkaError | None, __: Message) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
             self._is_heartbeat_under_way = False
+            if error is not None:
+                self._take(error)
+            self._report_heartbeat("" if error is None else self._last_error)
 
         value = self._signed(heartbeat.key, to_bytes(heartbeat))
         headers = heartbeat_headers(heartbeat)
         try:
             self._producer.produce(self.topic, key=heartbeat.key, value=value, headers=headers, on_delivery=delivered)
         except (BufferError, KafkaException) as exc:
-            raise SinkError(f"{self.name}: {exc}") from exc
+            refusal = self._refusal(exc)
+            self._report_heartbeat(self._last_error)
+            raise refusal from exc
         self._is_heartbeat_under_way = True
+
+    def _report_heartbeat(self, problem: str) -> None:
+        """Reports a change: `status` shows a watcher without heartbeats as not active."""
+        if problem and not self._refused:
+            self._report(f"{self.name}: heartbeats are refused: {problem}; the next one is tried")
+        elif self._refused and not problem:
+            self._report(f"{self.name}: heartbeats are taken again")
+        self._refused = problem
 
     def close(self) -> None:
         """Sends what librdkafka still has queued."""

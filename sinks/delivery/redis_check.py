@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import redis
@@ -18,19 +17,30 @@ _EXPIRES_S: Final = 60
 _SCRIPT: Final = "return 1"
 
 
-def _transaction(client: Any, key: str) -> None:  # noqa: ANN401 - redis-py types answers as anything
-    with client.pipeline(transaction=True) as changes:
-        changes.delete(key)
-        changes.execute()
+def _multi(client: Any, key: str) -> None:  # noqa: ANN401 - redis-py types answers as anything
+    """Begins a transaction on a connection of its own, which is then closed: that discards the transaction."""
+    with _node(client, key).client() as one:
+        try:
+            one.execute_command("MULTI")
+        finally:
+            one.connection.disconnect()
 
 
-def _part_of_transaction(refusal: str, client: Any, key: str) -> None:  # noqa: ANN401
-    """Runs a transaction; only an error with the text `refusal` is about this command, else it is about another."""
+def _exec(client: Any, key: str) -> None:  # noqa: ANN401
+    """Ends a transaction that has not begun. Redis answers a refused EXEC with EXECABORT, a permitted one with ERR."""
     try:
-        _transaction(client, key)
-    except redis.ResponseError as exc:
-        if refusal in str(exc):
-            raise
+        _node(client, key).execute_command("EXEC")
+    except (redis.exceptions.ExecAbortError, redis.exceptions.NoPermissionError):
+        raise
+    except redis.ResponseError:
+        return
+
+
+def _node(client: Any, key: str) -> Any:  # noqa: ANN401
+    """The client of the server that has the key; a client of a cluster has no command without a key."""
+    if not isinstance(client, redis.RedisCluster):
+        return client
+    return client.get_redis_connection(client.get_node_from_key(key))
 
 
 def _evaluated(client: Any, key: str) -> None:  # noqa: ANN401
@@ -54,8 +64,8 @@ COMMANDS: Final[dict[str, Callable[[Any, str], object]]] = {
     "zrem": lambda client, key: client.zrem(f"{key}:set", "member"),
     "script|load": lambda client, _: client.script_load(_SCRIPT),
     "evalsha": _evaluated,
-    "multi": partial(_part_of_transaction, "without MULTI"),
-    "exec": partial(_part_of_transaction, "'exec'"),
+    "multi": _multi,
+    "exec": _exec,
 }
 
 

@@ -6,8 +6,7 @@ still read. It is never used as information about a cluster.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import redis
@@ -19,6 +18,7 @@ from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.events.heartbeat import Heartbeat, from_bytes
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text.outside_json import read_json
 from txnwatch.state.text.redaction import REDIS_URL_RULE, shown_place
 
 _BEGIN, _END = prefix_of("\n").split("\n")  # around the id of a cluster
@@ -120,7 +120,7 @@ def _open_under(
             unread[key] = "an open incident without its hash: does this Redis evict keys?"
             continue
         try:
-            event = event_of({name: _value(name, value) for name, value in held.items()})
+            event = event_of_hash(held)
         except BadEventError as exc:
             unread[key] = str(exc)
             continue
@@ -130,8 +130,17 @@ def _open_under(
             yield event
 
 
+def event_of_hash(held: Mapping[str, str]) -> IncidentEvent:
+    """The event in the hash of an incident, which any client of this Redis can write.
+
+    Raises:
+        BadEventError: a field cannot be decoded, or the fields are not an event.
+    """
+    return event_of({name: _value(name, value) for name, value in held.items()})
+
+
 def _value(name: str, text: str) -> object:
     try:
-        return text if name in _TEXTS else json.loads(text)
-    except Exception as exc:  # invalid text can raise anything, deep nesting a RecursionError
+        return text if name in _TEXTS else read_json(text)
+    except ValueError as exc:
         raise BadEventError(SkipReason.UNDECODABLE, f"expected an incident event: {name} is not valid JSON") from exc

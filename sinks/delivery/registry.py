@@ -1,8 +1,8 @@
 """Confluent framing: a magic byte, the id of a schema in a registry, Avro; with confluent-kafka's own serializers.
 
 Law: a registry that does not answer is an error before anything is produced, so the outbox keeps the event. When events
-are read back, it is a RegistryAwayError, and the record is not skipped: a record that cannot be decoded now is not
-invalid. The schema is registered under `<topic>-value`, once per process; each schema id is requested once.
+are read back, it is a RegistryUnavailableError, and the record is not skipped: a record that cannot be decoded now is
+not invalid. The schema is registered under `<topic>-value`, once per process; each schema id is requested once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RegistryCodec:
         """The event in Confluent framing.
 
         Raises:
-            RegistryAwayError: the registry does not answer.
+            RegistryUnavailableError: the registry does not answer.
             SinkError: the registry refuses the schema.
         """
         encoded: bytes = self._asking(lambda: self._serialize(event, self._context), "cannot register the schema")
@@ -89,7 +89,7 @@ class RegistryCodec:
         """An event in any of the three encodings.
 
         Raises:
-            RegistryAwayError: the registry does not answer, so the value cannot be decoded now.
+            RegistryUnavailableError: the registry does not answer, so the value cannot be decoded now.
             BadEventError: it is not an event, or the registry does not have its schema.
         """
         if value[:1] != CONFLUENT_MAGIC:

@@ -184,7 +184,7 @@ class Claims:
     def refuted(
         self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs
     ) -> Iterator[tuple[IncidentEvent, Resolution]]:
-        """Open incidents to end: doubles, and those not found by this process that a fresh read contradicts."""
+        """Open incidents to end: duplicates, and those not found by this process that a fresh read contradicts."""
         spans = [one for one in incidents if is_doubtful_span(one, was_found=self._was_found(one))]
         spans = spans[:CANDIDATES_AT_A_TIME]
         for one in incidents:

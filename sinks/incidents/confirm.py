@@ -17,10 +17,9 @@ from txnwatch.state.evidence.confirmation import (
     assess_span,
     assess_transaction,
     coordinator_reading,
-    covers,
+    is_disowned,
 )
 from txnwatch.state.evidence.screening import screen
-from txnwatch.state.model.description import NotDescribed, TransactionDescription
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import SpanStart, TransactionAdmin
 from txnwatch.state.model.quantities import TimestampMs
@@ -67,7 +66,7 @@ def confirm_contradicted(
     found = [
         candidate
         for candidate in doubted
-        if candidate.view is None or _is_contradicted(descriptions[candidate.view.transactional_id], candidate)
+        if candidate.view is None or is_disowned(descriptions[candidate.view.transactional_id], candidate)
     ]
     looked_at = confirm_spans(admin, found)
     unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
@@ -125,10 +124,6 @@ def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
     """Where a confirmed span begins, according to its leader."""
     assert found.producer is not None
     return SpanStart(candidate.partition, candidate.producer_id, found.producer.start_offset)
-
-
-def _is_contradicted(description: TransactionDescription, candidate: SpanCandidate) -> bool:
-    return not isinstance(description, NotDescribed) and not covers(description, candidate)
 
 
 def confirm_transactions(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, explain_partition
 from txnwatch.state.evidence.blocked_reads import blocked_reads
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.incident_end import decided_outcome
 from txnwatch.state.evidence.known_outcome import known_outcome
-from txnwatch.state.model.description import DescribedTransaction, TransactionView
+from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.findings import (
     SpanCandidate,
     StrayWrite,
@@ -42,7 +41,7 @@ def span_event(
     reading, producer = _read(found)
     view, description, span = candidate.view, found.description, candidate.span
     outcome = outcome or known_outcome(candidate, found).outcome
-    return IncidentEvent(
+    event = IncidentEvent(
         incident_id=_span_id(origin, reading.topic_id, candidate, producer.start_offset),
         sequence=1,
         status=IncidentStatus.OPENED,
@@ -57,13 +56,14 @@ def span_event(
         producer_epoch=producer.producer_epoch,
         transactional_id=_name_of(description or view),
         coordinator_epoch=producer.coordinator_epoch,
-        **_owner(description),
+        coordinator_id=description.coordinator if description is not None else None,
+        transaction_state=description.state if description is not None else None,
+        transaction_timeout_ms=description.timeout_ms if description is not None else None,
         txn_start_offset=producer.start_offset,
         open_since_ms=span.first_seen_ms,
         open_since_clock=SinceClock.OBSERVED,
         last_write_ms=producer.last_timestamp_ms,
         age_ms=elapsed(span.first_seen_ms, now_ms),
-        **blocked_reads(reading, producer.start_offset)._asdict(),
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(origin, candidate, found, now_ms),
         expected_outcome=outcome,
@@ -72,17 +72,7 @@ def span_event(
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
     )
-
-
-def _owner(description: DescribedTransaction | None) -> dict[str, Any]:
-    """The event fields that the coordinator of the owner has returned."""
-    if description is None:
-        return {}
-    return {
-        "coordinator_id": description.coordinator,
-        "transaction_state": description.state,
-        "transaction_timeout_ms": description.timeout_ms,
-    }
+    return blocked_reads(reading, producer.start_offset).added_to(event)
 
 
 def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
@@ -129,7 +119,7 @@ def transaction_event(
             coordinator_listed_ms=candidate.coordinator_listed_ms,
             confirmed_ms=now_ms,
             coordinator_producer_id=description.producer_id,
-            coordinator_producer_epoch=description.producer_epoch,
+            coordinator_producer_epoch=description.assigned_epoch,
             coordinator_partitions=_sorted(description.partitions),
             coordinator_log=_log_place(view),
             coordinator_view=origin.coordinator_view,
@@ -191,13 +181,6 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> Incid
     )
 
 
-def surroundings(incident: IncidentEvent, reading: PartitionReading) -> dict[str, Any]:
-    """Event fields of the partition around an open span, from a fresh read."""
-    if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
-        return {}
-    return blocked_reads(reading, incident.txn_start_offset)._asdict()
-
-
 def _read(found: SpanConfirmation) -> tuple[PartitionReading, ActiveProducer]:
     """What the fresh read of a confirmed span has read."""
     assert found.reading is not None
@@ -241,7 +224,7 @@ def _span_evidence(origin: Origin, candidate: SpanCandidate, found: SpanConfirma
         end_after=reading.end_after,
         last_sequence=producer.last_sequence,
         coordinator_producer_id=description.producer_id if description is not None else None,
-        coordinator_producer_epoch=description.producer_epoch if description is not None else None,
+        coordinator_producer_epoch=description.assigned_epoch if description is not None else None,
         coordinator_partitions=_sorted(description.partitions) if description is not None else (),
         coordinator_log=_log_place(view),
         coordinator_view=origin.coordinator_view,

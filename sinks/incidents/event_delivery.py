@@ -1,4 +1,4 @@
-"""Delivers the ledger's events: to the events topic first, and to its mirrors after the topic has taken them.
+"""Delivers the ledger's events: to the events topic first, and to its mirrors once they are on the topic.
 
 An event that is not on the topic is lost in a restart. Its incident would then never end in the mirrors.
 """
@@ -60,7 +60,7 @@ class Delivery:
     def resend_to(self, mirrors: Iterable[MirrorOutbox]) -> None:
         """Queues the latest event of every known incident again, for mirrors that may have missed some.
 
-        Incidents with events that the topic has not taken yet are left out: these events follow once it has.
+        Incidents with events that are not on the topic yet are left out: these events follow once they are.
         """
         waiting = self.topic.waiting_incidents
         events = [event for event in self.store.known.values() if event.incident_id not in waiting]

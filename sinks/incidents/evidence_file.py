@@ -17,6 +17,7 @@ from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.case import StoredEvidence
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.store.evidence_lines import decode_evidence, encode_evidence
+from txnwatch.state.text.outside_json import read_json
 
 
 class EvidenceFile:
@@ -31,7 +32,7 @@ class EvidenceFile:
         """See EvidenceStore."""
         try:
             markers, *lines = self._path.read_text().splitlines()
-            marked = tuple((str(incident_id), TimestampMs(int(at_ms))) for incident_id, at_ms in json.loads(markers))
+            marked = tuple((str(incident_id), TimestampMs(int(at_ms))) for incident_id, at_ms in read_json(markers))
         except FileNotFoundError:
             return StoredFindings()
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:

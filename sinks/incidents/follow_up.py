@@ -7,34 +7,47 @@ missing answer changes nothing that is known. Its reason is reported once until 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from txnwatch.sinks.incidents import event_builder
 from txnwatch.state.evidence.affected_groups import UnmovedOffset, look_again
+from txnwatch.state.evidence.blocked_reads import with_blocked_reads
 from txnwatch.state.evidence.end_check import (
     absences_in_a_row,
     is_end_missed,
     is_unexplained,
-    owner_changes,
     span_end,
     transaction_end,
     unexplained_since,
+    with_owner,
 )
 from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import AffectedGroup, Resolution
 from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, TransactionAdmin
-from txnwatch.state.model.quantities import TimestampMs, elapsed
+from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 
 
 class Finding(NamedTuple):
-    """The result of a check of one open incident: its resolution, or else the current values of its fields."""
+    """The result of a check of one open incident: its resolution, or else the incident with the current values."""
 
     incident: IncidentEvent
+    now: IncidentEvent
     resolution: Resolution | None = None
-    changes: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What blocks the readers of a partition; `consumer_groups` is None if the affected groups are not known."""
+
+    lso_standing_ms: DurationMs
+    consumer_groups: tuple[AffectedGroup, ...] | None = None
+
+    def added_to(self, incident: IncidentEvent) -> IncidentEvent:
+        """The incident with these values; the groups that it has stay if the current ones are not known."""
+        groups = incident.consumer_groups if self.consumer_groups is None else self.consumer_groups
+        return replace(incident, lso_standing_ms=self.lso_standing_ms, consumer_groups=groups)
 
 
 @dataclass(slots=True)
@@ -78,10 +91,11 @@ class FollowUp:
         for incident, end in checked:
             partition = spans.get(incident.incident_id)
             if end is not None:
-                yield Finding(incident, end)
+                yield Finding(incident, incident, end)
             elif partition is not None:
-                changes = event_builder.surroundings(incident, readings[partition]) | around.get(partition, {})
-                yield Finding(incident, None, changes | owner_changes(incident, _owner(incident, owners)))
+                now = with_blocked_reads(incident, readings[partition])
+                now = around[partition].added_to(now) if partition in around else now
+                yield Finding(incident, with_owner(now, _owner(incident, owners)))
 
     def _end(
         self,
@@ -101,9 +115,9 @@ class FollowUp:
         readings: Mapping[TopicPartition, PartitionReading],
         now_ms: TimestampMs,
         known: Sequence[IncidentEvent] = (),
-    ) -> dict[TopicPartition, dict[str, Any]]:
-        """How long each partition's last stable offset has not moved, and the affected groups, as event fields."""
-        found: dict[TopicPartition, dict[str, Any]] = {}
+    ) -> dict[TopicPartition, Surroundings]:
+        """How long each partition's last stable offset has not moved, and the affected groups."""
+        found: dict[TopicPartition, Surroundings] = {}
         readable = {
             at: (one.last_stable_offset, one.high_watermark)
             for at, one in readings.items()
@@ -126,9 +140,9 @@ class FollowUp:
                 is_complete=not answer.problems,
             )
             self._unmoved[partition] = seen.offset
-            found[partition] = {"lso_standing_ms": elapsed(seen.offset.since_ms, now_ms)}
+            found[partition] = Surroundings(elapsed(seen.offset.since_ms, now_ms), seen.affected)
             if seen.affected is not None:
-                self._affected[partition] = found[partition]["consumer_groups"] = seen.affected
+                self._affected[partition] = seen.affected
         return found
 
     def _report_once(self, problems: frozenset[str]) -> None:

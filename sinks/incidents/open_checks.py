@@ -36,11 +36,11 @@ class OpenChecks:
             return
         self.due_ms = now_ms + pause_ms((known.detected_at_ms for known in self.store.open_incidents), now_ms)
         looked_at = self.store.left_to_us(now_ms)
-        for incident, resolution, changes in self.follow_up.look(looked_at, now_ms):
+        for incident, now, resolution in self.follow_up.look(looked_at, now_ms):
             if resolution is not None:
                 yield self._end(incident, resolution, now_ms)
-            elif needs_update(incident, now := updated(incident, now_ms, **changes)):
-                yield self.store.enter(self.claims.as_found(now))
+            elif needs_update(incident, update := updated(now, now_ms)):
+                yield self.store.enter(self.claims.as_found(update))
         for incident, resolution in self.claims.refuted(self.store.left_to_us(now_ms), now_ms):
             if self.store.known[incident.incident_id].is_open:
                 yield self._end(incident, resolution, now_ms)

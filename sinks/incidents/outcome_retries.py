@@ -105,7 +105,7 @@ class OutcomeRetries:
     def _evidence(self, incident: IncidentEvent) -> ProvenHang | None:
         return self.findings.get(key_of(self._awaited[incident.incident_id].candidate))
 
-    def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: TimestampMs) -> str:
+    def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: TimestampMs) -> ExpectedOutcome:
         awaited = self._awaited.pop(incident.incident_id)
         if is_same_data(self.findings.get(key_of(awaited.candidate)), fresh):
             evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
@@ -116,11 +116,11 @@ class OutcomeRetries:
             self._take(incident, awaited, outcome, now_ms)
         return outcome.outcome
 
-    def _next(self, incident: IncidentEvent, outcome: str, now_ms: TimestampMs) -> IncidentEvent:
+    def _next(self, incident: IncidentEvent, outcome: ExpectedOutcome, now_ms: TimestampMs) -> IncidentEvent:
         start = incident.txn_start_offset
         assert start is not None
         command = end_hanging(self.origin, where(incident), start, outcome)
-        return updated(incident, now_ms, expected_outcome=outcome, suggested_command=command)
+        return updated(replace(incident, expected_outcome=outcome, suggested_command=command), now_ms)
 
     def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: TimestampMs) -> None:
         if outcome.awaited is None:

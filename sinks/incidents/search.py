@@ -238,7 +238,7 @@ class Searcher:
                 doubts.pop(claim.verdict, None)
                 return claim, view, next(iter(doubts.values()), None)
             if isinstance(answer, Problem):
-                doubt = f"{claim.verdict} by our clock, but not proven by its coordinator's clock: {answer}"
+                doubt = f"{claim.verdict} by this machine's clock, but not proven by its coordinator's clock: {answer}"
                 doubts.setdefault(claim.verdict, doubt)
         return None, view, next(iter(doubts.values()), None)
 

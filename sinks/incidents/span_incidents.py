@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims
@@ -17,13 +16,13 @@ from txnwatch.sinks.incidents.confirm import (
     with_histories,
 )
 from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
-from txnwatch.sinks.incidents.follow_up import FollowUp
+from txnwatch.sinks.incidents.follow_up import FollowUp, Surroundings
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.open_checks import OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.sinks.incidents.unanswered import Answers
-from txnwatch.state.events.claims import changes, found_too
+from txnwatch.state.events.claims import found_too, with_newer_verdict
 from txnwatch.state.events.next_step import NextStep, is_update_of_span, step_of_span
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
@@ -96,7 +95,8 @@ class SpanIncidents:
                 known = self.store.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
                 if known is not None and known.transactional_id is None:
                     name = candidate.view.transactional_id
-                    yield self.store.enter(self.claims.as_found(updated(known, now_ms, transactional_id=name)))
+                    named = updated(replace(known, transactional_id=name), now_ms)
+                    yield self.store.enter(self.claims.as_found(named))
 
     def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
@@ -133,19 +133,23 @@ class SpanIncidents:
                 self.refuted.add(candidate.partition)
             if self._is_confirmed(candidate, found):
                 policy = policies.get(candidate.partition.topic)
-                yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition, {}))
+                yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition))
 
     def _is_confirmed(self, candidate: SpanCandidate, found: SpanConfirmation) -> bool:
         what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
         return self.answers.is_confirmed(candidate.verdict, what, found.answer, found.why, self.now_ms())
 
     def _confirmed(
-        self, candidate: SpanCandidate, found: SpanConfirmation, cleanup_policy: str | None, around: Mapping[str, Any]
+        self,
+        candidate: SpanCandidate,
+        found: SpanConfirmation,
+        cleanup_policy: str | None,
+        around: Surroundings | None,
     ) -> Iterable[IncidentEvent]:
         """Stores the evidence of a confirmed candidate, and yields the events about it."""
         key, evidence = key_of(candidate), self.findings.confirmed(candidate, found, self.now_ms())
         event = event_builder.span_event(self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.outcome)
-        event = replace(event, **around)
+        event = around.added_to(event) if around is not None else event
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
         yield from self._hanging(candidate, event)
         known = self.store.open_span(*key)
@@ -183,7 +187,7 @@ class SpanIncidents:
         if known is None or step is NextStep.END_AND_OPEN:
             yield self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
         elif step is NextStep.CHANGE_VERDICT:
-            yield self.store.enter(updated(known, now_ms, **changes(known, event)))
+            yield self.store.enter(updated(with_newer_verdict(known, event), now_ms))
         else:
             yield from self._found_too(known, event)
 

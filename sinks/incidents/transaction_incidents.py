@@ -60,8 +60,8 @@ class TransactionIncidents:
                 event = self.store.enter(replace(event, incident_id=self.store.unused(event.incident_id)))
                 yield event
             elif step_of_transaction(known, candidate.verdict) is NextStep.CHANGE_VERDICT:
-                changes = {"verdict": event.verdict, "severity": event.severity, "overdue_ms": event.overdue_ms}
-                event = self.store.enter(updated(known, event.time_ms, **changes))
+                worse = replace(known, verdict=event.verdict, severity=event.severity, overdue_ms=event.overdue_ms)
+                event = self.store.enter(updated(worse, event.time_ms))
                 yield event
             else:  # published already
                 ours = found_too(known, event)

@@ -1,4 +1,4 @@
-"""The answers of fresh reads: counted; why one is unknown is reported once until the reason changes."""
+"""Counts the answers of fresh reads. Reports the reason of an unknown answer once, until it changes."""
 
 from __future__ import annotations
 

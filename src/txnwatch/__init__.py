@@ -8,6 +8,6 @@ try:
 except PackageNotFoundError:  # run from a zip on Spark's path, without metadata
     __version__ = "0+unknown"
 
-logging.getLogger("txnwatch").addHandler(logging.NullHandler())  # who imports us chooses where messages go
+logging.getLogger("txnwatch").addHandler(logging.NullHandler())  # the importing program chooses where messages go
 
 __all__ = ["__version__"]

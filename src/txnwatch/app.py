@@ -5,29 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txnwatch.client_properties import broker_properties, client_properties
 from txnwatch.config import RunSettings
-from txnwatch.config_providers import hidden_from_children
-from txnwatch.librdkafka import events_keys, events_topic, librdkafka_config
+from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
-from txnwatch.metrics.server import MetricsServer
-from txnwatch.metrics.web_config import read_web_config
-from txnwatch.setting_sources import ENVIRONMENT_PREFIX
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.spark_output import output_to, text_since
+from txnwatch.spark_start import started_session
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.findings import BucketCount, Finding, PartitionAlarm, ViewHealed
+from txnwatch.state.model.findings import BucketCount, Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import Log
@@ -39,18 +33,22 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.coordinator_view import ChosenView, longest_timeout
-from txnwatch.streaming.job.failures import check_python, start_error
+from txnwatch.streaming.job.events_rights import check_events_rights
+from txnwatch.streaming.job.lease import CheckpointLease
+from txnwatch.streaming.job.masters import check_checkpoint_place, chosen_master
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.job.side_files import SideFiles
 from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
-from txnwatch.streaming.source.options import LATEST, parse_options
+from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.reread_file import write_requests
 from txnwatch.streaming.source.reread_requests import requests_after
 from txnwatch.watch.certificate_files import CertificateFiles
 from txnwatch.watch.coordinator_view_lines import view_lines
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
+from txnwatch.watch.finding_lines import line_of
+from txnwatch.watch.source_settings import source_options
 from txnwatch.watch.throttling import Throttling
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
@@ -85,10 +83,13 @@ class Watch:
     _sinks: SinkSet | None = field(default=None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
     _is_rebuilt: bool = field(default=False, init=False)
+    _cores: int | None = field(default=None, init=False)
+    _lease: CheckpointLease | None = field(default=None, init=False)
     _longest_timeout_ms: DurationMs | None = field(default=None, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     def __post_init__(self) -> None:
+        self._master = chosen_master(self.settings.master, os.environ)
         directory = local_directory(self.settings.checkpoint)
         self.checkpoint = str(directory.absolute()) if directory is not None else self.settings.checkpoint
         self.files = SideFiles(self.checkpoint)
@@ -120,24 +121,14 @@ class Watch:
         return self.files.spark_log
 
     def _source_options(self) -> dict[str, str]:
-        return {
-            **{f"kafka.{name}": value for name, value in self._properties.items()},
-            "kafka.bootstrap.servers": self.settings.bootstrap_server,
-            "subscribePattern": self.settings.topics,
-            "censusPattern": self.settings.census_topics,
-            "censusIntervalMs": str(self.settings.census_interval_ms),
-            "healIntervalMs": str(self.settings.heal_interval_ms),
-            **_if_set("foreignPattern", self.settings.foreign_topics),
-            "coordinatorView": str(self.access),
-            "startingOffsets": LATEST if self._is_rebuilt else self.settings.starting_offsets,
-            "maxOffsetsPerTrigger": str(self.settings.max_offsets_per_trigger),
-            "maxBytesPerTrigger": str(self.settings.max_bytes_per_trigger),
-            **_if_set("maxBytesPerSecond", self.settings.max_bytes_per_second),
-            "maxReadMsPerTrigger": str(self.settings.max_read_ms_per_trigger),
-            "inputPartitions": str(self.settings.input_partitions),
-            "controlFile": str(self.files.rereads),
-            "nextBarrierFile": str(self.files.next_barrier),
-        }
+        return source_options(
+            self.settings,
+            self._properties,
+            self.files,
+            self.access,
+            is_rebuilt=self._is_rebuilt,
+            cores=self._cores,
+        )
 
     def check(self) -> None:
         """Connects to the cluster and checks rights and checkpoint, before anything slow starts.
@@ -145,10 +136,12 @@ class Watch:
         Raises:
             TxnwatchError: a check fails; the message has the reason.
         """
+        check_checkpoint_place(self.checkpoint, self._master, is_shared=self.settings.checkpoint_is_shared)
         librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
             found = check_cluster(cluster, self.options, self.checkpoint, self.settings.coordinator_view)
+            check_events_rights(cluster, self._events.name, grantee_of(self.settings, self.options))
             self._take_view(found.view, cluster)
             warning = scan_interval_warning(cluster)
         self.cluster_id, self.topics = found.cluster_id, found.topics
@@ -177,26 +170,6 @@ class Watch:
             coordinator_ask_ms=self.settings.census_interval_ms,
             longest_timeout_ms=self._longest_timeout_ms,
         )
-
-    @contextlib.contextmanager
-    def served_metrics(self) -> Iterator[MetricsServer | None]:
-        """Serves metrics while the block runs, if `metrics_port` is set; yields the server.
-
-        Raises:
-            ConfigError: the port is in use, or the web configuration file is invalid.
-        """
-        port = self.settings.metrics_port
-        if port is None:
-            yield None
-            return
-        web = read_web_config(self.settings.metrics_web_config_file)
-        host = self.settings.metrics_host
-        server = MetricsServer(self.metrics.registry, host, port, lambda: self.metrics.is_judging, web)
-        self.log.info(f"metrics at {server.url}/metrics")
-        try:
-            yield server
-        finally:
-            server.close()
 
     def _progress(self) -> Progress | None:
         query = self._query
@@ -239,23 +212,24 @@ class Watch:
         Raises:
             SparkError: Spark does not start.
         """
-        from py4j.protocol import Py4JError  # noqa: PLC0415
-        from pyspark.errors import PySparkException  # noqa: PLC0415
+        return started_session(self.settings, self.checkpoint, self._master, self.spark_log)
 
-        from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
+    def claim(self, session: SparkSession) -> contextlib.AbstractContextManager[None]:
+        """Takes the lease of a checkpoint that is not local; the context renews and releases it.
 
-        check_python(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
-        begin = self.spark_log.stat().st_size if self.spark_log.exists() else 0
-        try:
-            with output_to(self.spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
-                return spark_session(
-                    self.checkpoint,
-                    master=self.settings.master or None,
-                    state_partitions=self.settings.state_partitions,
-                    output=output,
-                )
-        except (Py4JError, PySparkException, ImportError) as exc:
-            raise start_error(exc, text_since(self.spark_log, begin), f"details: {self.spark_log}") from exc
+        Raises:
+            CheckpointError: another driver uses the checkpoint.
+            SparkError: its file system cannot be reached.
+        """
+        from txnwatch.streaming.job.claim import lease_of  # noqa: PLC0415 - as in `start_spark`
+
+        self._lease = lease_of(session, self.checkpoint, self.log, f"details: {self.spark_log}")
+        return self._lease.kept() if self._lease is not None else contextlib.nullcontext()
+
+    def _may_no_batch_begin(self) -> bool:
+        if self._lease is not None:
+            self._lease.check()
+        return self.is_stopping()
 
     def start_query(self, session: SparkSession) -> StreamingQuery:
         """Starts the query; every micro-batch goes to `on_batch`.
@@ -263,9 +237,12 @@ class Watch:
         Raises:
             CheckpointError: an earlier checkpoint has to be moved aside, and cannot be.
         """
+        from txnwatch.streaming.job.executors import cores_of  # noqa: PLC0415
         from txnwatch.streaming.job.query import JobSettings, start  # noqa: PLC0415
         from txnwatch.streaming.job.set_aside import complete_move  # noqa: PLC0415
 
+        if self.settings.input_partitions is None:
+            self._cores = cores_of(session)
         self._is_rebuilt = complete_move(session, self.checkpoint)
         self._query = start(
             session,
@@ -276,7 +253,7 @@ class Watch:
                 policy=self._policy,
             ),
             self.on_batch,
-            self.is_stopping,
+            self._may_no_batch_begin,
         )
         return self._query
 
@@ -298,7 +275,10 @@ class Watch:
         self._sinks.on_batch(emitted)
         ledger = self._sinks.ledger
         write_requests(self.files.rereads, requests_after(emitted, ledger.doubted))
-        self._write_next_barrier(emitted, ledger)
+        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
+        due = next_barrier_due(counts, self.options.buckets, can_wait=ledger.can_wait)
+        if due is not None:
+            write_next_barrier(self.files.next_barrier, due)
         self._sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         self.metrics.on_batch(
@@ -306,26 +286,11 @@ class Watch:
         )
         self.batches += 1
 
-    def _write_next_barrier(self, emitted: list[Finding], ledger: Ledger) -> None:
-        """Writes the due time of the next barrier, if every bucket has counted its producers."""
-        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        due = next_barrier_due(counts, self.options.buckets, can_wait=ledger.can_wait)
-        if due is not None:
-            write_next_barrier(self.files.next_barrier, due)
-
     def _report(self, finding: Finding) -> None:
-        """Reports a finding that an operator should know and that is not an incident event."""
-        match finding:
-            case PartitionAlarm(notice):
-                self.counts[f"partitions {notice.kind}"] += 1
-                where = "" if notice.kind is NoticeKind.HIDDEN else f" [{notice.from_offset}, {notice.to_offset})"
-                self.log.warning(f"{notice.kind} {notice.partition}{where}: {notice.detail}")
-            case ViewHealed():
-                self.counts[f"view mismatches ({finding.mismatch})"] += 1
-                self.log.warning(
-                    f"producer id {finding.producer_id} on {finding.partition} from {finding.start_offset}: "
-                    f"{finding.mismatch} at its leader, but not in our copy of the log; the leader is right"
-                )
+        line = line_of(finding)
+        if line is not None:
+            self.counts[line.counted_as] += 1
+            self.log.warning(line.text)
 
     def close(self) -> None:
         """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""
@@ -333,7 +298,3 @@ class Watch:
             if self._sinks is not None:
                 sinks, self._sinks = self._sinks, None
                 self.counts.update(sinks.close())
-
-
-def _if_set(option: str, value: object | None) -> dict[str, str]:
-    return {option: str(value)} if value is not None else {}

@@ -25,6 +25,7 @@ from txnwatch.setting_types import (
     Prefixes,
     RedisUrl,
     Regex,
+    SparkConf,
     Text,
     TopicName,
 )
@@ -34,6 +35,7 @@ from txnwatch.state.events.topic_order import KEPT_MS
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import REGISTRY_URL_RULE
+from txnwatch.streaming.job.masters import DEFAULT_MASTER
 
 EVENTS_TOPIC = "txnwatch.events"
 CONFLUENT_AVRO = "confluent-avro"
@@ -63,6 +65,11 @@ class RunSettings(BaseModel):
         "coordinators), none (only the partitions), or auto (the best of them that the rights allow)",
     )
     checkpoint: NotEmpty = Field("txnwatch-checkpoint", description="directory (or URI) that keeps position and state")
+    checkpoint_is_shared: bool = Field(
+        default=False,
+        description="whether every host of the Spark cluster mounts the checkpoint directory (NFS); not needed for a "
+        "URI or a local master",
+    )
     events_topic: TopicName = Field(
         EVENTS_TOPIC, description="topic for incident events; if it does not exist, it is created as a compacted topic"
     )
@@ -125,12 +132,24 @@ class RunSettings(BaseModel):
     log_format: Literal["text", "json"] = Field(
         "text", description="form of the log on standard output: text, or json (one object per line)"
     )
-    master: Text = Field("local[2,4]", description="Spark master; if empty, spark-submit sets it")
+    master: Text | None = Field(
+        None,
+        description=f"Spark master; if not set, that of spark-submit, and {DEFAULT_MASTER} without spark-submit; if "
+        "empty, that of spark-defaults.conf",
+    )
     state_partitions: Annotated[Positive, Field(le=MOST_STATE_PARTITIONS)] = Field(
         1, description="number of Spark partitions of the state; it cannot change once the checkpoint exists"
     )
-    input_partitions: Annotated[Positive, Field(le=INT32)] = Field(
-        2, description="number of Spark tasks that read a large micro-batch; one task reads a small one"
+    input_partitions: Annotated[Positive, Field(le=INT32)] | None = Field(
+        None,
+        description="number of Spark tasks that read a large micro-batch; one task reads a small one; if not set, the "
+        "number of Spark's cores",
+    )
+    spark_conf: SparkConf = Field(
+        {},
+        description="Spark's own settings, KEY=VALUE; a flag can be repeated, the file has a table; see "
+        "docs/spark-cluster.md",
+        repr=False,
     )
     late_buffer_ms: NotNegativeMs = Field(
         _DEFAULTS.late_buffer_ms,

@@ -20,11 +20,12 @@ from txnwatch.sinks.delivery.signature import Keys, mode_warning, read_keys
 from txnwatch.sinks.incidents.commands import EventsFlags
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text.grant import Grantee
 from txnwatch.state.text.redaction import without_credentials
 from txnwatch.streaming.client.kerberos import GSSAPI, KerberosLogin
 from txnwatch.streaming.client.pem import encrypted
 from txnwatch.streaming.client.sasl import Login, PasswordLogin
-from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.security import Security, principal_of
 from txnwatch.streaming.client.tls import Tls
 from txnwatch.streaming.client.tokens import TokenLogin, current
 from txnwatch.streaming.source.options import SourceOptions
@@ -71,7 +72,7 @@ def _kerberos_config(login: KerberosLogin) -> LibrdkafkaConfig:
         Producer({"builtin.features": "sasl_gssapi", "log_level": 0})
     except KafkaException as exc:
         raise ConfigError(
-            "sasl.mechanism GSSAPI: expected a confluent-kafka that is built with GSSAPI, which its wheels are not; "
+            "sasl.mechanism GSSAPI: expected a confluent-kafka that is built with GSSAPI; its wheels have no GSSAPI; "
             "the events topic needs it (docs/connection.md)"
         ) from exc
     return config
@@ -170,6 +171,12 @@ def events_flags(settings: RunSettings) -> EventsFlags:
         without_credentials(url) if url is not None else None,
         str(settings.events_key_file.absolute()) if settings.events_key_file is not None else None,
     )
+
+
+def grantee_of(settings: RunSettings, options: SourceOptions) -> Grantee:
+    """The user of a run, for messages about a missing right."""
+    config = str(settings.command_config) if settings.command_config is not None else None
+    return Grantee(settings.bootstrap_server, principal_of(options.security), config)
 
 
 def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:

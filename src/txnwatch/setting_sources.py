@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from txnwatch.config import RunSettings
 from txnwatch.config_providers import expanded, has_reference
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text.redaction import redacted, shown_url
+from txnwatch.streaming.job.spark_conf import conf_of
 
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Variables that are not settings: the cache and the repository of downloads, the servers and seeds of the tests.
@@ -31,6 +33,7 @@ RESERVED_ENVIRONMENT = {
     "TXNWATCH_SEEDS",
     "TXNWATCH_FIRST_SEED",
 }
+_TABLE = "spark_conf"
 _MAY_HOLD_A_SECRET = frozenset({"redis_url", "schema_registry_url"})
 # The kubelet's variables for the Services of a namespace: hosts and ports, and URLs such as tcp://10.0.0.7:9464.
 _SERVICE_VALUE = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))")
@@ -38,15 +41,22 @@ _SERVICE_URL = re.compile(r"(\w+_)?PORT(_\d+_(TCP|UDP|SCTP))?")
 
 
 def load_settings(
-    flags: Mapping[str, Any], config_file: Path | None, environ: Mapping[str, str] = os.environ
+    flags: Mapping[str, Any],
+    config_file: Path | None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> RunSettings:
     """Merges flags, environment and file into the settings of one run; references in values are replaced.
+
+    `defaults` has the values of keys that no source has, beside those of the model.
 
     Raises:
         ConfigError: a key is unknown, or a value is invalid or missing; the message has key, value, source and what is
             expected.
     """
     layers = [
+        ("default", defaults),
         (f"file {config_file}", _from_file(config_file)),
         ("environment", _from_environment(environ)),
         ("flag", {key: value for key, value in flags.items() if value is not None}),
@@ -54,7 +64,7 @@ def load_settings(
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, layer in layers:
-        values.update(layer)
+        values.update({**layer, **_merged(layer, values, source)})
         sources.update(dict.fromkeys(layer, source))
     try:
         return RunSettings(**{key: _read(key, value, environ) for key, value in values.items()})
@@ -63,7 +73,19 @@ def load_settings(
 
 
 def _read(key: str, value: Any, environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of TOML
+    if key == _TABLE:
+        return {name: expanded(text, f"{key}: {name}", environ) for name, text in value.items()}
     return expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET) if isinstance(value, str) else value
+
+
+def _merged(layer: Mapping[str, Any], values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The table of Spark's settings with those of the sources before: each of its keys has the precedence of a key."""
+    if _TABLE not in layer:
+        return {}
+    try:
+        return {_TABLE: {**values.get(_TABLE, {}), **conf_of(layer[_TABLE])}}
+    except ValueError as exc:
+        raise ConfigError(f"{_TABLE}: {exc}, from {source}") from None
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:

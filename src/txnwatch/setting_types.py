@@ -15,6 +15,7 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import INTERNAL_TOPICS, TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import REDIS_URL_RULE
+from txnwatch.streaming.job.spark_conf import conf_of
 from txnwatch.streaming.source.options import parse_bootstrap
 
 MOST_STATE_PARTITIONS = 1_000  # 16 buckets of state have no use for more than 16
@@ -99,3 +100,4 @@ Prefixes = Annotated[tuple[str, ...], BeforeValidator(_prefixes)]
 Bootstrap = Annotated[Text, AfterValidator(_bootstrap)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 RedisUrl = Annotated[str, AfterValidator(_redis)]
+SparkConf = Annotated[dict[str, str], BeforeValidator(conf_of)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from txnwatch.config import RunSettings
-from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, librdkafka_config
+from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, grantee_of, librdkafka_config
 from txnwatch.sinks.abort.automatic import OFF, AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.delivery.event_log import EventLog
@@ -30,6 +30,7 @@ from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.events_rights import check_events_rights
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.watch.event_listener import EventListener
@@ -89,13 +90,18 @@ class SinkSet:
         """Composes the ledger and its sinks, and loads the published events. If it fails, `close` is still due.
 
         Raises:
+            AuthorizationError: a right on the events topic is missing.
             BrokerError: the events topic cannot be created, or cannot be read.
         """
         config = librdkafka_config(self.options)
+        grantee = grantee_of(self.settings, self.options)
+        check_events_rights(self.cluster, self.events.name, grantee)
         warning = ensure_topic(config, self.settings.events_topic)
+        check_events_rights(self.cluster, self.events.name, grantee, is_created=True)
         if warning is not None:
             self.log.warning(warning)
-        topic = KafkaEventsTopic(config, self.events.name, self.events.encoding, keys=self.events.keys)
+        events, report = self.events, self.log.warning
+        topic = KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys, report=report)
         self._closing.callback(topic.close)
         self._bury = topic.bury
         targets = [HeartbeatTarget(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
@@ -103,7 +109,7 @@ class SinkSet:
         self._heartbeats = HeartbeatSender(
             self.instance, self.cluster_id, self.cluster, self.options, self.progress, targets, self.missing_evidence
         )
-        log = self._event_log = EventLog(config, self.events.name, self.events.decode, self.events.keys)
+        log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
         ledger = Ledger(
             origin=self._origin(),
             admin=ClusterAdmin(self.cluster),

@@ -92,7 +92,7 @@ def announcement(incident: IncidentEvent, announced: Action, reading: PartitionR
     """
     evidence = _read_anew(incident.evidence, reading, announced.at_ms)
     if announced.initiator is not Initiator.OPERATOR:
-        return updated(incident, announced.at_ms, action=announced, evidence=evidence)
+        return updated(replace(incident, action=announced, evidence=evidence), announced.at_ms)
     own_id = repeat_incident_id(incident.incident_id, announced.at_ms)
     return replace(incident, incident_id=own_id, action=announced, evidence=evidence, time_ms=announced.at_ms)
 
@@ -211,7 +211,7 @@ def resolution(written: MarkerSpec, found: MarkerResult, now_ms: TimestampMs) ->
 
 
 def _writer(written: MarkerSpec, marker: Marker, *, is_ours: bool) -> EndedBy:
-    """Who wrote it. No live transaction has our epoch, or we would be refused: only an administrator can repeat it."""
+    """Who wrote the marker. One of another writer is an administrator's: no live transaction has our accepted epoch."""
     if is_ours:
         return EndedBy.TXNWATCH
     return EndedBy.ADMINISTRATOR if marker.producer_epoch == written.producer_epoch else EndedBy.COORDINATOR

@@ -78,7 +78,7 @@ def _id_denied(case: Case) -> str | None:
 
 def _too_early(case: Case) -> str | None:
     left_ms = case.proven.since_ms + case.policy.after_ms - case.now_ms
-    return f"{left_ms} ms are left" if left_ms > 0 else None
+    return f"{left_ms} ms of abort_after_ms remain" if left_ms > 0 else None
 
 
 def _breaker_open(case: Case) -> str | None:
@@ -174,7 +174,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
     ),
     RefusalRule(
         Refusal.COMMIT_NOT_PROVEN,
-        "only for `txnwatch abort --result commit`: the coordinator's log does not prove a commit",
+        "only for `txnwatch abort --result commit`: the coordinators' log does not prove a commit",
         "check the evidence of the incident; only a proven commit can be completed",
         _commit_not_proven,
     ),

@@ -71,9 +71,9 @@ class Brackets:
     Law: a round describes all partitions, and every bucket has it. So a bucket only looks up its own partitions.
 
     A census is not valid if the log has changed since the census was planned, or if the log should be read as far as
-    the census reaches and was not. A loss does not make a census invalid that does not depend on reading: a partition
+    the census reaches and was not. A census that does not depend on reading stays valid after a loss: a partition
     that is behind may lose a range in every batch, and the leader still knows what is open. If a range could not be
-    read, the census replaces the log, whatever was planned; this, too, may be so in every batch. The deletion of a
+    read, the census replaces the log, whatever was planned; this can also happen in every batch. The deletion of a
     topic does not make the census of a new topic with the same name invalid.
     """
 

@@ -2,8 +2,8 @@
 
 A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
 the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
-barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes only those due that
-it may concern (changed_clocks.py). Only a change of the thresholds makes all of them due.
+barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes only those
+producers due that it can concern (changed_clocks.py). Only a change of the thresholds makes all of them due.
 
 Law: a barrier evaluates every producer for which it would find something new. So a hang is a candidate at the first
 barrier that completes its proof. Only what follows a finding about the same span or transaction waits for a pause
@@ -44,6 +44,7 @@ from txnwatch.state.detection.read_gaps import (
     recreated_logs,
     unread_before,
 )
+from txnwatch.state.detection.set_clock import move_times
 from txnwatch.state.detection.unreadable_ranges import give_up
 from txnwatch.state.detection.view_transitions import forget_unseen
 from txnwatch.state.model.completion_latency import Tally
@@ -84,8 +85,9 @@ def process(
         ValueError: the batch does not have exactly one barrier fact.
     """
     batch = Batch(facts)
-    give_up(bucket, batch, policy)
     loaded = LoadedProducers(bucket, store)
+    move_times(bucket, loaded, batch.barrier.clock_set_by_ms)
+    give_up(bucket, batch, policy)
     begin_readings(bucket, batch)
     _apply_to_awaited(batch, loaded)
     again = read_again(bucket, batch)

@@ -8,7 +8,7 @@ A due time has a reserve: it is as early as if the lower bound of the clock were
 rises by at most as much as the bound rises, plus the time that passes. So a producer is never evaluated too late while
 the bound is at most the one that its due time assumes. `assumed_ms` has the lowest of these for each broker: between
 two changes the bound only falls, because clocks drift, so the due times that are set last assume the least. A bound
-that is refreshed is usually below it, and then nobody is evaluated.
+that is refreshed is usually below it, and then no producer is evaluated.
 
 All producers of a log partition are evaluated if
   * it has a new leader or leader epoch;

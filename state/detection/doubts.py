@@ -42,7 +42,7 @@ def doubt_covers(producer: ProducerState, context: BarrierContext) -> Step:
 def doubt_owner(producer: ProducerState, context: BarrierContext) -> Step:
     """Asks for the owner of open data whose producer id is in no read part of the log, while another part is unread.
 
-    A log that was re-created since names no owner. Nor does a part that its leader lists and cannot read: the
+    A log that was re-created since names no owner. A part that its leader lists and cannot read names none either: the
     coordinator answers from its memory. Data that a live transaction held may still be held, until the transaction's
     timeout is over.
     """

@@ -3,7 +3,8 @@
 A census is DescribeProducers at each leader: a producer snapshot from the leader's memory, without an offset. So it is
 read between two listings under one leader epoch: end L before, the last stable offset after. Everything below L was
 committed when the leader answered, so:
-  * what it shows as open, beginning below L, is open; the log may have lost its beginning, or we its marker;
+  * what it shows as open, beginning below L, is open; the log may have lost its beginning, or we may have missed its
+  marker;
   * a span that is open in our state below L, and that it does not show, has ended, though perhaps by a marker above the
     high watermark, which can still be lost. From then on the span is no candidate. It has certainly ended if it begins
     below the last stable offset listed afterwards, or if a second census does not show it either. On a scanned

@@ -61,8 +61,8 @@ EFFECTS: dict[SpanEvent, Effect] = {
     ),
     SpanEvent.RANGE_LOST: Effect(
         None,
-        "only its first batch is certain; no candidate is emitted before a census shows the same start again, and a "
-        "partition that is behind may lose a range in every batch, so the proof continues",
+        "only its first batch is certain, so no candidate is emitted before a census shows the same start again. The "
+        "proof continues, because a partition that is behind may lose a range in every micro-batch",
         keeps_first_batch=True,
     ),
     SpanEvent.CENSUS_WITHOUT_IT: Effect(SpanEnd.CENSUS, "the leader's memory replaces a marker that was not read"),

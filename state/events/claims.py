@@ -10,9 +10,8 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from enum import Enum, auto
-from typing import Any
 
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import BarrierNumber
@@ -23,17 +22,6 @@ from txnwatch.state.model.transaction import Span
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
-_BEGINNING = ("action", "resolution", "detected_at_ms", "detection_latency_ms")
-_FIXED = {
-    "incident_id",
-    "sequence",
-    "status",
-    "txn_start_offset",
-    "open_since_ms",
-    "open_since_clock",
-    "age_ms",
-    "time_ms",
-}
 _NO_BARRIER = BarrierNumber(0)  # a published incident is from no barrier of ours
 
 
@@ -169,11 +157,26 @@ def is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
 
 def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
     """A published incident with the content that this process has found, and the earlier of both start times."""
-    found = {name: value for name, value in changes(known, event).items() if name not in _BEGINNING}
-    return replace(known, **found, open_since_ms=min(known.open_since_ms, event.open_since_ms))
+    return replace(
+        with_newer_verdict(known, event),
+        open_since_ms=min(known.open_since_ms, event.open_since_ms),
+        detected_at_ms=known.detected_at_ms,
+        detection_latency_ms=known.detection_latency_ms,
+        action=known.action,
+        resolution=known.resolution,
+    )
 
 
-def changes(known: IncidentEvent, event: IncidentEvent) -> dict[str, Any]:
-    """The fields that a newer verdict about the same span changes; the incident's identity and start stay."""
-    names = (spec.name for spec in fields(IncidentEvent) if spec.name not in _FIXED)
-    return {name: getattr(event, name) for name in names if getattr(event, name) != getattr(known, name)}
+def with_newer_verdict(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
+    """A newer verdict about the same span, with the identity, the start and the last sequence of the incident."""
+    return replace(
+        event,
+        incident_id=known.incident_id,
+        sequence=known.sequence,
+        status=known.status,
+        txn_start_offset=known.txn_start_offset,
+        open_since_ms=known.open_since_ms,
+        open_since_clock=known.open_since_clock,
+        age_ms=known.age_ms,
+        time_ms=known.time_ms,
+    )

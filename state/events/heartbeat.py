@@ -19,6 +19,7 @@ from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
+from txnwatch.state.text.outside_json import read_json
 
 KEY_PREFIX: Final = "txnwatch.heartbeat:"
 EVENT_TYPE: Final = "io.txnwatch.heartbeat.v1"
@@ -34,25 +35,24 @@ class Heartbeat:
     """The state of a watcher; times are its machine's clock.
 
     Attributes:
-        judged_ms: when it last evaluated a barrier; `barrier` is its number, `time_ms` the time of this heartbeat.
-        scanned_partitions, census_partitions: how many partitions it scans, and how many it watches by producer
-            snapshots only.
+        evaluated_ms: when it last evaluated a barrier; `barrier` is its number, `time_ms` the time of this heartbeat.
+        scanned_partitions, census_partitions: how many partitions it scans, and how many it watches by census
+            only.
         unproven_partitions: partitions of which nothing is proven for half a minute, or since the start; also hidden
-            ones, snapshot-only ones that are not described, and those of `__transaction_state`. `unproven_names` has
+            ones, census-only ones that are not described, and those of `__transaction_state`. `unproven_names` has
             the first few, those of `__transaction_state` before the others.
         furthest_behind: unread offsets of the partition that is furthest behind.
         unread_log_partitions: how many of `unproven_partitions` are partitions of `__transaction_state`.
         is_coordinator_read: whether at least a part of `__transaction_state` is read to its end: else nothing at all is
             proven. Without that log (`coordinator_view`), whether the watch reads at all.
-        coordinator_view: how the coordinators' view is known; a heartbeat of an earlier version has none, and means the
-            log.
+        coordinator_view: how the coordinators' view is known.
     """
 
     instance: str
     version: str
     cluster_id: str
     time_ms: TimestampMs
-    judged_ms: TimestampMs
+    evaluated_ms: TimestampMs
     barrier: BarrierNumber
     scanned_partitions: int
     census_partitions: int
@@ -61,7 +61,7 @@ class Heartbeat:
     furthest_behind: int
     unread_log_partitions: int
     is_coordinator_read: bool
-    coordinator_view: str = CoordinatorAccess.LOG
+    coordinator_view: str
 
     @property
     def key(self) -> str:
@@ -71,12 +71,12 @@ class Heartbeat:
 
     def doubt(self, now_ms: TimestampMs) -> str | None:
         """Why the heartbeat is not plausible; None if it is."""
-        ahead_ms = max(self.judged_ms, self.time_ms) - now_ms
+        ahead_ms = max(self.evaluated_ms, self.time_ms) - now_ms
         return f"its time is {ahead_ms} ms in the future" if ahead_ms > AHEAD_MS else None
 
     def is_active(self, now_ms: TimestampMs) -> bool:
         """Whether this watcher is active now; the other fields show what it covers."""
-        return self.doubt(now_ms) is None and now_ms - self.judged_ms <= FRESH_MS
+        return self.doubt(now_ms) is None and now_ms - self.evaluated_ms <= FRESH_MS
 
     def is_expired(self, retention_ms: DurationMs, now_ms: TimestampMs) -> bool:
         """Whether the heartbeat is deleted from the events topic now."""
@@ -95,7 +95,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "version": is_text(255),
     "cluster_id": is_cluster_id,
     "time_ms": is_number(0, LAST_TIME_MS),
-    "judged_ms": is_number(0, LAST_TIME_MS),
+    "evaluated_ms": is_number(0, LAST_TIME_MS),
     "barrier": is_number(0, INT64),
     **dict.fromkeys(
         ("scanned_partitions", "census_partitions", "unproven_partitions", "unread_log_partitions"), is_number(0, INT32)
@@ -122,9 +122,8 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
         message = f"expected a heartbeat of at most {MAX_BYTES} bytes, found {len(value)}"
         raise BadEventError(SkipReason.TOO_LARGE, message)
     try:
-        raw = json.loads(value)
-        found = {"coordinator_view": CoordinatorAccess.LOG.value, **raw}
-        found = {spec.name: found[spec.name] for spec in fields(Heartbeat)}
+        raw = read_json(value)
+        found = {spec.name: raw[spec.name] for spec in fields(Heartbeat)}
     except Exception as exc:  # a decoder can raise anything on invalid bytes
         raise BadEventError(SkipReason.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
     wrong = [name for name, check in _CHECKS.items() if not check(found[name])]

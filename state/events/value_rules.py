@@ -2,8 +2,8 @@
 
 Anybody who may write the events topic, or Redis, can write anything. The decoder checks the types of the model first,
 and so the closed sets of values (state/model/incident_payload.py). After the rules of this module, every number fits
-Kafka's field for it, every time can be shown, and every text is UTF-8 of a bounded length. The check cannot prove that
-an event is true, so no action depends on foreign events.
+Kafka's field for it, every time can be shown, and every text is UTF-8 of a bounded length. A value that is absent is
+null, never -1. The check cannot prove that an event is true, so no action depends on foreign events.
 
 Law: every event that txnwatch writes passes. So a client's timestamp may be any int64, and a transactional id any text.
 """
@@ -26,7 +26,7 @@ TEXT_BYTES = 256 * 1024
 _SHORT = re.compile(r"[!-~]{1,255}")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _POLICY = re.compile(r"[a-z, _-]{0,64}")
-_LOG_PLACE = re.compile(r"[0-9]{1,10}@-?[0-9]{1,19}")
+_LOG_PLACE = re.compile(r"[0-9]{1,10}@[0-9]{1,19}")
 
 
 def is_number(lowest: int, highest: int) -> Check:
@@ -68,9 +68,9 @@ def _record(checks: Mapping[str, Check]) -> Check:
 
 
 is_cluster_id = _like(_SHORT)
-_INT32, _INT64, _EPOCH = is_number(-1, INT32), is_number(-1, INT64), is_number(-1, INT16)
+_INT32, _INT64, _EPOCH = is_number(0, INT32), is_number(0, INT64), is_number(0, INT16)
 _ANY_INT64 = is_number(-INT64 - 1, INT64)
-_TIME = is_number(-1, LAST_TIME_MS)
+_TIME = is_number(0, LAST_TIME_MS)
 _NAME, _TEXT = is_text(NAME_BYTES), is_text(TEXT_BYTES)
 
 GROUP: Final[dict[str, Check]] = {

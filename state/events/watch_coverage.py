@@ -2,8 +2,8 @@
 
 Law:
   * A heartbeat that is not plausible never replaces a plausible one, and its watcher is never active.
-  * To be active and to cover a partition are two things. A watcher that judges barriers is active. The partitions that
-    it proves nothing about are not covered.
+  * To be active and to cover a partition are two things. A watcher that evaluates barriers is active. The partitions
+    about which it proves nothing are not covered.
   * Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
     another one may have just started. A watcher that does not use that log has not read it. Topics may be divided
     between watchers, so the data partitions of each one count.
@@ -50,7 +50,7 @@ def last_of_each(heartbeats: Iterable[Heartbeat], now_ms: TimestampMs) -> list[H
         known = last.get(beat.key)
         if known is None or _replaces(beat, known, now_ms):
             last[beat.key] = beat
-    return sorted(last.values(), key=lambda beat: (beat.doubt(now_ms) is not None, -beat.judged_ms))
+    return sorted(last.values(), key=lambda beat: (beat.doubt(now_ms) is not None, -beat.evaluated_ms))
 
 
 def _replaces(beat: Heartbeat, known: Heartbeat, now_ms: TimestampMs) -> bool:

@@ -15,7 +15,8 @@ Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.resolution import is_held, is_refuted, is_same_transaction, span_is_over
@@ -67,15 +68,16 @@ def span_end(
     return None
 
 
-def owner_changes(incident: IncidentEvent, owner: TransactionDescription | None) -> dict[str, Any]:
-    """The event fields about the owner of an open hanging span.
+def with_owner(incident: IncidentEvent, owner: TransactionDescription | None) -> IncidentEvent:
+    """An open incident with what the owner's coordinator returns now; only of a hanging span.
 
     If the producer's next transaction holds the span, its marker will end it: then no command is suggested.
     """
     if incident.verdict != Verdict.HANGING or owner is None or isinstance(owner, NotDescribed):
-        return {}
+        return incident
     state = owner.state if isinstance(owner, DescribedTransaction) else None
-    return {"transaction_state": state} | ({"suggested_command": None} if is_held(incident, owner) else {})
+    command = None if is_held(incident, owner) else incident.suggested_command
+    return replace(incident, transaction_state=state, suggested_command=command)
 
 
 def absences_in_a_row(

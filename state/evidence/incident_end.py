@@ -14,7 +14,7 @@ from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import Marker, TransactionState
 
 _END_OF = {ExpectedOutcome.COMMIT: EndKind.COMMITTED, ExpectedOutcome.ABORT: EndKind.ABORTED}
-_CLAIMED = "txnwatch announced a marker, but this process cannot prove that it is this one"
+_CLAIMED = "txnwatch announced a marker, but this process cannot prove that this marker closed the transaction"
 
 
 def span_resolution(
@@ -38,7 +38,7 @@ def span_resolution(
         case SpanEnd.TRUNCATED:
             return _end(EndKind.TRUNCATED, EndedBy.UNKNOWN, now_ms, "the log was truncated below the open data")
         case _:
-            return no_longer_open(now_ms, "the partition's leader no longer has it open")
+            return no_longer_open(now_ms, "the partition's leader no longer has the transaction open")
 
 
 def transaction_resolution(moved: TransactionMoved, now_ms: TimestampMs) -> Resolution:

@@ -7,10 +7,10 @@ Data has a producer id and an epoch and nothing else, so everything depends on w
 (detection/epoch_lineage.py). No clock is used: the brokers' clocks differ, and the transactions of one client follow
 each other within milliseconds.
 
-Everything else is `unknown`: an id that expired or was forgotten may have committed; so may the transaction before it,
-if several have used the epoch; so may a transaction in a lost tail of the coordinators' log. Only the partition's own
-log, read once the hang is confirmed, shows whether there is a marker: the leader can lose its producer state, and our
-own memory would have the same weakness.
+Everything else is `unknown`. An id that expired or was forgotten may have committed. If several transactions have used
+the epoch, an earlier one may have committed. So may one in a lost tail of the coordinators' log. Only the partition's
+own log, read once the hang is confirmed, shows whether there is a marker: the leader can lose its producer state, and
+our own memory would have the same weakness.
 """
 
 from __future__ import annotations

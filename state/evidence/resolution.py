@@ -78,7 +78,7 @@ def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | No
         is_stable = stable is not None and (start is None or start < stable)
         end = reading.high_watermark
         is_beyond = start is not None and end is not None and end <= start
-        return "the partition's leader no longer has it open" if is_stable or is_beyond else None
+        return "the partition's leader no longer has the transaction open" if is_stable or is_beyond else None
     return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
 
 

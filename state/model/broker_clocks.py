@@ -33,7 +33,10 @@ clock, whoever stamped the start. So once `now + lowest - start` is above the ti
 transaction as expired. But it has had no more time to act on it than it has led the partition. That time, too, is a
 lower bound.
 
-What cannot be detected: a clock that was set forward between a record and the start of the first watch.
+If our own clock is set, the barrier names by how much, and all these times are moved (detection/set_clock.py).
+
+What cannot be detected: a clock that was set forward between a record and the start of the first watch, and our own
+clock if it is set while no watch runs and the machine is restarted meanwhile.
 """
 
 from __future__ import annotations
@@ -84,6 +87,11 @@ class Leadership(NamedTuple):
     since_ms: TimestampMs
     set_ms: TimestampMs | None = None
 
+    def with_ours_set(self, by_ms: DurationMs) -> Leadership:
+        """The same after our clock was set by so much."""
+        set_ms = None if self.set_ms is None else self.set_ms + by_ms
+        return Leadership(self.broker, self.epoch, self.since_ms + by_ms, set_ms)
+
 
 class Clock(NamedTuple):
     """A broker's clock minus ours: at least `lowest_ms`, at most `highest_ms` (None: not known), as of `at_ms`.
@@ -101,6 +109,12 @@ class Clock(NamedTuple):
         drift_ms = DurationMs(elapsed(self.at_ms, now_ms) // _DRIFT)
         highest_ms = None if self.highest_ms is None else self.highest_ms + drift_ms
         return Clock(self.lowest_ms - drift_ms, highest_ms, max(now_ms, self.at_ms), self.set_ms)
+
+    def with_ours_set(self, by_ms: DurationMs) -> Clock:
+        """The same bounds after our clock was set by so much."""
+        highest_ms = None if self.highest_ms is None else self.highest_ms - by_ms
+        set_ms = None if self.set_ms is None else self.set_ms + by_ms
+        return Clock(self.lowest_ms - by_ms, highest_ms, self.at_ms + by_ms, set_ms)
 
     @property
     def is_possible(self) -> bool:

@@ -30,6 +30,11 @@ class DescribedTransaction(ModelValue, frozen=True, tag="described"):
     partitions: frozenset[TopicPartition] = frozenset()
 
     @property
+    def assigned_epoch(self) -> ProducerEpoch | None:
+        """The producer epoch; None before the first InitProducerId of the id is complete."""
+        return self.producer_epoch if self.producer_epoch >= 0 else None
+
+    @property
     def is_live(self) -> bool:
         """Whether the coordinator still has to write markers; this is also true while it fences a transaction."""
         return self.state.is_live or self.state is TransactionState.PREPARE_EPOCH_FENCE

@@ -16,7 +16,7 @@ from msgspec import field
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import End, Latencies
 from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
+from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import CoordinatorView, Marker
 
@@ -248,6 +248,7 @@ class Barrier(Variant, frozen=True):
             cluster has no such log yet, but a hidden or deleted log looks the same.
         elected: partitions of the coordinators' log with a record of a later leader epoch than that of their listed
             end: between the listing and the reading, an election can have removed listed records.
+        clock_set_by_ms: by how much our own clock was set since the last pair: forward, or back if it is negative.
     """
 
     number: BarrierNumber
@@ -264,6 +265,7 @@ class Barrier(Variant, frozen=True):
     holes: dict[int, Offset] = field(default_factory=dict)
     has_coordinator_log: bool = True
     elected: frozenset[int] = frozenset()
+    clock_set_by_ms: DurationMs = NO_TIME
 
 
 Fact = (

@@ -121,11 +121,11 @@ class ReadLimitReached(Variant, frozen=True):
 class CensusReason(StrEnum):
     """Why the producers of a partition should be described."""
 
-    PROOF = "a proof needs another look"
+    PROOF = "a proof needs a second reading"
     GAP = "what could not be read"
     FAILED = "the last census failed"
     HIDDEN = "a transaction names it, and it is not shown"
-    STANDING = "its last stable offset stands"
+    STANDING = "its last stable offset does not move"
     DOUBT = "its leader contradicts what was read"
 
 

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import (
@@ -32,7 +32,7 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Severity, Verdict
 
 _ID = re.compile(r"[0-9a-f]{32}")
-# An incident has a handful of events. A record with this sequence leaves no room for another event, so it is not ours.
+# An incident has few events. A record with this sequence leaves no room for another event, so it is not ours.
 SPENT_SEQUENCE = 1_000_000
 SpanKey = tuple[str, TopicPartition, ProducerId]  # the first is the topic id
 
@@ -198,25 +198,20 @@ def resolved(event: IncidentEvent, now_ms: TimestampMs, resolution: Resolution) 
         is_there = resolution.how is action.expected_end
         result = ActionResult.VERIFIED if is_there else ActionResult.UNKNOWN
         action = replace(action, result=result, detail="from the incident's end")
-    return _next(event, IncidentStatus.RESOLVED, now_ms, resolution=resolution, suggested_command=None, action=action)
+    ended = replace(event, resolution=resolution, suggested_command=None, action=action)
+    return _next(ended, IncidentStatus.RESOLVED, now_ms)
 
 
-def updated(event: IncidentEvent, now_ms: TimestampMs, **changes: Any) -> IncidentEvent:  # noqa: ANN401 - its fields
-    """The event that reports a change."""
-    return _next(event, IncidentStatus.UPDATED, now_ms, **changes)
+def updated(changed: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
+    """The event that reports a change; `changed` is the last event with the new values."""
+    return _next(changed, IncidentStatus.UPDATED, now_ms)
 
 
-def _next(
-    event: IncidentEvent,
-    status: IncidentStatus,
-    now_ms: TimestampMs,
-    **changes: Any,  # noqa: ANN401 - fields of the event
-) -> IncidentEvent:
+def _next(event: IncidentEvent, status: IncidentStatus, now_ms: TimestampMs) -> IncidentEvent:
     return replace(
         event,
         status=status,
         sequence=event.sequence + 1,
         time_ms=now_ms,
         age_ms=elapsed(event.open_since_ms, now_ms),
-        **changes,
     )

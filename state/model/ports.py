@@ -259,7 +259,7 @@ class EventsTopicWriter(Protocol):
 
 
 class Mirror(Protocol):
-    """A copy of the events for other programs. It gets an event only after the events topic has taken it."""
+    """A copy of the events for other programs. It gets an event only after the event is on the events topic."""
 
     def deliver(self, events: Sequence[IncidentEvent]) -> None:
         """Delivers events in order. For the caller it is all of them or none; delivering them twice does no harm.

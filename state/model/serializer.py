@@ -48,8 +48,12 @@ class PartSerializer(Generic[T]):
         return encode(value)
 
     def decode(self, packed: bytes) -> T:
-        """The value that `encode` was given."""
-        return self._decoder.decode(packed)
+        """The value that `encode` was given.
+
+        Raises:
+            CheckpointError: the bytes are damaged.
+        """
+        return _decoded(self._decoder, packed)
 
 
 class Serializer(Generic[T]):
@@ -80,10 +84,10 @@ class Serializer(Generic[T]):
         """The value that `encode` was given.
 
         Raises:
-            CheckpointError: the bytes have another version, or none.
+            CheckpointError: the bytes have another version, or none, or are damaged.
         """
         self._check(bytes(packed[:VERSION_BYTES]).decode("ascii", "backslashreplace"))
-        return self._decoder.decode(memoryview(packed)[VERSION_BYTES:])
+        return _decoded(self._decoder, memoryview(packed)[VERSION_BYTES:])
 
     def _check(self, found: str) -> None:
         if found == self.version:
@@ -96,6 +100,13 @@ class Serializer(Generic[T]):
 
 
 encode = msgspec.msgpack.Encoder().encode
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], packed: bytes | memoryview) -> T:
+    try:
+        return decoder.decode(packed)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        raise CheckpointError(f"the stored state is damaged: {exc}: {_ANOTHER}") from exc
 
 
 def _shape(info: inspect.Type) -> Any:  # noqa: ANN401 - nested lists of names

@@ -1,1 +1,1 @@
-"""The state as bytes, and back."""
+"""Encodes the state, and stores it as a log."""

@@ -71,9 +71,12 @@ def decode_evidence(line: str) -> StoredEvidence:
     """The evidence that `encode_evidence` wrote, also in an earlier or a later version.
 
     Raises:
-        ValueError: a value is missing or has another type, or the line has another format.
+        ValueError: a value is missing or has another type, the line has another format, or it is nested too deeply.
     """
-    found = _LINES.decode(line)
+    try:
+        found = _LINES.decode(line)
+    except RecursionError:
+        raise ValueError("expected evidence, found values that are nested too deeply") from None
     if found.format != FORMAT:
         raise ValueError(f"expected format {FORMAT}, found {found.format}")
     return StoredEvidence(

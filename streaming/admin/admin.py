@@ -27,6 +27,7 @@ from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.admin.describe_transactions import describe_transactions
 from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, list_everywhere, problem_lines
+from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.list_offsets import EARLIEST, READ_COMMITTED, ListedOffset
@@ -105,9 +106,10 @@ class ClusterAdmin:
                 return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
             connection = self._cluster.node(info.leader)
             response = self._cluster.call(connection, messages.write_marker_request(connection, marker))
+            answer = the_one(the_one(the_one(response.markers).topics).partitions)
         except BrokerError as exc:
             return Problem.from_error(exc)
-        return problem_of(response.markers[0].topics[0].partitions[0].error_code)
+        return problem_of(answer.error_code)
 
 
 def _reading(

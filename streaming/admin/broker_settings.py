@@ -13,6 +13,7 @@ from txnwatch.state.model.ids import BrokerId
 from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs
+from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 
@@ -51,7 +52,10 @@ def _request(node: BrokerId, names: Sequence[str]) -> Callable[[Connection], Des
 def _settings_in(answer: Any) -> Settings:
     if isinstance(answer, BrokerError):
         return Settings({}, Problem.from_error(answer))
-    (result,) = answer.results
+    try:
+        result = the_one(answer.results)
+    except BrokerError as exc:
+        return Settings({}, Problem.from_error(exc))
     problem = problem_of(result.error_code)
     if problem is not None:
         return Settings({}, problem)

@@ -87,6 +87,8 @@ class ClusterGroups:
             node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
         }
         for one in share_offsets(self._cluster, asked, wanted, problems):
+            if one.group_id not in members or one.partition not in found:
+                continue
             offset = GroupOffset(one.group_id, one.offset, members[one.group_id], one.is_floor)
             found[one.partition].append(offset)
 
@@ -108,7 +110,7 @@ class ClusterGroups:
             for row in answer.groups:
                 if (refused := problem_of(row.error_code)) is not None:
                     problems[_why(refused, "group")] += 1
-                else:
+                elif row.group_id in groups[node]:
                     _take(row, groups[node], found, problems)
 
 
@@ -126,8 +128,9 @@ def _take(row: Any, groups: Groups, found: dict[TopicPartition, list[GroupOffset
             if (refused := problem_of(partition.error_code)) is not None:
                 problems[_why(refused, f"topic {topic.name}")] += 1
             elif (committed := present(partition.committed_offset)) is not None:
-                offset = GroupOffset(row.group_id, committed, groups[row.group_id])
-                found[TopicPartition(topic.name, partition.partition_index)].append(offset)
+                at = TopicPartition(topic.name, partition.partition_index)
+                if at in found:
+                    found[at].append(GroupOffset(row.group_id, committed, groups[row.group_id]))
 
 
 def _why(refused: Problem, what: str) -> str:

@@ -119,6 +119,8 @@ def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
     topic = cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
     if topic is None or not topic.partitions:
         return {}, {TRANSACTION_STATE_TOPIC: _why_not_shown(cluster)}
+    if topic.partitions.keys() != set(range(len(topic.partitions))):
+        return {}, {TRANSACTION_STATE_TOPIC: Problem("the metadata lacks some of its partitions")}
     leaderless = (number for number, info in topic.partitions.items() if info.leader is None)
     return topic.partitions, _of_all(leaderless, Problem("has no leader: its ids cannot be listed"))
 

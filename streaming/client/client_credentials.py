@@ -6,18 +6,21 @@ The endpoint gets the secret, so its certificate is verified, and a redirect is 
 from __future__ import annotations
 
 import base64
-import json
+import contextlib
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
+from txnwatch.state.text.escape import printable
+from txnwatch.state.text.outside_json import read_json
 from txnwatch.state.text.redaction import redacted, shown_url
 from txnwatch.streaming.client.tls import Tls
-from txnwatch.streaming.client.tokens import Token, token_of
+from txnwatch.streaming.client.tokens import Token, seconds_of, token_of
 
 _TIMEOUT_S: Final = 5.0
 _MOST_BYTES: Final = 1 << 20
@@ -61,11 +64,10 @@ class ClientCredentials:
                 found = _json(answer.read(_MOST_BYTES))
         except HTTPError as exc:
             raise self._refusal(exc) from None  # its headers and body are not for a log
-        except OSError as exc:
-            raise BrokerError(f"{self._where}: {getattr(exc, 'reason', exc)}{self._doubt(exc)}") from exc
-        life = found.get("expires_in")
-        life_s = float(life) if isinstance(life, int | float) else None
-        return token_of(found.get("access_token"), self._where, life_s)
+        except (OSError, HTTPException) as exc:
+            reason = printable(str(getattr(exc, "reason", exc)).strip())
+            raise BrokerError(f"{self._where}: {reason}{self._doubt(exc)}") from exc
+        return token_of(found.get("access_token"), self._where, seconds_of(found.get("expires_in")))
 
     def _request(self) -> urllib.request.Request:
         encode = quote_plus if self.encodes_header else str
@@ -85,13 +87,16 @@ class ClientCredentials:
         return urllib.request.build_opener(*handlers)
 
     def _refusal(self, exc: HTTPError) -> BrokerError:
-        with exc:
+        found: Mapping[str, Any] = {}
+        with exc, contextlib.suppress(OSError, HTTPException):  # the status is enough
             found = _json(exc.read(_MOST_BYTES))
         reason = ": ".join(str(found[name]) for name in ("error", "error_description") if name in found)
-        message = f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {redacted(reason) or exc.reason}"
+        message = (
+            f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {printable(redacted(reason)) or exc.reason}"
+        )
         return AuthorizationError(message) if exc.code in _REFUSED else BrokerError(message)
 
-    def _doubt(self, exc: OSError) -> str:
+    def _doubt(self, exc: OSError | HTTPException) -> str:
         reason = getattr(exc, "reason", exc)
         parts = urlsplit(self.url)
         return self.tls.doubt(reason, parts.hostname or "", parts.port or 443)
@@ -107,7 +112,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _json(body: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(body)
+        found = read_json(body)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

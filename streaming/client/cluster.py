@@ -1,9 +1,10 @@
 """A client of one Kafka cluster: its connections, its metadata, and where partitions begin and end.
 
 Holds one connection per broker. A broker that does not answer is not asked again for a short pause, which grows with
-each failure. So a broker that is down does not slow a round: requests to it fail at once. A broker that throttles us
-has answered, so it gets no pause: it is asked when it reads again. Answers are per partition, and an error is an answer
-too: no partition is dropped, so an incomplete answer never looks complete.
+each failure. So a broker that is down does not slow a round: requests to it fail at once. Within a time budget a broker
+may use at most half of what is left, so the others are asked too while one is cut off. A broker that throttles
+txnwatch has answered, so it gets no pause: it is asked when it reads again. Answers are per partition, and an error is
+an answer too: no partition is dropped, so an incomplete answer never looks complete.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of,
 from txnwatch.streaming.client.security import Security
 
 _NOWHERE = Endpoint("", 0)
+_LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
 _T = TypeVar("_T")
 
 
@@ -68,11 +70,12 @@ class Cluster:
         """When the budget ends, on the monotonic clock."""
         return self._deadline
 
-    def _timeout(self, wanted: float) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+    def _patience(self, wanted_s: float) -> float:
+        """How long one broker may take: at most half of the budget that is left, so the others have time too."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
             raise BrokerError("the time budget was used up before this request")
-        return min(wanted, left)
+        return min(wanted_s, left_s, max(left_s / 2, _LEAST_PATIENCE_S))
 
     def close(self) -> None:
         """Closes every connection."""
@@ -90,7 +93,7 @@ class Cluster:
         if known is not None and known.is_open:
             return known
         self._pauses.check(endpoint)
-        timeout_s = self._timeout(self.timeout_s)  # outside the try: a used-up budget must not pause the broker
+        timeout_s = self._patience(self.timeout_s)  # outside the try: a used-up budget must not pause the broker
         try:
             connection = Connection(endpoint, self.security, timeout_s=timeout_s, throttled_ms=self.throttled_ms)
         except AuthorizationError:
@@ -210,7 +213,12 @@ class Cluster:
         Raises:
             BrokerError: no answer in time.
         """
-        return connection.call(request, self._timeout(self.timeout_s), self._deadline)
+        if self._deadline == NEVER:  # no pause: what follows a marker without an answer must be read at once
+            return connection.call(request, self.timeout_s)
+        patience_s = self._patience(self.timeout_s)
+        connection.send(request, self._deadline)
+        with self._pause_after_failure(connection):
+            return connection.receive(patience_s, self._deadline)
 
     def ask(
         self,
@@ -223,21 +231,31 @@ class Cluster:
         `requests` maps a broker id to a function that builds the request for its connection. `receive`, if given, reads
         the answer from a broker's connection, within a patience and by a deadline.
         """
+        patience_s: dict[Connection, float] = {}
 
         def reach(node_id: BrokerId) -> Connection:
-            self._timeout(timeout_s)
+            self._patience(timeout_s)
             return self.node(node_id)
 
-        def take(node_id: BrokerId, connection: Connection) -> Any:
-            try:
-                if receive is not None:
-                    return receive(node_id, connection, timeout_s, self._deadline)
-                return connection.receive(timeout_s, self._deadline)
-            except BrokerError as exc:
-                self._pauses.begin(connection.endpoint, exc)
-                raise
+        def send(connection: Connection, request: Any) -> None:
+            patience_s[connection] = self._patience(timeout_s)
+            connection.send(request, self._deadline)
 
-        return fan_out(requests, reach, lambda one, request: one.send(request, self._deadline), take)
+        def take(node_id: BrokerId, connection: Connection) -> Any:
+            with self._pause_after_failure(connection):
+                if receive is not None:
+                    return receive(node_id, connection, patience_s[connection], self._deadline)
+                return connection.receive(patience_s[connection], self._deadline)
+
+        return fan_out(requests, reach, send, take)
+
+    @contextmanager
+    def _pause_after_failure(self, connection: Connection) -> Iterator[None]:
+        try:
+            yield
+        except BrokerError as exc:
+            self._pauses.begin(connection.endpoint, exc)
+            raise
 
     def take_throttled(self) -> dict[str, DurationMs]:
         """How long brokers have throttled us since the last call, by kind of request."""

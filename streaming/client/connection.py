@@ -28,6 +28,7 @@ from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireErr
 from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.quantities import NO_TIME, DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
+from txnwatch.streaming.client.answers import decode_answer, has_flexible_header
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
 from txnwatch.streaming.client.sasl import Login
@@ -163,7 +164,7 @@ class Connection:
             BrokerError: the connection broke, or the broker does not read again before `until`.
         """
         if time.monotonic() + self.throttled_s > until:
-            raise BrokerError(f"broker {self.endpoint} throttles us for another {self.throttled_s:.1f} s")
+            raise BrokerError(f"broker {self.endpoint} throttles txnwatch for another {self.throttled_s:.1f} s")
         time.sleep(self.throttled_s)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
@@ -183,8 +184,8 @@ class Connection:
         """
         asked, body = self.receive_body(timeout_s, until)
         try:
-            answer = asked.get_response_class().decode(body)
-        except (ValueError, struct.error, IndexError) as exc:
+            answer = decode_answer(asked, body)
+        except WireError as exc:
             raise self.broken(exc) from exc
         self.throttled(asked, getattr(answer, "throttle_time_ms", NO_TIME))
         return answer
@@ -208,7 +209,7 @@ class Connection:
             skipper = RecordSkipper(asked.request_api_version) if skips_records and self._can_drop_bytes else None
             reader = Reader(self._read(size, wait, skipper))
             answered = reader.int32("correlation id")
-            if _has_flexible_header(asked):
+            if has_flexible_header(asked):
                 reader.tagged_fields("response header tags")
             body = reader.take(reader.remaining, "response body")
         except (OSError, WireError) as exc:
@@ -222,7 +223,7 @@ class Connection:
     def _answer_size(self, claimed: int) -> int:
         """The size in front of an answer; four bytes of another protocol read as hundreds of megabytes."""
         if claimed < 0 or (claimed > _FIRST_BUFFER and not self._versions):
-            raise ConnectionError(f"not a Kafka broker: its first answer claims to have {claimed} bytes")
+            raise ConnectionError(f"not a Kafka broker: its first answer begins with a length of {claimed} bytes")
         return claimed
 
     def _read(self, size: int, wait: AnswerWait, skipper: RecordSkipper | None = None) -> memoryview:
@@ -285,13 +286,6 @@ class Connection:
             exchange.receive(response.auth_bytes)
         if response.session_lifetime_ms > 0:
             self._session_end = time.monotonic() + _SESSION_PART * response.session_lifetime_ms / 1000
-
-
-def _has_flexible_header(asked: Any) -> bool:
-    """Whether the response header has tagged fields; that of ApiVersions never has them (KIP-511)."""
-    if asked.request_api_key == ApiVersionsRequest.API_KEY:
-        return False
-    return bool(asked.get_response_class().flexible_version_q(asked.request_api_version))
 
 
 def problem_of(code: int) -> Problem | None:

@@ -36,8 +36,8 @@ def fan_out(
 ) -> dict[BrokerId, Any]:
     """Sends all requests, then receives all answers, so the brokers work in parallel.
 
-    A broker that throttles us gets its request last, when it reads again. Returns the answer or the BrokerError of each
-    broker id in `requests`.
+    A broker that throttles txnwatch gets its request last, when it reads again. Returns the answer or the BrokerError
+    of each broker id in `requests`.
     """
     answers: dict[BrokerId, Any] = {}
     reached: dict[BrokerId, Connection] = {}

@@ -113,5 +113,6 @@ def metadata_of(response: Any) -> Metadata:
                 error=problem_of(topic.error_code),
             )
             for topic in response.topics
+            if topic.name is not None  # null only answers a request by topic id
         },
     )

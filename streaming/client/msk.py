@@ -1,6 +1,6 @@
 """Tokens for Amazon MSK with IAM, made by the vendor's signer (an extra).
 
-The brokers take them under SASL OAUTHBEARER too, which librdkafka has; the mechanism AWS_MSK_IAM itself it has not.
+The brokers also accept them with the mechanism OAUTHBEARER. librdkafka has this mechanism, but not AWS_MSK_IAM.
 """
 
 from __future__ import annotations

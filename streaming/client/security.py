@@ -58,3 +58,11 @@ def security_of(properties: Mapping[str, str]) -> Security:
         tls_of(properties) if protocol in _WITH_TLS else Tls(),
         login_of(properties) if protocol.startswith("SASL_") else None,
     )
+
+
+def principal_of(security: Security) -> str:
+    """The principal that the brokers see, as far as the client's settings show it."""
+    if security.login is not None:
+        return f"User:{security.login.user}"
+    is_named = security.uses_tls and security.tls.keys is not None
+    return "User:<subject of the client certificate>" if is_named else "User:ANONYMOUS"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 import threading
 import time
@@ -20,10 +19,12 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.text.outside_json import read_json
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 _RENEWED_AFTER: Final = 0.8  # of its life, as Kafka's sasl.login.refresh.window.factor
 _UNKNOWN_LIFE_S: Final = 60.0
+_LARGEST_S: Final = 253_402_300_799  # the end of the year 9999
 _VALID = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
@@ -161,13 +162,20 @@ def token_of(text: object, where: str, life_s: float | None) -> Token:
     if not isinstance(text, str) or _VALID.fullmatch(text) is None:
         raise BrokerError(f"{where}: expected a token, found something else")
     claims, now = _claims(text), time.time()
-    expires = claims.get("exp")
-    if not isinstance(expires, int | float):
+    expires = seconds_of(claims.get("exp"))
+    if expires is None:
         expires = now + (life_s if life_s is not None else _UNKNOWN_LIFE_S)
     if expires <= now:
         raise BrokerError(f"{where}: expected a valid token, found one that expired {now - expires:.0f} s ago")
     subject = claims.get("sub")
-    return Token(text, subject if isinstance(subject, str) else "unknown", now, float(expires))
+    return Token(text, subject if isinstance(subject, str) else "unknown", now, expires)
+
+
+def seconds_of(value: object) -> float | None:
+    """A time in seconds that a token server gave; None if it gave none, or one that is no time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST_S:
+        return None
+    return float(value)
 
 
 def _claims(token: str) -> Mapping[str, Any]:
@@ -176,7 +184,7 @@ def _claims(token: str) -> Mapping[str, Any]:
     if len(parts) != 3:
         return {}
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = read_json(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (binascii.Error, ValueError):
         return {}
     return claims if isinstance(claims, dict) else {}

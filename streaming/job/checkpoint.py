@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
+from txnwatch.state.text.outside_json import read_json
 from txnwatch.streaming.source.offsets import SourceOffset
 
 _LOCK = ".txnwatch-lock"
@@ -65,7 +65,7 @@ def _last_file(checkpoint: str) -> Path | None:
 
 
 def _raw_offset(file: Path) -> dict[str, Any]:
-    raw: dict[str, Any] = json.loads(file.read_text().splitlines()[2])
+    raw: dict[str, Any] = read_json(file.read_text().splitlines()[2])
     return raw
 
 
@@ -98,7 +98,7 @@ def _newest(directory: Path) -> Path | None:
 
 def _check_json(checkpoint: str, file: Path, line: int) -> None:
     try:
-        json.loads(file.read_text().splitlines()[line])
+        read_json(file.read_text().splitlines()[line])
     except (IndexError, ValueError) as exc:
         raise CheckpointError(f"--checkpoint {checkpoint}: {file} is damaged: {_INCOMPLETE}") from exc
     except OSError as exc:

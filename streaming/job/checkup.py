@@ -7,19 +7,16 @@ transactional ids there is no such query. There the checkup describes an unused 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from kafka.protocol.admin import (
-    CreateTopicsRequest,
     DescribeClusterRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
@@ -32,13 +29,12 @@ from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, settings_of
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.admin.group_rights import GroupRights, group_rights
+from txnwatch.streaming.admin.topic_rights import Operations, create_problem, operations_of, topic_operations
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.log.coordinator_log import newest_stamps
 from txnwatch.streaming.source.hidden_participants import hidden_of
 
-# Kafka's class AclOperation
-READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 7, 8, 10
 SETTINGS = (
     "transaction.partition.verification.enable",
     "transaction.max.timeout.ms",
@@ -54,7 +50,6 @@ _APIS = (
     ListOffsetsRequest,
 )
 GROUP_OFFSETS = "__consumer_offsets"
-Operations = frozenset[int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +124,10 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
     return Checkup(
         brokers=brokers,
         cluster_operations=_cluster_operations(cluster),
-        topic_operations=_topic_operations(cluster),
+        topic_operations=topic_operations(cluster),
         without_leader=without_leader,
         id_problems=None if listing is None else () if is_unused else listing.problems,
-        events_problem=None if events_topic in known.topics else _create_problem(cluster, events_topic),
+        events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
         newest_stamp_ms=max((one.stamp_ms for one in newest_stamps(cluster)), default=None),
         asked_ms=now_ms,
         events_writers=writers_of(cluster, events_topic),
@@ -190,44 +185,6 @@ def _cluster_operations(cluster: Cluster) -> Operations:
         if version is None:
             return None
         request = DescribeClusterRequest(version=version, include_cluster_authorized_operations=True)
-        return _operations(cluster.call(connection, request).authorized_operations)
+        return operations_of(cluster.call(connection, request).authorized_operations)
     except BrokerError:
         return None
-
-
-def _topic_operations(cluster: Cluster) -> dict[str, Operations]:
-    try:
-        connection = cluster.any_connection()
-        version = connection.version(MetadataRequest, highest=12)
-        if version is None or version < 8:
-            return {}
-        request = MetadataRequest(
-            version=version,
-            topics=None,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=True,
-        )
-        topics: Iterable[Any] = cluster.call(connection, request).topics
-        return {topic.name: _operations(topic.authorized_operations) for topic in topics if not topic.error_code}
-    except BrokerError:
-        return {}
-
-
-def _create_problem(cluster: Cluster, topic: str) -> Problem | None:
-    """Why a topic cannot be created; the request only validates."""
-    try:
-        connection = cluster.any_connection()
-        version = connection.require_version(CreateTopicsRequest, highest=5, lowest=4)
-        wanted = CreateTopicsRequest.CreatableTopic(
-            version=version, name=topic, num_partitions=-1, replication_factor=-1, assignments=[], configs=[]
-        )
-        request = CreateTopicsRequest(version=version, topics=[wanted], timeout_ms=5_000, validate_only=True)
-        (answer,) = cluster.call(connection, request).topics
-    except BrokerError as exc:
-        return Problem.from_error(exc)
-    return problem_of(answer.error_code)
-
-
-def _operations(allowed: set[int] | None) -> Operations:
-    return None if allowed is None else frozenset(allowed)

@@ -17,7 +17,7 @@ from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import settings_of
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.read_right import refused_read
+from txnwatch.streaming.job.read_right import hidden_topic, refused_read
 
 AUTO = "auto"
 _LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
@@ -61,10 +61,9 @@ def _require(problem: str | None) -> None:
 
 def _why_no_log(cluster: Cluster) -> str | None:
     """Why the coordinators' log cannot be read; None if it can, or if no transaction was begun yet."""
-    endpoint = cluster.any_connection().endpoint
-    topic = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
-    if topic is not None and topic.is_hidden:
-        return f"topic {topic.name}: expected the rights DESCRIBE and READ, found neither"
+    hidden = hidden_topic(cluster, [TRANSACTION_STATE_TOPIC])
+    if hidden is not None:
+        return hidden
     shown = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
     refused = refused_read(cluster, [shown]) if shown is not None else []
     return refused[0] if refused else None

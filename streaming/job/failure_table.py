@@ -1,4 +1,4 @@
-"""The failures of Spark that a retry does not mend, with what an operator can do; and those that may pass."""
+"""Failures of Spark that a retry cannot solve, with what an operator can do; and failures that may be temporary."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ PERMANENT: Final = (
             *("MISSING_METADATA", r"(FileNotFound|NoSuchFile)Exception: .*/(offsets|commits|state|metadata)\b"),
         ),
         "restore --checkpoint from a copy, or give a new directory: open incidents come from the events topic",
+    ),
+    (
+        ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected"),
+        "another driver uses this --checkpoint: one txnwatch run per checkpoint",
     ),
     (
         ("requirement failed", "IllegalArgumentException", "INVALID_CONF_VALUE"),

@@ -18,6 +18,7 @@ _LOG_LINE = re.compile(
 _JVM_HAS_ENDED = "JAVA_GATEWAY_EXITED"
 _OF_JAVA = "Py4JJavaError: An error occurred while calling"
 _ATTEMPTS = 5
+_ATTEMPTS_IF_IT_MAY_PASS = 8  # two minutes of pauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +41,31 @@ class Failure:
 
 
 class Repeats:
-    """Counts how often in a row the query fails with the same cause, without a micro-batch in between."""
+    """Counts how often in a row the query fails with the same cause, without a micro-batch in between.
+
+    A cause that may pass is retried for ever only after a micro-batch has completed. Before, it may as well be a wrong
+    address.
+    """
 
     def __init__(self) -> None:
         self._last = ""
         self._times = 0
+        self._has_worked = False
 
     def add(self, failure: Failure) -> Failure:
-        """The failure; with an advice if it has come too often, and is not one of those that may pass."""
+        """The failure; with an advice if it has come too often, and waiting for its end is no use."""
         cause = re.sub(r"[0-9a-f-]{8,}|\d+", "#", failure.cause)
         self._times = self._times + 1 if cause == self._last else 1
         self._last = cause
-        if failure.advice or self._times < _ATTEMPTS or TRANSIENT.search(failure.cause):
+        may_pass = TRANSIENT.search(failure.cause) is not None
+        attempts = _ATTEMPTS_IF_IT_MAY_PASS if may_pass else _ATTEMPTS
+        if failure.advice or self._times < attempts or (may_pass and self._has_worked):
             return failure
-        return Failure(failure.cause, f"{_ATTEMPTS} starts in a row failed with it")
+        return Failure(failure.cause, f"{attempts} starts in a row failed with it")
 
     def clear(self) -> None:
         """A micro-batch has completed."""
-        self._last, self._times = "", 0
+        self._last, self._times, self._has_worked = "", 0, True
 
 
 def failure_of(text: str) -> Failure:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from txnwatch.state.text.redaction import NAMES_TO_HIDE
+from txnwatch.streaming.job.masters import is_local
 
 _LOOPBACK: Final = "127.0.0.1"
 # A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
@@ -24,11 +25,6 @@ _REDACTED: Final = rf"(?i){NAMES_TO_HIDE}|jaas|url"
 _HIDDEN: Final = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": _REDACTED}
 
 
-def is_local(master: str) -> bool:
-    """Whether the whole of Spark runs in the driver's JVM."""
-    return master == "local" or master.startswith("local[")
-
-
 def network_settings(master: str) -> dict[str, str]:
-    """The settings for a master that an operator does not set otherwise."""
+    """The network settings for a master, where the operator has not set others."""
     return {**_HIDDEN, **_AUTHENTICATED, **(_LOCAL if is_local(master) else _ENCRYPTED)}

@@ -15,7 +15,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import check_files, last_cluster
 from txnwatch.streaming.job.coordinator_view import ChosenView, choose_view
-from txnwatch.streaming.job.read_right import refused_read
+from txnwatch.streaming.job.read_right import hidden_topic, refused_read
 from txnwatch.streaming.source.options import SourceOptions
 
 
@@ -38,12 +38,9 @@ def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str, wan
     """
     metadata = cluster.refresh()
     _check_checkpoint(checkpoint, metadata.cluster_id)
-    asked = cluster.metadata_from(cluster.any_connection().endpoint, options.topics) if options.topics else None
-    for topic in asked.topics.values() if asked is not None else ():
-        if topic.is_hidden:
-            raise AuthorizationError(
-                f"topic {topic.name}: expected the rights DESCRIBE and READ, found neither: grant them to this user"
-            )
+    hidden = hidden_topic(cluster, options.topics)
+    if hidden is not None:
+        raise AuthorizationError(f"{hidden}: grant them to this user")
     view = choose_view(cluster, wanted_view)
     watched = [topic for topic in metadata.topics.values() if options.watches(topic)]
     _check_read(cluster, watched)

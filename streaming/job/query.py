@@ -21,11 +21,16 @@ from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.text.redaction import is_secret_name
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.file_systems import file_system_settings
+from txnwatch.streaming.job.masters import check_checkpoint_place
 from txnwatch.streaming.job.network import network_settings
 from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.planning_processes import plan_without_daemons, run_tasks_with_daemons
+from txnwatch.streaming.job.spark_conf import with_conf
+from txnwatch.streaming.job.zipped_package import search_path
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
 QUERY_NAME = "txnwatch"
@@ -64,15 +69,24 @@ class JobSettings:
 
 
 def spark_session(
-    checkpoint: str, *, master: str | None, state_partitions: int, output: int | None = None
+    checkpoint: str,
+    *,
+    master: str,
+    state_partitions: int,
+    output: int | None = None,
+    is_checkpoint_shared: bool = False,
+    conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A Spark session with all settings for a latency of milliseconds (docs/decisions/0002).
 
-    `master` None leaves it to spark-submit; `state_partitions` is fixed by the checkpoint; `output` is a descriptor for
-    the output of the JVM. A local checkpoint uses a faster file manager. It does not stop a second driver from writing
-    to the same checkpoint, so the caller must lock it.
+    An empty `master` leaves it to Spark's own configuration; `state_partitions` is fixed by the checkpoint; `output` is
+    a descriptor for the output of the JVM; `conf` has settings of the operator. A local checkpoint uses a faster file
+    manager. It does not stop a second driver from writing to the same checkpoint, so the caller must lock it.
+
+    Raises:
+        ConfigError: the master of Spark's own configuration has hosts that do not reach the checkpoint.
     """
-    settings = _settings(checkpoint, state_partitions)
+    settings = with_conf(_settings(checkpoint, state_partitions), conf or {})
     # glibc gives the JVM's many threads separate heaps, which do not shrink.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
@@ -80,12 +94,16 @@ def spark_session(
     # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     popen = {"start_new_session": True, "stdout": output, "stderr": output}
-    gateway = launch_gateway(_conf(settings, master), popen_kwargs=popen)
-    conf = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
-    for key, value in network_settings(conf.get("spark.master", "") or "").items():
-        if not conf.contains(key):
-            conf.set(key, value)
-    session = SparkSession(SparkContext(gateway=gateway, conf=conf))
+    # The arguments of the JVM are visible in the list of processes, so secrets are set after its start.
+    visible = {key: value for key, value in settings.items() if not is_secret_name(key)}
+    gateway = launch_gateway(_conf(visible, master), popen_kwargs=popen)
+    whole = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
+    master = whole.get("spark.master", "") or ""
+    check_checkpoint_place(checkpoint, master, is_shared=is_checkpoint_shared)
+    for key, value in {**network_settings(master), **file_system_settings(checkpoint)}.items():
+        if not whole.contains(key):
+            whole.set(key, value)
+    session = SparkSession(SparkContext(gateway=gateway, conf=whole, environment=search_path()))
     session.sparkContext.setLogLevel("ERROR")
     plan_without_daemons(session)
     session.dataSource.register(TransactionsDataSource)  # starts Python to list the data sources
@@ -118,9 +136,9 @@ def _settings(checkpoint: str, state_partitions: int) -> dict[str, str]:
     return settings
 
 
-def _conf(settings: Mapping[str, str], master: str | None, jvm: Any = None) -> SparkConf:  # noqa: ANN401 - untyped
+def _conf(settings: Mapping[str, str], master: str, jvm: Any = None) -> SparkConf:  # noqa: ANN401 - untyped
     conf = SparkConf(_jvm=jvm).setAppName("txnwatch")
-    if master is not None:
+    if master:
         conf.setMaster(master)
     return conf.setAll(list(settings.items()))
 

@@ -1,8 +1,8 @@
-"""Whether this user may read topics, as the leaders of their partitions answer."""
+"""Whether this user may describe and read topics, as the brokers answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -11,6 +11,15 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
+
+
+def hidden_topic(cluster: Cluster, names: Collection[str]) -> str | None:
+    """The first of these topics that this user may not describe, as text; None if there is none."""
+    if not names:
+        return None
+    topics = cluster.metadata_from(cluster.any_connection().endpoint, names).topics
+    hidden = next((topic.name for topic in topics.values() if topic.is_hidden), None)
+    return f"topic {hidden}: expected the rights DESCRIBE and READ, found neither" if hidden is not None else None
 
 
 def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:

@@ -69,7 +69,7 @@ class _Directory:
         self._files: Any = self._path(root).getFileSystem(state.newHadoopConf())
 
     def shows(self, name: str) -> bool:
-        """Whether it is there; an error of the file system is the caller's."""
+        """Whether it exists; an error of the file system is raised."""
         return bool(self._files.exists(self._at(name)))
 
     def has(self, name: str) -> bool:

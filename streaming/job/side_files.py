@@ -1,10 +1,12 @@
 """The files of txnwatch itself, beside Spark's in the checkpoint directory: they are no part of the checkpoint.
 
-If the checkpoint is not a local directory, they are in a temporary directory of this process.
+If the checkpoint is not a local directory, they are in a temporary directory of this process. A clean stop removes that
+directory; after an error it stays, because the message of the error names the log of Spark in it.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -22,8 +24,9 @@ class SideFiles:
 
     def __init__(self, checkpoint: str) -> None:
         directory = local_directory(checkpoint)
+        self._temporary: Path | None = None
         if directory is None:
-            directory = Path(tempfile.mkdtemp(prefix="txnwatch-"))
+            directory = self._temporary = Path(tempfile.mkdtemp(prefix="txnwatch-"))
         self.spark_log = directory / "spark.log"
         self.rereads = directory / "txnwatch-rereads.json"
         self.next_barrier = directory / "txnwatch-next-barrier.json"
@@ -33,3 +36,8 @@ class SideFiles:
         """Removes the files that refer to the barriers and positions of a checkpoint that is no longer used."""
         self.rereads.unlink(missing_ok=True)
         self.next_barrier.unlink(missing_ok=True)
+
+    def remove_temporary(self) -> None:
+        """Removes the temporary directory, if there is one."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)

@@ -24,6 +24,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.batch_list import BatchList
 from txnwatch.streaming.log.compaction_holes import last_hole_end
 from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
+from txnwatch.streaming.log.logged_records import logged_record
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.batch_walker import BatchWalker, walk
@@ -31,8 +32,6 @@ from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records
 from txnwatch.streaming.wire.transaction_log import (
     TransactionLogValue,
     coordinator_partition,
-    decode_key,
-    decode_value,
 )
 
 _BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # version of the value, 0 or 1; size of a tagged producer id
@@ -126,10 +125,9 @@ def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterato
         if header.is_control:
             continue
         for record in records(buffer, at, header):
-            name = decode_key(record.key) if record.key is not None else None
-            if name is not None:
-                value = decode_value(record.value) if record.value is not None else None
-                yield LogRecord(log_partition, record.offset, TimestampMs(record.timestamp), name, value)
+            found = logged_record(record)
+            if found is not None:
+                yield LogRecord(log_partition, found.offset, found.timestamp_ms, found.transactional_id, found.value)
 
 
 def _logs(cluster: Cluster) -> list[TopicPartition]:

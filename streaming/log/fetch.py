@@ -84,7 +84,7 @@ def _next_end(*ends: float) -> float:
 
 
 def _not_throttled(cluster: Cluster, pending: list[RangeRead], until: float) -> list[RangeRead]:
-    """The ranges whose leaders do not throttle us; if there are none, waits for the first such leader."""
+    """The ranges whose leaders do not throttle txnwatch; if there are none, waits for the first such leader."""
     left_s = {id(read): _throttled_s(cluster, read) for read in pending}
     ready = [read for read in pending if not left_s[id(read)]]
     if not ready:

@@ -34,16 +34,14 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
-from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.ids import ProducerId
-from txnwatch.state.model.quantities import Offset, TimestampMs
+from txnwatch.state.model.quantities import Offset
+from txnwatch.streaming.log.logged_records import logged_records
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.quick_decode import NO_PRODUCER_ID, quick_decode
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, header_at, records
-from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, header_at
 
 HELD_BYTES = 16 << 20
 
@@ -133,13 +131,9 @@ class FirstReadFold(TransactionFold):
         """Decodes one batch that `quick_decode` does not accept; returns where it ends."""
         if header.base_offset >= self.start and not header.is_control:
             self._has_new_records = self._has_new_records or header.last_offset >= self.backlog_end
-            for record in records(raw, at, header):
-                name = decode_key(record.key) if record.key is not None else None
-                if name is None or record.key is None:
-                    continue
-                self._stamp(TimestampMs(record.timestamp), header.leader_epoch)
-                key = bytes(record.key)
-                value = decode_value(record.value) if record.value is not None else None
+            for record in logged_records(raw, at, header):
+                self._stamp(record.timestamp_ms, header.leader_epoch)
+                key, value = bytes(record.key), record.value
                 self._live.pop(key, None)
                 if value is None:
                     self._note(begin + at, NO_PRODUCER_ID, NO_PRODUCER_ID, key)
@@ -183,11 +177,8 @@ class FirstReadFold(TransactionFold):
         raw = self._chunks[chunk]
         position = at - self._begins[chunk]
         header = header_at(raw, position)
-        with suppress(WireError):  # the first pass has raised it and read nothing after it
-            for record in records(raw, position, header):
-                name = decode_key(record.key) if record.key is not None else None
-                if name is not None:
-                    self._take(name, record, header.leader_epoch)
+        for record in logged_records(raw, position, header):
+            self._take(record, header.leader_epoch)
 
     def _let_go(self) -> None:
         self.size = 0

@@ -9,20 +9,21 @@ from typing import Any, Protocol
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import Offset
-from txnwatch.streaming.wire.absent import present
 
 
 class Fold(Protocol):
     """A consumer of the bytes of one range.
 
     Attributes:
-        leader_epoch: of the last batch, as on the wire: -1 before the first.
         reads_records: whether it reads records of data batches, and not headers and markers only.
     """
 
     position: Offset
-    leader_epoch: LeaderEpoch
     reads_records: bool
+
+    @property
+    def last_epoch(self) -> LeaderEpoch | None:
+        """Leader epoch of the last batch; None before the first."""
 
     @property
     def is_done(self) -> bool:
@@ -82,7 +83,7 @@ class RangeRead:
     @property
     def last_fetched_epoch(self) -> LeaderEpoch | None:
         """Leader epoch of the last batch that was read; None if unknown."""
-        epoch = present(self.fold.leader_epoch)
+        epoch = self.fold.last_epoch
         return self.last_epoch if epoch is None else epoch
 
     @property

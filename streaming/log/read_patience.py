@@ -1,8 +1,8 @@
 """How long a read waits for each of many ranges, and when the rest of a range becomes a gap.
 
-A leader that serves our other ranges first, or throttles us, has not failed: the patience of a range ends only if its
-leader sends nothing. If a leader reports a few times in a row that it cannot read its log, the rest is a gap at once,
-because the other ranges of a task must not wait for it.
+A leader that serves our other ranges first, or throttles txnwatch, has not failed: the patience of a range ends only if
+its leader sends nothing. If a leader reports a few times in a row that it cannot read its log, the rest is a gap at
+once, because the other ranges of a task must not wait for it.
 """
 
 from __future__ import annotations

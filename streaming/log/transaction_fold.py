@@ -21,9 +21,10 @@ from txnwatch.state.model.ids import CoordinatorEpoch, LeaderEpoch, ProducerId, 
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.log.compaction_holes import last_hole_end
+from txnwatch.streaming.log.logged_records import LoggedRecord, logged_records
 from txnwatch.streaming.wire.batch_walker import BatchWalker
-from txnwatch.streaming.wire.record_batch import BatchHeader, Record, records
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+from txnwatch.streaming.wire.record_batch import BatchHeader
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 # A view has the values of its record that have the same name, so a new field of both needs no change here.
@@ -80,8 +81,9 @@ class TransactionFold(BatchWalker):
             if hole_end_before is not None:
                 self.last_hole_end = hole_end_before[header.base_offset]
             if header.base_offset >= self.start and not header.is_control:
-                for record in records(buffer, at, header):
-                    self._record(record, header.leader_epoch)
+                for record in logged_records(buffer, at, header):
+                    self._stamp(record.timestamp_ms, header.leader_epoch)
+                    self._take(record, header.leader_epoch)
 
     def beyond_end(self, header: BatchHeader) -> None:
         """Notes the hole at the end of the range, if there is one."""
@@ -93,13 +95,6 @@ class TransactionFold(BatchWalker):
             self.hole = self.position
         self.last_hole_end = last_hole_end(self.last_hole_end, self.position, header)
 
-    def _record(self, record: Record, leader_epoch: LeaderEpoch) -> None:
-        transactional_id = decode_key(record.key) if record.key is not None else None
-        if transactional_id is None:
-            return
-        self._stamp(TimestampMs(record.timestamp), leader_epoch)
-        self._take(transactional_id, record, leader_epoch)
-
     def _stamp(self, timestamp_ms: TimestampMs, leader_epoch: LeaderEpoch) -> None:
         stamps = self.stamps
         if stamps is None or stamps.leader_epoch != leader_epoch:
@@ -108,11 +103,11 @@ class TransactionFold(BatchWalker):
         stamps.lowest_ms = min(stamps.lowest_ms, timestamp_ms)
         stamps.last_ms = timestamp_ms
 
-    def _take(self, transactional_id: str, record: Record, leader_epoch: LeaderEpoch) -> None:
+    def _take(self, record: LoggedRecord, leader_epoch: LeaderEpoch) -> None:
         if record.value is None:
-            self._tombstone(transactional_id, record.offset)
+            self._tombstone(record.transactional_id, record.offset)
         else:
-            self._value(transactional_id, record, decode_value(record.value), leader_epoch)
+            self._value(record, record.value, leader_epoch)
 
     def _tombstone(self, transactional_id: str, offset: Offset) -> None:
         self._gone[transactional_id] = offset
@@ -120,11 +115,9 @@ class TransactionFold(BatchWalker):
         if owner is not None:
             self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
 
-    def _value(
-        self, transactional_id: str, record: Record, value: TransactionLogValue, leader_epoch: LeaderEpoch
-    ) -> None:
-        coordinator_epoch = CoordinatorEpoch(leader_epoch)
-        view = self._view(transactional_id, record, value, coordinator_epoch)
+    def _value(self, record: LoggedRecord, value: TransactionLogValue, leader_epoch: LeaderEpoch) -> None:
+        coordinator_epoch, transactional_id = CoordinatorEpoch(leader_epoch), record.transactional_id
+        view = self._view(record, value, coordinator_epoch)
         end = None
         if record.offset >= self.backlog_end:
             end = End(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
@@ -161,14 +154,14 @@ class TransactionFold(BatchWalker):
         self._views[former] = replace(view, superseded_by=successor, participants=held)
 
     def _view(
-        self, transactional_id: str, record: Record, value: TransactionLogValue, coordinator_epoch: CoordinatorEpoch
+        self, record: LoggedRecord, value: TransactionLogValue, coordinator_epoch: CoordinatorEpoch
     ) -> CoordinatorView:
         return CoordinatorView(
-            transactional_id=transactional_id,
+            transactional_id=record.transactional_id,
             log_partition=self.log_partition,
             log_offset=record.offset,
             timeout_ms=DurationMs(value.transaction_timeout_ms),
-            record_timestamp_ms=TimestampMs(record.timestamp),
+            record_timestamp_ms=record.timestamp_ms,
             participants=frozenset(
                 TopicPartition(topic, partition)
                 for topic, partitions in value.partitions or ()

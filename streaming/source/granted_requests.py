@@ -3,7 +3,7 @@
 A request is repeated in every batch until its gap is closed. It is granted at once, then after twice as many barriers
 each time. A request for a partition that did not answer was not executed, so it stays due. A pause is forgotten when no
 request names the partition. That of a last stable offset is kept until it has not been used for a while: the offset
-stands again and again, and moves in between. So a census for another holder comes at most LONGEST_PAUSE barriers later.
+stops again and again, and moves in between. So a census for another holder comes at most LONGEST_PAUSE barriers later.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class GrantedRequests:
 
 
 def is_of_census(request: RereadRequest) -> bool:
-    """Whether the request asks for a producer snapshot, and not for a range of a log."""
+    """Whether the request asks for a census, and not for a range of a log."""
     return request.start is None and is_data(request.partition)
 
 

@@ -3,7 +3,7 @@
 Why skipping is safe: a barrier can give a new result only through new facts, or because time has passed.
 
 New facts are impossible if every partition answers, ends at the same offset under the same leader epoch as before and
-is read to that end, and if no producer snapshot is due and no re-read is requested.
+is read to that end, and if no census is due and no re-read is requested.
 
 Time is covered by the agenda of each bucket: the state names the next time at which it must run. That time is "at once"
 for everything that waits for a barrier and not for a time: an open span that no live transaction holds, a gap, a
@@ -24,6 +24,7 @@ from typing import NamedTuple
 from txnwatch.state.model.findings import BucketCount
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import AT_ONCE, TimestampMs
+from txnwatch.state.text.outside_json import read_json
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.reread_file import replace_text
 
@@ -57,7 +58,7 @@ def read_next_barrier(path: Path | None) -> NextBarrierDue | None:
     if path is None:
         return None
     try:
-        barrier, due_ms = json.loads(path.read_text())
+        barrier, due_ms = read_json(path.read_text())
     except (OSError, ValueError, TypeError):
         return None
     if type(barrier) is not int or type(due_ms) is not int:
@@ -66,14 +67,21 @@ def read_next_barrier(path: Path | None) -> NextBarrierDue | None:
 
 
 def can_skip(previous: SourceOffset, following: SourceOffset, next_due: NextBarrierDue | None) -> bool:
-    """Whether the barrier of `following` can be skipped. The caller checks that no snapshot and no request is due."""
+    """Whether the barrier of `following` can be skipped. The caller checks that no census and no request is due."""
     if next_due is None or next_due.barrier != previous.barrier or next_due.due_ms <= following.coordinator_listed_ms:
         return False
     return _is_unchanged(previous, following)
 
 
 def _is_unchanged(previous: SourceOffset, following: SourceOffset) -> bool:
-    if following.begun or following.reread or following.gone or previous.begun or previous.reread:
+    if (
+        following.clock_set_by_ms
+        or following.begun
+        or following.reread
+        or following.gone
+        or previous.begun
+        or previous.reread
+    ):
         return False  # what the last batch began to read counts as read only at the next barrier
     is_whole = all(
         isinstance(at, Position) and not at.is_stale and at.offset == at.listed for at in following.positions.values()

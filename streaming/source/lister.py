@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from txnwatch.state.model.clock_base import ClockBase
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import BrokerError, CheckpointError, OtherVersionError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, TopicPartition
@@ -21,7 +22,7 @@ from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import list_offsets as ends
-from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_census, to_describe, to_read_again
@@ -42,11 +43,16 @@ class Lister:
     """Lists ends and plans offsets. It lives in the driver's source process as long as the query runs."""
 
     def __init__(
-        self, options: SourceOptions, cluster: Cluster, now_ms: Callable[[], TimestampMs] = wall_clock_ms
+        self,
+        options: SourceOptions,
+        cluster: Cluster,
+        now_ms: Callable[[], TimestampMs] = wall_clock_ms,
+        base: Callable[[], ClockBase] = clock_base,
     ) -> None:
         self._options = options
         self._cluster = cluster
         self._now_ms = now_ms
+        self._clock_base = base
         self._looked_s = -math.inf
         self._settled_pause_s = 0.0
         self._idle_until_s = 0.0
@@ -89,7 +95,7 @@ class Lister:
         return self._cluster.take_throttled()
 
     def census_of(self, barrier: BarrierNumber) -> Census | None:
-        """The producer snapshot planned for a batch; None for a batch that is replayed after a restart."""
+        """The census planned for a batch; None for a batch that is replayed after a restart."""
         return self._censuses.get(barrier)
 
     def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_settled: bool) -> Listing | None:
@@ -115,13 +121,14 @@ class Lister:
         if answers and not any(answer.end is not None for answer in answers.values()):
             return None
         access = self._options.coordinator_access
-        return Listing(cluster_id, answers, data_listed_ms, self._now_ms(), scan_interval_ms, access)
+        listed_ms, base = self._now_ms(), self._clock_base()
+        return Listing(cluster_id, answers, data_listed_ms, listed_ms, scan_interval_ms, access, base)
 
     def _look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
         """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.
 
         The interval grows with the number of partitions. It stays short while a topic is missing, or while the job
-        requests a re-read or a producer snapshot, because a re-created topic causes such requests.
+        requests a re-read or a census, because a re-created topic causes such requests.
         """
         now, known = time.monotonic(), self._cluster.metadata
         pause_s = self._settled_pause_s if is_settled else self._options.metadata_refresh_s

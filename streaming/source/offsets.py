@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.clock_base import ClockBase
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
@@ -25,10 +26,10 @@ from txnwatch.state.model.ids import (
     LeaderEpoch,
     TopicPartition,
 )
-from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, NO_TIME, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import ModelValue
 
-VERSION = 6
+VERSION = 7
 
 
 class Position(ModelValue, frozen=True):
@@ -75,6 +76,8 @@ class SourceOffset:
         gone: partitions dropped since the last offset, with their topic id.
         scan_interval_ms: how often coordinators look for expired transactions; None until a broker answers.
         coordinator_access: how the coordinators' view is known; the state of one access is of no use to another.
+        clock_base: since when our clock was not set; None at the beginning.
+        clock_set_by_ms: by how much our clock was set since the last offset.
     """
 
     cluster_id: str
@@ -88,6 +91,8 @@ class SourceOffset:
     backlog_end: dict[TopicPartition, Offset] = field(default_factory=dict)
     scan_interval_ms: DurationMs | None = None
     coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
+    clock_base: ClockBase | None = None
+    clock_set_by_ms: DurationMs = NO_TIME
 
     def to_json(self) -> dict[str, Any]:
         """The offset for Spark: primitives only, keys sorted."""
@@ -99,20 +104,17 @@ class SourceOffset:
             "backlog_end": _starts_out(self.backlog_end),
             "barrier": self.barrier,
             "begun": _starts_out(self.begun),
+            **({"clock": [*self.clock_base, self.clock_set_by_ms]} if self.clock_base is not None else {}),
             "cluster_id": self.cluster_id,
             "coordinator_listed_ms": self.coordinator_listed_ms,
+            "coordinator_view": str(self.coordinator_access),
             "data_listed_ms": self.data_listed_ms,
             "gone": {str(partition): topic_id for partition, topic_id in sorted(self.gone.items())},
             "reread": _starts_out(self.reread),
             "scan_interval_ms": self.scan_interval_ms,
             "topics": topics,
             "version": VERSION,
-            **({"coordinator_view": str(self.coordinator_access)} if self._is_without_log else {}),
         }
-
-    @property
-    def _is_without_log(self) -> bool:
-        return self.coordinator_access is not CoordinatorAccess.LOG
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> SourceOffset:
@@ -133,6 +135,7 @@ class SourceOffset:
                 f"the checkpoint's offset has version {found}; this txnwatch reads version {VERSION}: a new checkpoint "
                 "is needed"
             )
+        *base, set_by_ms = raw.get("clock", [NO_TIME])
         positions = {
             TopicPartition(name, int(number)): _position_in(topic["id"], position)
             for name, topic in raw["topics"].items()
@@ -149,7 +152,9 @@ class SourceOffset:
             {TopicPartition.parse(text): topic_id for text, topic_id in raw["gone"].items()},
             _starts_in(raw["backlog_end"]),
             raw["scan_interval_ms"],
-            CoordinatorAccess(raw.get("coordinator_view", CoordinatorAccess.LOG)),
+            CoordinatorAccess(raw["coordinator_view"]),
+            ClockBase(*base) if base else None,
+            set_by_ms,
         )
 
     @classmethod
@@ -205,6 +210,7 @@ class SourceOffset:
             holes=dict(holes or {}),
             has_coordinator_log=not all(is_data(p) for p in self.positions),
             elected=elected,
+            clock_set_by_ms=self.clock_set_by_ms,
         )
 
 

@@ -86,7 +86,7 @@ class SourceOptions:
         return self._is_ours(topic) and (topic.name in self.topics or _matches(self.pattern, topic.name))
 
     def counts(self, topic: TopicInfo) -> bool:
-        """Whether the topic's partitions are watched by producer snapshots only."""
+        """Whether the topic's partitions are watched by censuses only."""
         return self._is_ours(topic) and not self.watches(topic) and _matches(self.census_pattern, topic.name)
 
     def wants(self, name: str) -> bool:

@@ -41,7 +41,7 @@ _SLOW_LOG_READ_S = 5.0  # with a rate limit: a barrier without the end of the lo
 def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: Cluster) -> Iterator[pa.RecordBatch]:
     """Reads a plan's ranges and yields their facts.
 
-    A producer snapshot uses connections of its own, `asking`: on the others it would wait while a byte quota throttles
+    A census uses connections of its own, `asking`: on the others it would wait while a byte quota throttles
     them.
     """
     room = HeldBytes()
@@ -143,7 +143,7 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
 
 
 def _holes(reads: Iterable[RangeRead]) -> dict[int, Offset]:
-    """Where the last compaction gap ends, for each partition of `__transaction_state` with a gap in its range."""
+    """Where the last compaction hole ends, for each partition of `__transaction_state` with a hole in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
     return {fold.log_partition: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
 

@@ -3,7 +3,7 @@
 Law: a limit may shorten reading, never listing. A partition without an answer keeps its position and is marked stale.
 An answer below the position is used as it is: the log was truncated, and the reader detects and reports that. A
 partition with another topic id is another partition. No limit applies to `__transaction_state` here: only reading shows
-how many records lie between two offsets, because compaction can leave a few in thousands of millions of offsets.
+how many records lie between two offsets, because compaction can leave a few records in billions of offsets.
 
 A limit goes to the small backlogs first. So a partition that is far behind takes nothing from the others, and they are
 read to their ends in every batch.
@@ -17,6 +17,7 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
+from txnwatch.state.model.clock_base import ClockBase, set_by_ms
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
@@ -58,6 +59,7 @@ class Listing:
         coordinator_listed_ms: local clock when all answers of T had arrived.
         scan_interval_ms: the coordinators' setting; None until a broker answers.
         coordinator_access: how the coordinators' view is known.
+        clock_base: it shows whether our clock was set since another listing; None if it is not known.
     """
 
     cluster_id: str
@@ -66,6 +68,7 @@ class Listing:
     coordinator_listed_ms: TimestampMs
     scan_interval_ms: DurationMs | None = None
     coordinator_access: CoordinatorAccess = CoordinatorAccess.LOG
+    clock_base: ClockBase | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ def plan(
         if partition in known and _may_go_back(known[partition], listing.answers[partition])
     }
     starts = {**stood, **begun, **back}
+    set_ms = set_by_ms(previous.clock_base, listing.clock_base)
     ends = _ends(starts, {partition: stood[partition] for partition in back}, listing, limits)
     return SourceOffset(
         cluster_id=listing.cluster_id,
@@ -116,6 +120,8 @@ def plan(
         backlog_end=_backlog_end(previous, listing, begun, back),
         scan_interval_ms=listing.scan_interval_ms,
         coordinator_access=listing.coordinator_access,
+        clock_base=listing.clock_base if set_ms or previous.clock_base is None else previous.clock_base,
+        clock_set_by_ms=set_ms,
     )
 
 

@@ -1,7 +1,7 @@
 """Plans the tasks of a batch: the ranges that each one reads. plan_run.py runs a plan.
 
-The first plan of a batch has `__transaction_state` and the barrier. Data ranges, and a first reading of
-`__transaction_state`, are spread over more plans if they are large: each further Spark task costs about 18 ms.
+The first plan of a batch has the barrier. Data ranges and those of `__transaction_state` are spread over more plans if
+they are large: each further Spark task costs about 18 ms.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from txnwatch.streaming.source.planner import is_begun
 from txnwatch.streaming.source.snapshot_schedule import Census
 
 OFFSETS_WORTH_A_TASK = 100_000
+LOG_OFFSETS_WORTH_A_TASK = 20_000  # half a second of decoding
 ASKED_WORTH_A_TASK = 200
 
 
@@ -54,7 +55,7 @@ class ReadPlan:
     """What one task reads.
 
     Attributes:
-        end: the batch's whole offset; only in plans that read `__transaction_state`.
+        end: the batch's whole offset; only in plans that read `__transaction_state`, as the next four.
         previous_listed_ms: local clock when the data partitions were listed before.
         risen: data partitions that have had an election since the previous listing.
         unfinished: partitions of `__transaction_state` that compaction may change while this batch reads them.
@@ -84,25 +85,30 @@ class ReadPlan:
 def plan_reads(
     start: SourceOffset, end: SourceOffset, options: SourceOptions, census: Census | None = None
 ) -> list[ReadPlan]:
-    """The plans of one batch, one per task, with its producer snapshot if there is one."""
+    """The plans of one batch, one per task, with its census if there is one."""
     ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
     log = [found for found in ranges if not is_data(found.partition)]
     data = [found for found in ranges if is_data(found.partition)]
     history = [found for found in log if found.is_history]
-    log_tasks = min(_worth(history, options), max(1, len(history)))
-    tasks = max(_worth(data, options), log_tasks)
+    tails = [found for found in log if not found.is_history]
+    history_tasks = min(_worth(history, options, OFFSETS_WORTH_A_TASK), max(1, len(history)))
+    tail_tasks = min(_worth(tails, options, LOG_OFFSETS_WORTH_A_TASK), max(1, len(tails)))
+    tasks = max(_worth(data, options, OFFSETS_WORTH_A_TASK), history_tasks, tail_tasks)
     shares = _spread(data, tasks)
     is_large = census is not None and len(census.asked) > ASKED_WORTH_A_TASK
-    listed_ms, previous_listed_ms = end.data_listed_ms, start.data_listed_ms
+    listed_ms, previous_listed_ms = end.data_listed_ms, start.data_listed_ms + end.clock_set_by_ms
     first_census = None if is_large else census
     whole = (previous_listed_ms, _risen(start, end), _unfinished(start, end), _followed(start, end))
-    histories = _dealt(history, log_tasks)
-    tails = [found for found in log if not found.is_history]
-    plans = [ReadPlan((*tails, *histories[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
+    histories = _dealt(_largest_first(history), history_tasks, of=tasks)
+    parts = _dealt(tails, tail_tasks, of=tasks)
+    plans = [ReadPlan((*parts[0], *histories[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
     for number in range(1, tasks):
-        of_log = histories[number] if number < log_tasks else ()
-        at = end if of_log else None
-        plans.append(ReadPlan((*of_log, *shares[number]), listed_ms, at, tasks=tasks, brings_barrier=False))
+        ranges_of_task = (*parts[number], *histories[number], *shares[number])
+        if parts[number]:
+            plans.append(ReadPlan(ranges_of_task, listed_ms, end, *whole, tasks=tasks, brings_barrier=False))
+        else:
+            at = end if histories[number] else None
+            plans.append(ReadPlan(ranges_of_task, listed_ms, at, tasks=tasks, brings_barrier=False))
     if is_large:
         plans.append(ReadPlan((), listed_ms, census=census))
     return plans
@@ -126,7 +132,7 @@ def _has_new_leader(before: Position | NotBegun | None, at: Position) -> bool:
 def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
     """Partitions of `__transaction_state` that were not read to their end before: one more batch must follow.
 
-    Their compaction gaps are no loss. While they are read, compaction can remove a record in favour of a later one
+    Their compaction holes are no loss. While they are read, compaction can remove a record in favour of a later one
     beyond the listed end. The log cleaner does not pass the high watermark, so the next listing includes the later
     record.
     """
@@ -193,19 +199,22 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     return found if found.start != found.end or found.must_check else None
 
 
-def _worth(ranges: Iterable[Range], options: SourceOptions) -> int:
+def _worth(ranges: Iterable[Range], options: SourceOptions, worth_a_task: int) -> int:
     """How many tasks to use for some ranges."""
     offsets = sum(max(0, found.end - found.start) for found in ranges)
-    return max(1, min(options.input_partitions, -(-offsets // OFFSETS_WORTH_A_TASK)))
+    return max(1, min(options.input_partitions, -(-offsets // worth_a_task)))
 
 
-def _dealt(ranges: list[Range], tasks: int) -> list[list[Range]]:
-    """Deals ranges to the tasks in turn, those with the most offsets first.
+def _largest_first(ranges: list[Range]) -> list[Range]:
+    return sorted(ranges, key=lambda found: found.start - found.end)
+
+
+def _dealt(ranges: list[Range], tasks: int, *, of: int) -> list[list[Range]]:
+    """Deals ranges in turn to the first tasks `of` all.
 
     Loads are not compared, because the number of records in a compacted range is unknown.
     """
-    ranked = sorted(ranges, key=lambda found: found.start - found.end)
-    return [ranked[number::tasks] for number in range(tasks)]
+    return [ranges[number::tasks] if number < tasks else [] for number in range(of)]
 
 
 def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:

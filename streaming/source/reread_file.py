@@ -13,9 +13,14 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+import msgspec
+
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.source.reread_requests import RereadRequest
+
+_ROWS = msgspec.json.Decoder(list[tuple[str, Offset | None, str]])
 
 
 def write_requests(path: Path, requests: Collection[RereadRequest]) -> None:
@@ -44,7 +49,7 @@ def read_requests(path: Path | None) -> set[RereadRequest]:
     try:
         return {
             RereadRequest(TopicPartition.parse(text), start, CensusReason(why) if why else None)
-            for text, start, why in json.loads(path.read_text())
+            for text, start, why in _ROWS.decode(path.read_text())
         }
     except (OSError, ValueError, AttributeError, TypeError):
         return set()

@@ -27,7 +27,7 @@ class RereadRequest(NamedTuple):
     Attributes:
         start: the offset to read again from. None: describe a data partition, or read a whole coordinator partition
             again.
-        why: the reason for a producer snapshot. Each reason has its own backoff.
+        why: the reason for a census. Each reason has its own backoff.
     """
 
     partition: TopicPartition
@@ -36,7 +36,7 @@ class RereadRequest(NamedTuple):
 
 
 def census_of(partition: TopicPartition, why: CensusReason) -> RereadRequest:
-    """A request for a producer snapshot of a partition."""
+    """A request for a census of a partition."""
     return RereadRequest(partition, None, why)
 
 
@@ -66,7 +66,7 @@ def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartiti
     """Partitions whose last stable offset does not move, and where no known transaction with an owner begins.
 
     If a known transaction with an owner begins there, it holds the offset: no two transactions begin at one offset. A
-    snapshot would only show it again, and transactions above it that hold nothing yet.
+    census would only show it again, and transactions above it that hold nothing yet.
     """
     standing = [finding for finding in emitted if isinstance(finding, LastStableOffsetBlocked)]
     if not standing:

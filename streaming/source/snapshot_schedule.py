@@ -1,14 +1,14 @@
-"""Producer snapshots (`Census`): when they are due, of which partitions, and how they are taken.
+"""When a census is due, of which partitions, and how it is taken.
 
-A producer snapshot is the leader's own list of open transactions (DescribeProducers). The logs alone are not enough:
+A census is the leader's own list of open transactions (DescribeProducers). The logs alone are not enough:
 retention may have removed the beginning of a transaction, a truncated or skipped log can hide markers, and topics that
-are not scanned are known from snapshots only. state/detection/producer_snapshot.py explains why two listings enclose a
-snapshot.
+are not scanned are known from censuses only. state/detection/producer_snapshot.py explains why two listings enclose a
+census.
 
 Scanned partitions are described when reading begins, every `heal_interval_s`, and when the job requests it: a last
-stable offset that does not move, a gap that only the leader can close, a refuted candidate, a failed snapshot.
+stable offset that does not move, a gap that only the leader can close, a refuted candidate, a failed census.
 Partitions that are not scanned, and scanned ones while they are behind, are described every `census_interval_s`, and
-when a proof needs another check. A snapshot costs three requests per leader.
+when a proof needs another check. A census costs three requests per leader.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Asked:
     """One partition to be described.
 
     Attributes:
-        below: the end to which the batch reads it. None if it is not scanned, or not read to its end: the snapshot then
+        below: the end to which the batch reads it. None if it is not scanned, or not read to its end: the census then
             covers the whole partition, in place of a scan.
         is_first: the same batch begins to read the partition.
         is_behind: the partition is scanned, but not read to its end.
@@ -62,8 +62,8 @@ class Census:
 
     Attributes:
         listed_ms: local clock when the ends of the batch were listed.
-        missing: snapshot-only partitions whose topic is missing from the metadata, but not yet surely deleted.
-        is_round: all snapshot-only partitions are in `asked` or `missing`.
+        missing: census-only partitions whose topic is missing from the metadata, but not yet surely deleted.
+        is_round: all census-only partitions are in `asked` or `missing`.
     """
 
     asked: Mapping[TopicPartition, Asked]
@@ -87,7 +87,7 @@ class SnapshotSchedule:
     def next_census(
         self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
     ) -> Census | None:
-        """The snapshot to take while the batch from `previous` to `following` is read; None if none is due.
+        """The census to take while the batch from `previous` to `following` is read; None if none is due.
 
         A partition is behind if the batch does not plan to read it to its end, or goes back to where an earlier batch
         stopped: it may stop again.
@@ -120,7 +120,7 @@ class SnapshotSchedule:
 
     @property
     def has_absences(self) -> bool:
-        """Whether a snapshot-only topic is missing from the metadata, but not yet surely deleted."""
+        """Whether a census-only topic is missing from the metadata, but not yet surely deleted."""
         return any(self._absences.values())
 
     def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
@@ -201,7 +201,7 @@ def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
                 )
     failed = frozenset(census.asked) - taken.keys()
     if len(taken) < len(here):
-        _look_around(cluster)  # a leader may have moved: the next snapshot needs new metadata
+        _look_around(cluster)  # a leader may have moved: the next census needs new metadata
     scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
     yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
 

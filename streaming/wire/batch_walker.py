@@ -17,8 +17,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.ids import LeaderEpoch, ProducerEpoch, ProducerId
 from txnwatch.state.model.quantities import FIRST_OFFSET, Offset, TimestampMs
+from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.record_batch import (
     CONTROL,
     CURRENT_MAGIC,
@@ -65,6 +67,11 @@ class BatchWalker:
         self.leader_epoch = LeaderEpoch(-1)
 
     @property
+    def last_epoch(self) -> LeaderEpoch | None:
+        """Leader epoch of the last batch; None before the first, and if the batch has none."""
+        return present(self.leader_epoch)
+
+    @property
     def is_done(self) -> bool:
         """Whether every offset of the range has been walked."""
         return self.position >= self.end
@@ -100,6 +107,8 @@ class BatchWalker:
                     and not attributes & CONTROL
                 ):
                     if begin >= 0:
+                        if not 0 <= first <= last:
+                            raise _bad_offsets(begin, first, last)
                         yield begin, first, last, attributes, producer, timestamp
                         self.position = last + 1
                         self.leader_epoch = leader_epoch
@@ -112,6 +121,8 @@ class BatchWalker:
                 timestamp = new_timestamp
                 at = after
             if begin >= 0:
+                if not 0 <= first <= last:
+                    raise _bad_offsets(begin, first, last)
                 yield begin, first, last, attributes, producer, timestamp
                 self.position = last + 1
                 self.leader_epoch = leader_epoch
@@ -132,6 +143,8 @@ class BatchWalker:
         is_old = buffer[at + MAGIC_POSITION] < CURRENT_MAGIC
         offset = Offset(int.from_bytes(buffer[at : at + LENGTH_POSITION], "big", signed=True))
         if offset < self.end and is_old:
+            if offset < 0:
+                raise _bad_offsets(at, offset, offset)
             return at, offset, offset, 0, NO_PRODUCER, _NO_TIMESTAMP
         if not is_old:
             self.beyond_end(header_at(buffer, at))
@@ -148,6 +161,10 @@ class BatchWalker:
         for begin, _, _, _, producer, _ in self.runs(buffer, at, joined=False):
             if producer:
                 yield begin, BatchHeader._make(unpack(buffer, begin))
+
+
+def _bad_offsets(at: int, first: int, last: int) -> WireError:
+    return WireError("base offset and last offset", at, f"{first} and {last}", "0 or more, the last not below the base")
 
 
 def walk(buffer: memoryview | bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:

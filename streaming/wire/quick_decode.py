@@ -54,7 +54,7 @@ def quick_decode(raw: bytes, at: int) -> QuickDecoded | None:  # noqa: C901, PLR
             size += (raw[at] << 7) - 0x80
             at += 1
         # One comparison checks that the size is even (not negative), has two bytes at most, and reaches the end.
-        if size != (end - at) << 1 or length > _LONGEST_BATCH or raw[at + 1 : at + 3] != _NO_DELTAS:
+        if size != (end - at) << 1 or length > _LONGEST_BATCH or base_offset < 0 or raw[at + 1 : at + 3] != _NO_DELTAS:
             return None
         size = raw[at + 3]
         at += 4

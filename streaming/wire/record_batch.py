@@ -131,7 +131,9 @@ def _record(reader: Reader, header: BatchHeader) -> Record:
     timestamp = header.base_timestamp + reader.varint("timestamp delta")
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
-    offset = header.base_offset + reader.varint("offset delta")
+    delta_at, delta = reader.position, reader.varint("offset delta")
+    if not 0 <= delta <= header.last_offset_delta:
+        raise WireError("offset delta", delta_at, delta, f"0 to {header.last_offset_delta}, the batch's last one")
     key = _nullable(reader, "record key")
     value = _nullable(reader, "record value")
     header_count = reader.varint("header count")
@@ -142,7 +144,7 @@ def _record(reader: Reader, header: BatchHeader) -> Record:
         _nullable(reader, "header value")
     if reader.position != body_end:
         raise WireError("record length", reader.position, size, f"the record to end at byte {body_end}")
-    return Record(offset, timestamp, key, value)
+    return Record(Offset(header.base_offset + delta), timestamp, key, value)
 
 
 def _nullable(reader: Reader, field: str) -> memoryview | None:

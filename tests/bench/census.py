@@ -99,7 +99,7 @@ def _whole(cluster: Cluster, expected: int) -> Census:
             TopicPartition(topic.name, number): Asked(topic.topic_id)
             for topic in topics
             for number, info in topic.partitions.items()
-            if info.leader >= 0
+            if info.leader is not None
         }
         if len(asked) == expected:
             return Census(asked, 1, is_round=True)

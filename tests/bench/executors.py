@@ -13,32 +13,35 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.operators import measure
+from bench.operators import Measured, measure
 from bench.results import Point, Row
 from support.synthetic_source import a_session
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor
 
-EXECUTORS, CHANGING, MEMORY_MB = (1, 2), 50_000, 1024
+EXECUTORS, CHANGING, MEMORY_MB = (1, 2), (500, 5_000, 50_000), 1024
 
 
 def run(directory: Path, rows: list[Row]) -> None:
-    """Each size in a process of its own, because a JVM has one session."""
-    row = Row("executors", f"{CHANGING:,} producers change in each batch", "executors", "one executor")
-    one: float | None = None
+    """Each number of executors in a process of its own, because a JVM has one session."""
     tests = str(Path(__file__).resolve().parents[1])  # executors have a working directory of their own
+    one: list[Measured] = []
     for executors in EXECUTORS:
         asked = [sys.executable, "-m", "bench.executors", str(executors), str(directory / str(executors))]
         variables = {**os.environ, "PYTHONPATH": tests, "SPARK_WORKER_DIR": str(directory / "work")}
         done = subprocess.run(asked, capture_output=True, check=True, text=True, env=variables)
-        total_s, add_s, cpu_s = json.loads(done.stdout.splitlines()[-1])
-        one = one if one is not None else add_s
-        row.points.append(Point(executors, total_s, cpu_s, add_s / one, {"s of source, state and sink": add_s}))
-    rows.append(row)
+        found = [Measured(*figures) for figures in json.loads(done.stdout.splitlines()[-1])]
+        one = one or found
+        points = [
+            Point(of.size, of.total_s, of.cpu_s, of.add_s / beside.add_s, {"s of source, state and sink": of.add_s})
+            for of, beside in zip(found, one, strict=True)
+        ]
+        name = f"{executors} executor{'s' if executors > 1 else ''}"
+        rows.append(Row("executors", name, "producers that change", "one executor", points))
 
 
 def main(executors: int, directory: Path) -> None:
-    """One size, in this process."""
+    """One number of executors, in this process."""
     import pyspark
 
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
@@ -46,10 +49,14 @@ def main(executors: int, directory: Path) -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = "--conf spark.authenticate.secret=benchmark pyspark-shell"
     directory.mkdir(parents=True)
     session = a_session(directory, f"local-cluster[{executors},1,{MEMORY_MB}]", state_partitions=2)
-    processor = BucketProcessor(DetectionPolicy())
-    found = [measure(session, directory, processor, CHANGING, tasks=executors) for _ in range(2)][1]
+    measure(session, directory, _processor(), CHANGING[0], tasks=executors)  # so that the JVMs are warm
+    found = [measure(session, directory, _processor(), changing, tasks=executors) for changing in CHANGING]
     session.stop()
-    print(json.dumps([found.total_s, found.add_s, found.cpu_s]))
+    print(json.dumps(found))
+
+
+def _processor() -> BucketProcessor:
+    return BucketProcessor(DetectionPolicy())
 
 
 if __name__ == "__main__":

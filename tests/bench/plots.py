@@ -1,7 +1,8 @@
-"""One picture a benchmark: what each row costs by size, both axes in decades."""
+"""A panel for each row: what it costs by size, both axes in decades, with the slope; a picture for each benchmark."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bench.results import Row
 
-_WIDTH, _HEIGHT = 6.4, 3.6
+_COLUMNS, _WIDTH, _HEIGHT = 3, 2.9, 1.9  # of a panel, in inches
+_TITLE = 36  # characters of a line
+_STYLE = {"svg.hashsalt": "txnwatch", "svg.fonttype": "none", "font.size": 8, "axes.titlesize": 8}
 
 
 def plot(path: Path, rows: Sequence[Row]) -> None:
     """Draws the rows that have two sizes or more into an SVG file; nothing where there are none.
 
-    CPU where all of them have it, else wall time: one axis has one meaning.
+    All panels have the same axes, so rows can be compared. CPU where all rows have it, else wall time.
     """
     has_cpu = all(point.cpu_s is not None for row in rows for point in row.points)
     drawn = [(row, found) for row in rows if len(found := _costs(row, has_cpu=has_cpu)) > 1]
@@ -24,17 +27,27 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
     from matplotlib import rc_context  # only `make bench` has it
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
-    axes = figure.subplots()
-    for row, found in drawn:
-        slope = f", slope {row.slope:.2f}" if row.slope is not None else ""
-        axes.plot(*zip(*found, strict=True), marker="o", label=f"{row.name}{slope}")
-    axes.set(xscale="log", yscale="log", xlabel=drawn[0][0].sizes_are, ylabel="CPU seconds" if has_cpu else "seconds")
-    axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend()
-    path.parent.mkdir(exist_ok=True)
-    with rc_context({"svg.hashsalt": "txnwatch"}):
+    columns = min(_COLUMNS, len(drawn))
+    lines = -(-len(drawn) // columns)
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * lines + 0.3), layout="constrained")
+        panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten()
+        for axes, (row, found) in zip(panels, drawn, strict=False):
+            axes.plot(*zip(*found, strict=True), marker="o", markersize=4)
+            axes.set(xscale="log", yscale="log", title=_title(row))
+            axes.minorticks_off()
+            axes.grid(visible=True, which="major", alpha=0.3)
+        for axes in panels[len(drawn) :]:
+            axes.set_visible(False)
+        figure.supxlabel(drawn[0][0].sizes_are)
+        figure.supylabel("CPU seconds" if has_cpu else "seconds")
+        path.parent.mkdir(exist_ok=True)
         figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _title(row: Row) -> str:
+    slope = f", slope {row.slope:.2f}" if row.slope is not None else ""
+    return "\n".join(textwrap.wrap(f"{row.name}{slope}", _TITLE))
 
 
 def _costs(row: Row, *, has_cpu: bool) -> list[tuple[float, float]]:

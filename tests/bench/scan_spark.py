@@ -1,11 +1,14 @@
-"""One topic as a batch query: Spark's own Kafka source, then txnwatch's, in one session; prints both medians."""
+"""Topics as batch queries: Spark's own Kafka source, then txnwatch's, in one session; prints both medians of each."""
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.scan_ways import spark_source
 from txnwatch.embedded.jars import jars
@@ -13,11 +16,12 @@ from txnwatch.spark_output import output_to
 from txnwatch.streaming.job.query import spark_session
 
 ROUNDS = 3
+SOURCES = ("kafka", "kafka-transactions")
 KAFKA_SOURCE = "4.2.0"  # Maven Central has none of 4.3 yet; this one runs in it
 
 
-def main(bootstrap: str, topic: str, directory: Path) -> None:
-    """Each way once before it counts."""
+def main(topics: Sequence[tuple[str, str, str | None]], directory: Path) -> None:
+    """Topics are listener, name, and the authority of a listener with TLS. Each source once before it counts."""
     directory.mkdir(parents=True)
     modules = (("org.apache.spark", "spark-sql-kafka-0-10_2.13", KAFKA_SOURCE),)
     kafka_source = jars(f"spark-kafka-{KAFKA_SOURCE}", modules)
@@ -25,12 +29,23 @@ def main(bootstrap: str, topic: str, directory: Path) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with output_to(directory / "spark.log") as output:
         session = spark_session(str(directory), master="local[2]", state_partitions=1, output=output)
-    asked = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
-    for name in ("kafka", "kafka-transactions"):
-        found = [spark_source(session, name, asked) for _ in range(ROUNDS + 1)][1:]
-        print(statistics.median(spent.wall_s for spent in found))
+    for name in SOURCES:
+        spark_source(session, name, _options(*topics[0]))
+    print(json.dumps([[_median_s(session, name, _options(*topic)) for name in SOURCES] for topic in topics]))
     session.stop()
 
 
+def _median_s(session: Any, name: str, options: dict[str, str]) -> float:
+    return statistics.median(spark_source(session, name, options).wall_s for _ in range(ROUNDS))
+
+
+def _options(listener: str, topic: str, ca_file: str | None) -> dict[str, str]:
+    options = {"kafka.bootstrap.servers": listener, "subscribe": topic, "startingOffsets": "earliest"}
+    if ca_file:
+        tls = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": ca_file}
+        options |= {f"kafka.{name}": value for name, value in tls.items()}
+    return options
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(json.loads(sys.argv[1]), Path(sys.argv[2]))

@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,10 +73,10 @@ class BareScan:
     """Walks headers and does nothing with them: what the fold is compared with."""
 
     reads_records = False
+    last_epoch = None
 
     def __init__(self, start: int, end: int) -> None:
         self.position, self.end = start, end
-        self.leader_epoch = -1
         self.batches = 0
 
     @property
@@ -93,6 +95,46 @@ class BareScan:
             batches += 1
         self.batches += batches
         self.position = position
+
+
+class BatchEnds:
+    """Where each batch of a partition ends: in bytes of its log, and the offset after it."""
+
+    def __init__(self) -> None:
+        self.bytes, self.offsets = [0], [0]
+
+
+class EndsScan(BareScan):
+    """Notes the end of each batch."""
+
+    def __init__(self, ends: BatchEnds, start: int, end: int) -> None:
+        super().__init__(start, end)
+        self._ends = ends
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        at = 0
+        while at + 61 <= len(buffer):
+            header = HEADER.unpack_from(buffer, at)
+            if at + 12 + header[1] > len(buffer):
+                break
+            self.position = header[0] + header[6] + 1
+            at += 12 + header[1]
+            self._ends.bytes.append(self._ends.bytes[-1] + 12 + header[1])
+            self._ends.offsets.append(self.position)
+
+
+class NoScan(BareScan):
+    """Knows before where batches end, so that it looks at no byte of them."""
+
+    def __init__(self, ends: BatchEnds, start: int, end: int) -> None:
+        super().__init__(start, end)
+        self._ends = ends
+        self._number = 0  # of the next batch
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        reached = self._ends.bytes[self._number] + len(buffer)
+        self._number = bisect_right(self._ends.bytes, reached) - 1
+        self.position = self._ends.offsets[self._number]
 
 
 def timed(read: Callable[[], tuple[int, int]]) -> Spent:
@@ -124,6 +166,19 @@ def bare_socket(size: int) -> Spent:
 
 def ours(where: Where, fold: Callable[[int, int], Any], *, to_arrow: bool = False) -> Spent:
     """Our own Fetch, with a fold of each partition."""
+    return _fetched(where, lambda _: fold, to_arrow=to_arrow)
+
+
+def bare_fetch(where: Where) -> Callable[[], Spent]:
+    """Our own Fetch, and nothing done with the bytes: what the broker and our connection can do at best."""
+    ends: dict[ids.TopicPartition, BatchEnds] = {}
+    _fetched(where, lambda partition: partial(EndsScan, ends.setdefault(partition, BatchEnds())))
+    return lambda: _fetched(where, lambda partition: partial(NoScan, ends[partition]))
+
+
+def _fetched(
+    where: Where, fold_of: Callable[[ids.TopicPartition], Callable[[int, int], Any]], *, to_arrow: bool = False
+) -> Spent:
     with closing(Cluster([Endpoint.parse(where.listener)], where.security)) as cluster:
         info = cluster.refresh().topics[where.topic]
         partitions = [ids.TopicPartition(where.topic, number) for number in info.partitions]
@@ -131,7 +186,7 @@ def ours(where: Where, fold: Callable[[int, int], Any], *, to_arrow: bool = Fals
 
         def read() -> tuple[int, int]:
             reads = [
-                RangeRead(one, info.topic_id, 0, ends[one].offset, None, must_check=False, new_fold=fold)
+                RangeRead(one, info.topic_id, 0, ends[one].offset, None, must_check=False, new_fold=fold_of(one))
                 for one in partitions
             ]
             read_ranges(cluster, reads, patience_s=PATIENCE_S)
@@ -216,10 +271,15 @@ def kafka_python(where: Where) -> Spent:
 
 def perf_test(where: Where) -> Spent:
     """Kafka's Java consumer; the tool's own measure, without the JVM's start."""
+    flags: tuple[str, ...] = ()
+    if where.ca_file:
+        tls = where.kafka.directory / "tls.properties"
+        tls.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={where.ca_file}\n")
+        flags = ("--command-config", str(tls))
     done = where.kafka.tool(
         "org.apache.kafka.tools.ConsumerPerformance",
-        *("--bootstrap-server", where.kafka.bootstrap_servers, "--topic", where.topic, "--messages", str(where.count)),
-        *("--timeout", "5000", "--fetch-size", str(AT_ONCE), "--hide-header"),
+        *("--bootstrap-server", where.listener, "--topic", where.topic, "--messages", str(where.count)),
+        *("--timeout", "5000", "--fetch-size", str(AT_ONCE), "--hide-header", *flags),
         timeout_s=120.0,
     )
     columns = [column.strip() for column in done.stdout.strip().splitlines()[-1].split(",")]

@@ -250,7 +250,7 @@ class AdminContract:
         with stage.admin.within(0):
             assert all(history.problem for history in stage.admin.read_span_histories(spans).values())
 
-    def test_what_closed_a_transaction_is_the_first_marker_of_its_producer_from_an_end_on(self, stage: Stage) -> None:
+    def test_the_first_marker_of_the_producer_at_or_after_an_end_closed_the_transaction(self, stage: Stage) -> None:
         (partition,) = stage.create_topic(unique("closing"))
         owner, other = stage.init(unique("closing")), stage.init(unique("beside"))
         producer_id = owner.producer_id

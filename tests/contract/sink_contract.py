@@ -59,7 +59,7 @@ class ViewStage(SinkStage, Protocol):
 class SinkContract:
     """The suite of the events topic and of every mirror."""
 
-    def test_what_is_delivered_is_there_when_deliver_returns(self, stage: SinkStage) -> None:
+    def test_an_event_has_arrived_when_deliver_returns(self, stage: SinkStage) -> None:
         opened, later, over = life(stage)
         for event in (opened, later, over):
             stage.deliver([event])
@@ -126,12 +126,12 @@ class SinkContract:
 class ViewContract(SinkContract):
     """The suite of a mirror that also shows the open incidents."""
 
-    def test_what_was_filled_and_kept_has_lost_nothing(self, stage: ViewStage) -> None:
+    def test_a_filled_sink_that_kept_its_data_has_lost_nothing(self, stage: ViewStage) -> None:
         stage.incidents.has_lost_everything()
         stage.deliver(life(stage))
         assert not stage.incidents.has_lost_everything()
 
-    def test_whether_a_sink_that_is_away_has_lost_anything_is_not_known(self, stage: ViewStage) -> None:
+    def test_a_sink_that_does_not_answer_has_not_lost_everything(self, stage: ViewStage) -> None:
         stage.incidents.has_lost_everything()
         stage.take_away()
         assert not stage.incidents.has_lost_everything()

@@ -114,7 +114,7 @@ def test_the_commands_count_such_records(
 
 
 @pytest.mark.parametrize("encoding", FORMATS)
-def test_who_has_no_key_reads_a_signed_event_in_every_encoding(
+def test_a_reader_without_a_key_reads_a_signed_event_in_every_encoding(
     config: dict[str, str], key_file: Path, encoding: str
 ) -> None:
     name = unique("events")

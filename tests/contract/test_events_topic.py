@@ -289,7 +289,7 @@ def test_a_heartbeat_has_a_key_of_its_own(config: dict[str, str], topic: str) ->
     assert (record.key() or b"").startswith(b"txnwatch.heartbeat:")
 
 
-def test_what_is_buried_has_tombstones(config: dict[str, str], topic: str) -> None:
+def test_removed_keys_get_tombstones(config: dict[str, str], topic: str) -> None:
     with closing(KafkaEventsTopic(config, topic)) as sink:
         sink.publish(a_life("over"))
         sink.bury([id_of("over"), a_heartbeat().key])

@@ -39,7 +39,7 @@ def test_nothing_was_kept_yet(again: Again) -> None:
     assert again().load() == StoredFindings()
 
 
-def test_what_is_kept_is_there_at_the_next_start_and_replaces_what_was(again: Again) -> None:
+def test_stored_findings_are_loaded_at_the_next_start_and_replace_the_former_ones(again: Again) -> None:
     two = StoredFindings(found("one", "two"), (("an-incident", 5),))
     again().keep(two)
     assert again().load() == two

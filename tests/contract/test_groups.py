@@ -121,7 +121,7 @@ def commit_for_many(cluster: Cluster, partition: TopicPartition, prefix: str) ->
         assert answer.topics[0].partitions[0].error_code == 0
 
 
-def test_what_the_budget_does_not_allow_is_a_problem(kafka: EmbeddedKafka, cluster: Cluster) -> None:
+def test_a_read_beyond_the_budget_is_a_problem(kafka: EmbeddedKafka, cluster: Cluster) -> None:
     stage = BrokerStage(kafka, cluster)
     (partition,) = stage.topic(1)
     stage.commit(unique("group"), partition, 5)

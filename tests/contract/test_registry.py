@@ -147,7 +147,7 @@ def test_a_registry_that_hangs_costs_a_batch_two_seconds(tmp_path: Path) -> None
         own.process.resume()
 
 
-def test_what_cannot_be_decoded_now_is_not_passed_over(
+def test_a_record_that_cannot_be_decoded_now_is_not_skipped(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
     events = a_life("incident")

@@ -257,7 +257,7 @@ class TestRedisMirror(ViewContract):
         assert [entry["id"] for entry in stage.stream()] == [event.event_id for event in events]
         assert stage.stream_events() == events
 
-    def test_what_is_open_is_replaced_as_a_whole_and_goes_by_itself(self, stage: RedisStage) -> None:
+    def test_the_open_list_in_redis_is_replaced_as_a_whole_and_expires(self, stage: RedisStage) -> None:
         span = OpenSpan(TopicPartition("orders", 3), 99, 1_500)
         first = OpenTransaction(7, "checkout-\u00fc", "Ongoing", 1_000, None, (span,))
         second = OpenTransaction(8, None, "unowned", 2_000, None, ())
@@ -293,7 +293,7 @@ class TestRedisMirror(ViewContract):
         assert [sink.has_lost_everything() for sink in (other, stage.sink, other)] == [True, False, False]
         other.close()
 
-    def test_what_ended_long_ago_unseen_is_open_no_more_and_nothing_else_changes(self, stage: RedisStage) -> None:
+    def test_an_old_missed_end_is_removed_and_nothing_else_changes(self, stage: RedisStage) -> None:
         going_on = an_event("going-on", cluster_id=stage.cluster_id)
         stage.sink.deliver([an_event("over", cluster_id=stage.cluster_id), going_on])
         stage.sink.forget({id_of("over")}.__contains__)
@@ -309,7 +309,7 @@ class TestRedisMirror(ViewContract):
             stage.sink.forget({id_of("over")}.__contains__)
             assert client.zrange(f"txnwatch:{{{stage.cluster_id}}}:incidents", 0, -1) == [b"\xff\xfe"]
 
-    def test_what_is_sent_again_after_a_loss_is_as_it_was(self, stage: RedisStage) -> None:
+    def test_events_that_are_sent_again_after_a_loss_are_unchanged(self, stage: RedisStage) -> None:
         events = [*a_life("over", cluster_id=stage.cluster_id), an_event("open", cluster_id=stage.cluster_id)]
         stage.sink.deliver(events)
         before = (stage.view(), stage.open_ids(), stage.hash(id_of("open")))

@@ -83,7 +83,7 @@ def beat_and_wait(sink: KafkaEventsTopic, beat: Heartbeat) -> None:
 def a_beat(place: Source, **changes: Any) -> Heartbeat:
     """Of now, and of a watcher that reaches everything."""
     now_ms = wall_clock_ms()
-    of_now = {"cluster_id": place.cluster_id, "time_ms": now_ms, "judged_ms": now_ms}
+    of_now = {"cluster_id": place.cluster_id, "time_ms": now_ms, "evaluated_ms": now_ms}
     return a_heartbeat(**{**of_now, **WHOLE, **changes})
 
 
@@ -131,7 +131,7 @@ def test_no_incident_and_an_active_watcher(place: Source, capsys: pytest.Capture
     assert main(["status", *place.flags, "--fail-on-found"]) == 0
     *_, watcher, summary = capsys.readouterr().out.splitlines()
     assert watcher.startswith(f"watcher host:/checkpoint (0.9) of cluster {place.cluster_id}: evaluated barrier 812 ")
-    reach = "120 partitions scanned, 30 by census, 0 unproven, the furthest 12 offsets behind, coordinator view log"
+    reach = "120 partitions scanned, 30 by census, 0 unproven, at most 12 offsets behind, coordinator view log"
     assert watcher.endswith(reach)
     assert summary == "no open incident; a watcher is active"
 
@@ -169,7 +169,7 @@ def test_no_incident_and_no_active_watcher(place: Source, capsys: pytest.Capture
 def test_the_last_watcher_and_its_time_are_shown_when_none_is_active(
     place: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place.beat(a_beat(place, judged_ms=wall_clock_ms() - 2 * 3_600_000, time_ms=wall_clock_ms() - 2 * 3_600_000))
+    place.beat(a_beat(place, evaluated_ms=wall_clock_ms() - 2 * 3_600_000, time_ms=wall_clock_ms() - 2 * 3_600_000))
     assert main(["status", *place.flags]) == 4
     *_, watcher, summary = capsys.readouterr().out.splitlines()
     assert "watcher host:/checkpoint (0.9)" in watcher
@@ -208,7 +208,7 @@ def test_heartbeats_have_to_be_signed_where_there_is_a_key(
     path = tmp_path / "keys"
     path.write_text("k" * 64)
     path.chmod(0o600)
-    beat = a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, judged_ms=now_ms, **WHOLE)
+    beat = a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, evaluated_ms=now_ms, **WHOLE)
     config = {"bootstrap.servers": kafka.bootstrap_servers}
     ensure_topic(config, topic)
     with closing(RedisView(redis_server.url, "*")) as view:
@@ -266,7 +266,7 @@ def test_a_redis_that_has_lost_an_incident_is_no_all_clear(
         view.evict(typed)
         view.set_text(typed, "no hash")
         now_ms = wall_clock_ms()
-        sink.beat(a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, judged_ms=now_ms, **WHOLE))
+        sink.beat(a_heartbeat(cluster_id=cluster_id, time_ms=now_ms, evaluated_ms=now_ms, **WHOLE))
         view.set_field(f"txnwatch:{{{cluster_id}}}:heartbeat:{'0' * 32}", "heartbeat", "[" * 100_000)
         assert main(["status", "--redis-url", redis_server.url, "--fail-on-found"]) == 1
         output = capsys.readouterr().out

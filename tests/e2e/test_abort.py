@@ -157,7 +157,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return found
 
 
-def test_what_committed_is_never_aborted_by_itself_and_completed_by_what_is_suggested(
+def test_a_committed_transaction_is_never_aborted_automatically_and_the_suggested_command_completes_it(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second transaction of a client, so that a marker of its own lies below: the logs must show whose it is."""

@@ -69,7 +69,7 @@ def workers_without_protobuf(directory: Path) -> dict[str, str]:
     ("environment", "flags", "expected"),
     [
         (without_java, (), "JAVA_HOME is not set; install Java 17 or later"),
-        (lambda _: {}, ("--master", "bogus"), "check --master: local[N]"),
+        (lambda _: {}, ("--master", "bogus", "--checkpoint-is-shared", "true"), "check --master: local[N]"),
         (lambda _: {}, ("--checkpoint", "s3a://bucket/x"), "S3AFileSystem not found; --checkpoint: add the jars"),
         (lambda _: {"PYSPARK_PYTHON": "/no/python"}, (), "PYSPARK_PYTHON: expected a Python interpreter"),
         (driver_without_pandas, (), "check PYSPARK_PYTHON: it must be a Python"),
@@ -77,7 +77,7 @@ def workers_without_protobuf(directory: Path) -> dict[str, str]:
     ],
     ids=["no Java", "bad master", "no jars", "no interpreter", "no pandas", "no protobuf"],
 )
-def test_what_spark_cannot_run_ends_with_one_line(
+def test_a_permanent_error_of_spark_ends_run_with_one_line(
     kafka: EmbeddedKafka,
     tmp_path: Path,
     environment: Callable[[Path], dict[str, str]],

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.kafka_faults import LONG_TIMEOUT_MS
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of
-from txnwatch.embedded.faults import LONG_TIMEOUT_MS, late_write_after_abort
+from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition

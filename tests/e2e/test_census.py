@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from support.kafka_faults import abort_by_hand
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
+from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
@@ -100,7 +101,7 @@ def test_a_topic_that_is_deleted_takes_its_incident_along(
     assert watch.lines
 
 
-def test_what_the_next_transaction_absorbs_is_a_stray_write(
+def test_data_that_the_next_transaction_absorbs_is_a_stray_write(
     watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster
 ) -> None:
     (partition,) = create_topic(cluster, unique(SCANNED))

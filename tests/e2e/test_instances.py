@@ -9,13 +9,14 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from support.kafka_faults import abort_by_hand
 from support.redis_view import RedisView
 from support.registry import SchemaRegistry
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
+from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.event_log import read_events

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from support.kafka_faults import abort_by_hand
 from support.metrics import Scrape
 from support.redis_view import RedisView
 from support.servers import connect
@@ -18,7 +19,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
 from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
-from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
+from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.embedded.redis import EmbeddedRedis
@@ -229,7 +230,7 @@ def test_a_broker_that_goes_away_and_comes_back_kills_nothing(
     kafka.broker(1).kill()
     watch.until("no broker of", timeout_s=60.0)
     kafka.start_broker(1)
-    watch.until("the brokers answer again", timeout_s=60.0)
+    watch.until("micro-batches complete again", timeout_s=60.0)
     with closing(connect(kafka)) as cluster:
         late_write_after_abort(cluster, unique("zombie"), partition)
     assert opened(kafka, partition).reason == "already_completed"

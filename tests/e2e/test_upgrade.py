@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from support.kafka_faults import abort_by_hand
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.embedded.faults import abort_by_hand, late_write_after_abort
+from txnwatch.embedded.faults import late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.own_findings import StoredFindings

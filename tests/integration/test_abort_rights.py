@@ -10,13 +10,14 @@ import pytest
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
+from support.kafka_faults import stray_write
 from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.recording_sink import RecordingTopic
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.faults import set_verification, stray_write
+from txnwatch.embedded.faults import set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease

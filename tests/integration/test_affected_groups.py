@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -14,18 +14,19 @@ from support.waiting import eventually
 from txnwatch.embedded.faults import await_end, late_write_after_abort
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.sinks.incidents.follow_up import FollowUp
+from txnwatch.sinks.incidents.follow_up import FollowUp, Surroundings
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
 
 BEFORE, AFTER, MORE = 7, 20, 5
+COMMIT_INTERVAL_MS = 100
 AffectedGroups = dict[str, tuple[str, int, int]]
 
 
 class Reader:
-    """A consumer that polls in a thread and commits every 100 ms."""
+    """A consumer that polls in a thread and commits every `COMMIT_INTERVAL_MS`."""
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, isolation: str) -> None:
         self.group_id = group_id
@@ -37,7 +38,7 @@ class Reader:
                 "group.id": group_id,
                 "isolation.level": isolation,
                 "auto.offset.reset": "earliest",
-                "auto.commit.interval.ms": 100,
+                "auto.commit.interval.ms": COMMIT_INTERVAL_MS,
             }
         )
         self._consumer.subscribe([topic])
@@ -79,12 +80,25 @@ def write(kafka: EmbeddedKafka, partition: TopicPartition, count: int) -> None:
     assert producer.flush(10.0) == 0
 
 
-def look(follow_up: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, Any]:
+def look(follow_up: FollowUp, partition: TopicPartition, now_ms: int) -> Surroundings:
     return follow_up.around(follow_up.admin.read_partitions([partition]), now_ms)[partition]
 
 
-def by_group(fields: dict[str, Any]) -> AffectedGroups:
-    return {one.group_id: (one.state, one.committed_offset, one.hidden_lag) for one in fields["consumer_groups"]}
+def by_group(found: Surroundings) -> AffectedGroups:
+    groups = found.consumer_groups or ()
+    return {one.group_id: (one.state, one.committed_offset, one.hidden_lag) for one in groups}
+
+
+def settled(follow_up: FollowUp, partition: TopicPartition, groups: set[str]) -> AffectedGroups:
+    """Waits until exactly these groups are affected and no offset was committed for ten commit intervals."""
+
+    def unchanged() -> AffectedGroups | None:
+        before = by_group(look(follow_up, partition, 0))
+        time.sleep(10 * COMMIT_INTERVAL_MS / 1_000)
+        found = by_group(look(follow_up, partition, 0))
+        return found if found == before and found.keys() == groups else None
+
+    return eventually(unchanged, 20.0, "the offsets to be committed")
 
 
 def hang_with_traffic(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition) -> int:
@@ -109,11 +123,7 @@ def test_the_read_committed_group_is_stopped_and_the_other_is_not_affected(
     frozen, free = readers["read_committed"], readers["read_uncommitted"]
     end = BEFORE + AFTER + 5  # an aborted record, another one, their two markers, and the one that hangs
     eventually(lambda: frozen.count >= BEFORE and free.count >= end - 2, 20.0, "both to read what they can")
-    first = eventually(
-        lambda: found if (found := by_group(look(follow_up, partition, 0))).keys() == {frozen.group_id} else None,
-        20.0,
-        "the offsets to be committed",
-    )
+    first = settled(follow_up, partition, {frozen.group_id})
     assert first[frozen.group_id][0] == "at_risk", "one look proves nothing"
     write(kafka, partition, MORE)
 
@@ -123,7 +133,7 @@ def test_the_read_committed_group_is_stopped_and_the_other_is_not_affected(
     assert state == "stopped"
     assert BEFORE <= committed <= stable
     assert hidden == end + MORE - committed
-    assert now["lso_standing_ms"] == 10_000
+    assert now.lso_standing_ms == 10_000
     assert frozen.count == BEFORE
     assert reports == []
 

@@ -59,8 +59,8 @@ def follow_up(cluster: Cluster, reports: list[str]) -> FollowUp:
 
 
 def look(follow_up: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, AffectedGroup]:
-    fields = follow_up.around(follow_up.admin.read_partitions([partition]), now_ms)[partition]
-    return {group.group_id: group for group in fields["consumer_groups"]}
+    found = follow_up.around(follow_up.admin.read_partitions([partition]), now_ms)[partition]
+    return {group.group_id: group for group in found.consumer_groups or ()}
 
 
 def test_a_group_of_kafka_streams_own_protocol_is_stopped(

@@ -82,7 +82,9 @@ def test_a_deleted_beginning_is_still_reported(
     [Asked("bm90LXRoZS1pZC1hdC1hbGw"), Asked("", below=1_000)],
     ids=["another topic of that name", "no longer as long"],
 )
-def test_what_cannot_be_bracketed_has_failed(cluster: Cluster, partition: TopicPartition, asked: Asked) -> None:
+def test_a_partition_without_both_listings_has_failed(
+    cluster: Cluster, partition: TopicPartition, asked: Asked
+) -> None:
     asked = Asked(asked.topic_id or topic_id(cluster, partition), asked.below)
     census, found = taken(cluster, partition, asked)
     assert (census.taken, census.failed, found) == ({}, {partition}, {})

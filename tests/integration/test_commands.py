@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from support.answers import state_of
+from support.kafka_faults import foreign_marker, stray_write
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import await_end, foreign_marker, late_write, stray_write
+from txnwatch.embedded.faults import await_end, late_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
@@ -148,7 +149,7 @@ def find(kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Find:
     return found
 
 
-def test_what_the_filters_of_find_hanging_leave_out_is_counted(
+def test_spans_that_the_filters_of_find_hanging_leave_out_are_counted(
     cluster: Cluster, partition: TopicPartition, find: Find
 ) -> None:
     stray_write(cluster, unique("young"), partition)
@@ -163,7 +164,7 @@ def test_what_the_filters_of_find_hanging_leave_out_is_counted(
 
 
 @pytest.mark.long
-def test_what_is_stuck_on_a_topic_that_was_not_asked_for_is_counted(
+def test_a_stuck_transaction_on_an_unselected_topic_is_counted(
     cluster: Cluster, partition: TopicPartition, find: Find
 ) -> None:
     (healthy,) = create_topic(cluster, unique("healthy"))
@@ -180,12 +181,12 @@ def test_what_is_stuck_on_a_topic_that_was_not_asked_for_is_counted(
     assert f"nothing hangs, nothing is late or stuck on topic {healthy.topic}: 1 partition checked" in output
 
 
-def test_what_waits_behind_the_first_is_reported(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+def test_open_spans_after_the_first_are_reported(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
     first = opened(cluster, partition)
     stray_write(cluster, unique("stray"), partition)
     (row,) = ask("explain", str(partition))
     assert (row["state"], row["transactional_id"], row["hidden_records"]) == ("open", first.transactional_id, 2)
-    assert row["text"][-1].startswith("Behind it: HANGING, producer id ")
+    assert row["text"][-1].startswith("Also open, at a higher offset: HANGING, producer id ")
 
 
 def test_a_refused_marker_is_explained(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
@@ -219,7 +220,7 @@ def test_an_idle_id_shows_how_its_last_transaction_ended(ask: Ask, cluster: Clus
     eventually(lambda: "CompleteCommit. Its last transaction was committed at " in text(), 10.0, "its end")
 
 
-def test_what_is_neither_partition_nor_id_is_a_failure(
+def test_a_target_that_is_no_partition_and_no_id_is_a_failure(
     kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", "nobody-0", "--bootstrap-server", kafka.bootstrap_servers]) == 1

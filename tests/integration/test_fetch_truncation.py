@@ -106,7 +106,7 @@ def test_a_log_that_is_longer_than_what_was_read_is_still_seen_to_differ_and_rea
     assert read.fold.leader_epoch > cut.epoch
 
 
-def test_what_both_logs_have_is_not_read_again(cut: CutLog) -> None:
+def test_offsets_that_both_logs_have_are_not_read_again(cut: CutLog) -> None:
     partition = cut.partitions[2]
     end = cut.write(1, partition)
     read = cut.range(partition, KEPT, end)

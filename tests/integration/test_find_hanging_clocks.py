@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from support.answers import described
+from support.kafka_faults import foreign_marker
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli import explain, find_hanging
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import foreign_marker
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
@@ -60,7 +60,9 @@ def mine(answer: Any, producer: RawProducer) -> tuple[list[str], list[str]]:
     return rows, [missing["why"] for missing in answer["not_checked"] if repr(name) in missing["what"]]
 
 
-def test_what_is_late_by_our_clock_alone_is_not_late(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:
+def test_a_transaction_that_is_late_by_our_clock_alone_is_not_late(
+    ask: Ask, cluster: Cluster, partition: TopicPartition
+) -> None:
     producer = opened(cluster, partition, 30_000)
     assert mine(ask("find-hanging"), producer) == ([], [])
     (row,) = ask("explain", str(partition))["rows"]

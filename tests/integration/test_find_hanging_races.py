@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.kafka_faults import stray_write
 from support.topics import create_topic, unique
 from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
-from txnwatch.embedded.faults import stray_write
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy

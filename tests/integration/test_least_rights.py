@@ -30,12 +30,14 @@ from support.acl_recipes import (
     Grants,
     Right,
 )
+from support.kafka_faults import stray_write
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic
 from support.waiting import eventually
+from support.watch import READY_S, RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.embedded.faults import set_verification, stray_write
+from txnwatch.embedded.faults import set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 
@@ -164,6 +166,72 @@ def test_doctor_reports_a_right_on_an_events_topic_that_exists(
         lambda: reports(ask("doctor")[1]).get(f"{word} on topic {EVENTS_TOPIC}"), PROPAGATED_S, "doctor to report it"
     )
     assert f"--operation {word} --topic {EVENTS_TOPIC}" in found
+
+
+@dataclass(frozen=True)
+class Start:
+    """What `run` reports at its start without one right.
+
+    Attributes:
+        line: a part of its lines; empty if it reports nothing about the right.
+        ends: whether it ends with exit code 1; else it goes on to start Spark.
+    """
+
+    line: str = ""
+    ends: bool = False
+
+
+EVENTS_LINE = f"events topic '{EVENTS_TOPIC}': expected the right"
+RUN_WITHOUT: dict[Right, Start] = {
+    READ_DATA: Start("0 topics, 0 partitions"),
+    READ_LOG: Start("coordinator view: none (topic __transaction_state: expected the rights DESCRIBE and READ"),
+    DESCRIBE_IDS: Start(),
+    READ_GROUP_OFFSETS: Start(),
+    DESCRIBE_GROUPS: Start(),
+    CLUSTER_CONFIGS: Start("CLUSTER_AUTHORIZATION_FAILED"),
+    TOPIC_CONFIGS: Start(),
+    CREATE_EVENTS: Start(),  # the topic exists
+    WRITE_EVENTS: Start(f"{EVENTS_LINE} WRITE for User:{USER}", ends=True),
+    READ_EVENTS: Start(f"{EVENTS_LINE} READ for User:{USER}", ends=True),
+    WRITE_MARKERS: Start(),
+    HOLD_LEASE: Start(),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("right", RUN_WITHOUT, ids=str)
+def test_run_at_its_start_without_one_right(guarded: Guarded, tmp_path: Path, right: Right) -> None:
+    with closing(connect(guarded.kafka)) as cluster:
+        if EVENTS_TOPIC not in cluster.refresh().topics:
+            create_topic(cluster, EVENTS_TOPIC, config={"cleanup.policy": "compact"})
+    guarded.grants.set(without(right))
+    expected, begun = RUN_WITHOUT[right], "watching cluster"
+
+    def lines() -> list[str]:
+        """Of a start; again while the ACLs are not yet in force."""
+        _, *connection = guarded.connection
+        flags = ("--topics", "orders.*", "--auto-abort", "dry-run", *connection[1:])
+        watch = RunningWatch(connection[0], tmp_path / "checkpoint", *flags).start()
+        try:
+            eventually(
+                lambda: watch.has_ended or any(begun in line for line in watch.lines), READY_S, "the start of the run"
+            )
+            if expected.ends and watch.has_ended:
+                assert watch.exit_code == 1
+            return list(watch.lines)
+        finally:
+            watch.kill()
+
+    found = eventually(
+        lambda: said if expected.line in " ".join(said := lines()) else None, PROPAGATED_S, f"{expected.line!r}"
+    )
+    text = " ".join(found)
+    assert (begun not in text) is expected.ends
+    assert "%3|" not in text
+    assert "FATAL" not in text
+    if expected.ends:
+        (line,) = found
+        assert f"--operation {right.operation.name.capitalize()} --topic {EVENTS_TOPIC}" in line
 
 
 def test_the_page_has_the_line_of_every_right() -> None:

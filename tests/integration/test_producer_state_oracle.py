@@ -75,7 +75,7 @@ def test_a_script_is_shortened_to_the_steps_that_matter() -> None:
     assert set(shortened(steps, lambda fewer: wanted <= set(fewer))) == wanted
 
 
-def test_when_kafkas_side_ends_the_test_has_the_reason(tmp_path: Path) -> None:
+def test_a_test_has_the_reason_why_kafkas_side_ended(tmp_path: Path) -> None:
     ended = pytest.raises(AssertionError, match=r"(?s)Kafka's side has ended: .*no such command: 63")
     with ProducerStateOracle(tmp_path) as oracle, ended:
         oracle.run([b"?"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.kafka_faults import stray_write
 from support.metrics import Scrape
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic, unique
@@ -20,7 +21,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.client_properties import client_properties
-from txnwatch.embedded.faults import set_verification, stray_write
+from txnwatch.embedded.faults import set_verification
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition

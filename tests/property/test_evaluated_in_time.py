@@ -71,7 +71,7 @@ def test_a_barrier_leaves_out_no_producer_about_which_it_would_find_something() 
 
 
 @pytest.mark.parametrize("places", [1, 4])
-def test_what_is_found_does_not_depend_on_the_places_of_the_open_list(places: int) -> None:
+def test_findings_do_not_depend_on_the_places_of_the_open_list(places: int) -> None:
     for seed in range(4):
         usual = list(findings(seed))
         with mock.patch.object(open_transactions, "FOLLOWED", places):

@@ -115,7 +115,7 @@ def test_facts_survive_packing(batch: list[Fact], bucket_count: int) -> None:
         assert back == [], "packing brings nothing else, and no order: a batch is sorted before it is applied"
 
 
-def test_what_another_version_has_packed_is_refused() -> None:
+def test_blobs_of_another_version_are_refused() -> None:
     with pytest.raises(CheckpointError, match=f"has version 99999999, this txnwatch reads version {BLOBS.version}"):
         unpack_facts(b"99999999" + BLOBS.encode(Blob([], b""))[VERSION_BYTES:])
 
@@ -133,7 +133,7 @@ def test_facts_survive_arrow(batch: list[Fact], bucket_count: int) -> None:
 
 
 @given(buckets, st.lists(facts, max_size=8), st.lists(barriers, min_size=2, max_size=6))
-def test_what_is_emitted_survives_its_row(bucket: BucketState, batch: list[Fact], later: list[Barrier]) -> None:
+def test_an_emitted_finding_survives_its_row(bucket: BucketState, batch: list[Fact], later: list[Barrier]) -> None:
     store = DictStore()
     for number, barrier in enumerate(later):
         of_bucket = [*(batch if number == 0 else []), barrier]

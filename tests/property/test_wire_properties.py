@@ -134,7 +134,7 @@ def test_any_bytes_are_a_value_or_a_wire_error(
 
 
 @pytest.mark.parametrize(("decode", "seeds"), DECODERS.values(), ids=DECODERS.keys())
-def test_what_is_damaged_was_valid_before(decode: Callable[[bytes], object], seeds: list[bytes]) -> None:
+def test_every_seed_of_damage_is_valid(decode: Callable[[bytes], object], seeds: list[bytes]) -> None:
     for seed in seeds:
         decode(seed)
 

@@ -104,6 +104,7 @@ class Reader:
         self.world = world
         self.rng = rng
         self.seen: Counter[str] = Counter()
+        self.spreads_the_log = False  # over the tasks of a batch, also after its first reading
         bucket_count = 1 + rng.randrange(3)
         self.view = self.new_view(world, rng)
         self.options = replace(
@@ -279,7 +280,8 @@ class Reader:
 
     def attempt(self, found: Listing) -> BatchResult:
         """Reads the ranges and runs the buckets, once."""
-        with mock.patch.object(read_plan, "OFFSETS_WORTH_A_TASK", _TASK_SIZE):
+        log_size = _TASK_SIZE if self.spreads_the_log else read_plan.LOG_OFFSETS_WORTH_A_TASK
+        with mock.patch.multiple(read_plan, OFFSETS_WORTH_A_TASK=_TASK_SIZE, LOG_OFFSETS_WORTH_A_TASK=log_size):
             plans = plan_reads(self.done, found.end, self.options, self.lister.census_of(found.end.barrier))
         facts = [fact for plan in plans for fact in self.read(plan)]
         self.rng.shuffle(facts)

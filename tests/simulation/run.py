@@ -46,6 +46,7 @@ def run(
         [] if keep_timeline else None,
     )
     reader = reader_of(world, rng)
+    reader.spreads_the_log = bool(seed % 2)
     reader.fall_behind(random.Random(f"{seed} behind"))
     oracle = Oracle(world)
     for _ in range(rng.randrange(40)):

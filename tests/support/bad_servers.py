@@ -35,6 +35,17 @@ def answers(reply: bytes) -> Behaviour:
     return behave
 
 
+def answers_and_hangs_up(reply: bytes) -> Behaviour:
+    """Reads a request, answers this, and closes."""
+
+    def behave(client: socket.socket, over: threading.Event) -> None:
+        del over
+        client.recv(1 << 16)
+        client.sendall(reply)
+
+    return behave
+
+
 def trickles(client: socket.socket, over: threading.Event) -> None:
     """Announces an answer and sends it a byte at a time: there is always something to read, and never all."""
     client.sendall(b"\x00\x01\x00\x00")

@@ -10,9 +10,10 @@ from confluent_kafka import Producer
 from support.answers import described
 from support.broker_faults import await_complete, await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
 from support.fault_world import World, now_s
+from support.kafka_faults import LONG_TIMEOUT_MS, end_by_hand
 from support.scenarios import Fault, open_transaction
 from support.topics import unique
-from txnwatch.embedded.faults import LONG_TIMEOUT_MS, await_end, end_by_hand
+from txnwatch.embedded.faults import await_end
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 

@@ -39,7 +39,7 @@ _TIMEOUTS_MS = (10_000, 60_000, 200_000, 900_000, 2147483647)
 _PAUSES_MS = (*(500,) * 30, 2_000, 7_000, 60_000, 3_000_000)
 _LATEST_MS = 9_000  # how long before a listing the newest record is stamped; the bounds improve from there
 # A census is requested, and a look counted, when a producer is evaluated; the open list has a test of its own.
-_DEPENDS_ON_EVALUATIONS = BucketCount | CensusRequest | OpenTransactions
+DEPENDS_ON_EVALUATIONS = BucketCount | CensusRequest | OpenTransactions
 
 
 @dataclass
@@ -235,8 +235,8 @@ class Differential:
     def batch(self) -> None:
         facts = self.batches.facts()
         found, expected = self.selective.batch(facts), self.of_all.batch(facts)
-        of_producers = [finding for finding in expected if not isinstance(finding, _DEPENDS_ON_EVALUATIONS)]
-        assert [finding for finding in found if not isinstance(finding, _DEPENDS_ON_EVALUATIONS)] == of_producers
+        of_producers = [finding for finding in expected if not isinstance(finding, DEPENDS_ON_EVALUATIONS)]
+        assert [finding for finding in found if not isinstance(finding, DEPENDS_ON_EVALUATIONS)] == of_producers
         for finding in of_producers:
             name = finding.verdict if isinstance(finding, TransactionCandidate) else type(finding).__name__
             self.batches.seen[str(name)] += 1

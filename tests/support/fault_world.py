@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from support.event_tail import EventTail, PublishedEvent
+from support.kafka_faults import abort_by_hand, stray_write
 from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import abort_by_hand, set_verification, stray_write
+from txnwatch.embedded.faults import set_verification
 from txnwatch.embedded.jars import KAFKA_VERSION
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.embedded.raw_producer import RawProducer

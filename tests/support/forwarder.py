@@ -16,12 +16,14 @@ class Forwarder:
     """Passes bytes between its port and a server. A context manager; nobody listens until `start`.
 
     Attributes:
-        is_stalled: while it is set, nothing that the server sends is passed on.
+        is_stalled: while it is set, nothing that the server sends is passed on (only with `bytes_per_s`).
+        is_cut: while it is set, nothing is passed on in either direction, not even the end of a connection.
     """
 
     def __init__(self, target: tuple[str, int], *, bytes_per_s: int | None = None) -> None:
         """Prepares a forwarder; all that the server sends is passed on at `bytes_per_s`, if that is given."""
         self.is_stalled = threading.Event()
+        self.is_cut = threading.Event()
         self._target = target
         self._bytes_per_s = bytes_per_s
         self._listener = socket.socket()
@@ -38,6 +40,7 @@ class Forwarder:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.is_cut.clear()
         for ending in (self._listener, *(end for pair in self._pairs for end in pair)):
             with contextlib.suppress(OSError):
                 ending.shutdown(socket.SHUT_RDWR)
@@ -63,13 +66,13 @@ class Forwarder:
                 server = socket.create_connection(self._target, timeout=10.0)
                 server.settimeout(None)
                 self._pairs.append((client, server))
-                self._run(_pass_on, client, server)
+                self._run(self._pass_on, client, server)
                 self._run(self._pass_back, server, client)
 
     def _pass_back(self, server: socket.socket, client: socket.socket) -> None:
         """The way of the answers: at the rate of the link, and not at all while it is stalled."""
         if self._bytes_per_s is None:
-            _pass_on(server, client)
+            self._pass_on(server, client)
             return
         with contextlib.suppress(OSError):
             while data := server.recv(_SMALL_CHUNK):
@@ -79,9 +82,13 @@ class Forwarder:
                 client.sendall(data)
             client.shutdown(socket.SHUT_WR)
 
-
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(_CHUNK):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                data = source.recv(_CHUNK)
+                while self.is_cut.is_set():
+                    time.sleep(0.01)
+                if not data:
+                    break
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)

@@ -16,7 +16,7 @@ def a_heartbeat(**changes: Any) -> Heartbeat:
         "version": "0.9",
         "cluster_id": "cluster",
         "time_ms": NOW_MS,
-        "judged_ms": NOW_MS,
+        "evaluated_ms": NOW_MS,
         "barrier": 812,
         "scanned_partitions": 120,
         "census_partitions": 30,
@@ -25,5 +25,6 @@ def a_heartbeat(**changes: Any) -> Heartbeat:
         "furthest_behind": 12,
         "unread_log_partitions": 0,
         "is_coordinator_read": True,
+        "coordinator_view": "log",
     }
     return Heartbeat(**{**values, **changes})

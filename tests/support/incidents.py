@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id, resolved, updated
 from txnwatch.state.model.incident_payload import EndedBy, EndKind, Evidence, Resolution
+from txnwatch.state.model.quantities import TimestampMs
 
 OPEN_SINCE_MS = 1_700_000_000_000
 
@@ -86,9 +88,14 @@ def an_evidence(**changes: Any) -> Evidence:
     return Evidence(**values)
 
 
+def an_update(event: IncidentEvent, now_ms: int, **changes: Any) -> IncidentEvent:
+    """The next event, with changed fields; they are not checked."""
+    return updated(replace(event, **changes), TimestampMs(now_ms))
+
+
 def a_life(incident_id: str, *, cluster_id: str = "cluster", open_since_ms: int = OPEN_SINCE_MS) -> list[IncidentEvent]:
     """Opened, updated, resolved."""
     opened = an_event(incident_id, cluster_id=cluster_id, open_since_ms=open_since_ms)
-    later = updated(opened, opened.time_ms + 1_000, severity="warning")
+    later = an_update(opened, opened.time_ms + 1_000, severity="warning")
     resolution = Resolution(how=EndKind.ABORTED, by=EndedBy.ADMINISTRATOR, marker_offset=120, at_ms=3)
     return [opened, later, resolved(later, opened.time_ms + 2_000, resolution)]

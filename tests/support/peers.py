@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 def answers_of_others(world: World, fault: Fault) -> Answer:
     """Each with its answer, and the tools with the seconds they took."""
     info = world.cluster.refresh().info(fault.partition)
-    leader = info.leader if info is not None and info.leader > 0 else 2
+    leader = info.leader if info is not None and info.leader is not None else 2
     at_default, at_0 = kafka_python(world, fault, [_DEFAULT_MS, -_PADDING_MS])
     return {
         "find_hanging": find_hanging(world, fault, leader, []),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from support.answers import listed
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import EARLIEST
 from txnwatch.streaming.log.fetch import read_ranges
@@ -50,6 +50,11 @@ class RawFold:
 
     def __post_init__(self) -> None:
         self.position = self.start
+
+    @property
+    def last_epoch(self) -> LeaderEpoch | None:
+        """The leader epoch of the last batch; None before the first."""
+        return LeaderEpoch(self.leader_epoch) if self.leader_epoch >= 0 else None
 
     @property
     def is_done(self) -> bool:

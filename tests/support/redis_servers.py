@@ -9,19 +9,17 @@ from pathlib import Path
 import redis
 
 from support.waiting import eventually
-from txnwatch.embedded.ports import free_ports
+from txnwatch.embedded.ports import PORTS, free_ports, is_free
 from txnwatch.embedded.process import ServerProcess
 from txnwatch.embedded.redis import redis_server
 
 PASSWORD, SENTINEL_PASSWORD, SERVICE = "of-the-server", "of-the-sentinel", "the-service"
-_SLOTS = 16_384
+_SLOTS, _BUS = 16_384, 10_000
 
 
-def _low_ports(count: int) -> list[int]:
-    """Free ports of nodes: the port of a node's bus is 10,000 above."""
-    found: list[int] = []
-    while len(found) < count:
-        found += [port for port in free_ports(count) if port < 55_000]
+def _ports_of_nodes(count: int) -> list[int]:
+    """Free ports of nodes. The port of a node's bus is 10,000 above; it is no port of outgoing connections either."""
+    found = [port for port in free_ports(100, range(PORTS.start, PORTS.stop - _BUS)) if is_free(port + _BUS)]
     return found[:count]
 
 
@@ -96,7 +94,7 @@ class RedisCluster:
         lines = ["cluster-enabled yes", "appendonly no"]
         self.nodes = [
             Server(directory, f"node-{port}", port, [*lines, f"cluster-config-file nodes-{port}.conf"])
-            for port in _low_ports(2)
+            for port in _ports_of_nodes(2)
         ]
         half = _SLOTS // 2
         for node, slots in zip(self.nodes, (range(half), range(half, _SLOTS)), strict=True):

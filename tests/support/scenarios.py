@@ -12,16 +12,11 @@ from dataclasses import dataclass, replace
 from support.answers import state_of
 from support.fault_world import OFFSETS, World, now_s
 from support.injection import inject
+from support.kafka_faults import LONG_TIMEOUT_MS, abort_by_hand, foreign_marker, stray_write
+from support.offset_producer import OffsetProducer
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.embedded.faults import (
-    LONG_TIMEOUT_MS,
-    abort_by_hand,
-    await_end,
-    foreign_marker,
-    late_write,
-    stray_write,
-)
+from txnwatch.embedded.faults import await_end, late_write
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
@@ -216,7 +211,8 @@ def stale_view(world: World) -> Fault:
 
 
 def late_offsets(world: World) -> Fault:
-    producer, group = RawProducer(world.cluster, unique("app")).init(), unique("group")
+    producer, group = OffsetProducer(world.cluster, unique("app")), unique("group")
+    producer.init()
     source = world.partition(2)
     producer.add_offsets(group)
     producer.commit_offset(group, source, 1)

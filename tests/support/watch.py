@@ -29,7 +29,7 @@ class RunningWatch:
     -P is what the `txnwatch` script does: the directory is not where modules are looked for.
     """
 
-    def __init__(self, bootstrap: str, checkpoint: Path, *flags: str, directory: Path | None = None) -> None:
+    def __init__(self, bootstrap: str, checkpoint: Path | str, *flags: str, directory: Path | None = None) -> None:
         self.checkpoint = str(checkpoint)
         self._directory = directory
         self.command = [
@@ -44,7 +44,7 @@ class RunningWatch:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running:
             self.stop()
 
     def start(self) -> Self:
@@ -58,7 +58,8 @@ class RunningWatch:
             cwd=self._directory,
             process_group=0,
         )
-        threading.Thread(target=self._collect, args=(self._process,), daemon=True).start()
+        self._reader = threading.Thread(target=self._collect, args=(self._process,), daemon=True)
+        self._reader.start()
         return self
 
     def _collect(self, process: subprocess.Popen[str]) -> None:
@@ -91,10 +92,26 @@ class RunningWatch:
         return f"http://127.0.0.1:{port}/metrics"
 
     @property
+    def is_running(self) -> bool:
+        """Whether the process is running."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """The process id."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended and all its lines are there."""
+        return self.exit_code is not None and not self._reader.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
 
     def kill(self) -> None:
         """kill -9."""
@@ -110,10 +127,15 @@ class RunningWatch:
         assert self._process is not None
         return self._process.wait(60.0)
 
+    def wait(self) -> int:
+        """Waits for the end; returns the exit code."""
+        assert self._process is not None
+        return self._process.wait(60.0)
+
     def _signal(self, number: signal.Signals) -> int:
         assert self._process is not None
         self._process.send_signal(number)
-        return self._process.wait(60.0)
+        return self.wait()
 
 
 def events_of(bootstrap: str, topic: str = EVENTS_TOPIC) -> list[IncidentEvent]:

@@ -127,7 +127,7 @@ def run(parsed: argparse.Namespace) -> int:
             return _refused(parsed, abort.origin, incident, decision)
         loss = _LOSS_BY_COMMIT if target.is_commit else _LOSS[incident.expected_outcome]
         if parsed.dry_run:
-            _show(parsed, incident, "dry_run", f"would write a {parsed.result.upper()} marker: {loss}")
+            _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")
             return 0
         if not parsed.yes and not _agreed(incident, parsed.result, loss):
             _show(parsed, incident, "refused", "not confirmed: nothing was written")

@@ -3,66 +3,65 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from txnwatch.cli.flag_types import id32, kafka_text, registry_url, topic_name
+from txnwatch.cli.flag_types import id32, kafka_text, topic_name
 from txnwatch.cli.output import CommandAnswer, write
-from txnwatch.cli.settings_flags import add_flags
+from txnwatch.cli.settings_flags import add_config_flag, add_flags
 from txnwatch.config import EVENTS_TOPIC, THRESHOLDS, RunSettings
 from txnwatch.connection import connected
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.sinks.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.text.redaction import without_credentials
 from txnwatch.streaming.client.cluster import Cluster
 
 _TIMEOUT_S = 15.0
+_NO_SERVER = "none:1"  # where a command needs no server, and no source has one
 _KEY_FILE = f"{ENVIRONMENT_PREFIX}EVENTS_KEY_FILE"
 _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMENT_PREFIX}COMMAND_CONFIG"
 
 
 def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    """Adds `--bootstrap-server` and `--command-config`; the TXNWATCH_* variables of `run` are their defaults."""
-    known = os.environ.get(_BOOTSTRAP) or None
+    """Adds `--bootstrap-server`, `--command-config` and `--config`; `take_settings` reads the other sources."""
     parser.add_argument(
         "--bootstrap-server",
         type=kafka_text,
-        required=is_required and known is None,
-        default=known,
         metavar="SERVER",
         help=f"host:port of some brokers, comma-separated (or {_BOOTSTRAP})",
     )
     parser.add_argument(
         "--command-config",
         type=Path,
-        default=os.environ.get(_PROPERTIES),
         metavar="FILE",
         help=f"Java client properties file with security settings (or {_PROPERTIES})",
     )
+    add_config_flag(parser)
+    parser.set_defaults(needs_server=is_required)
 
 
-def add_configured_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the connection flags, `--config`, and the flags of the thresholds; `configured` reads them."""
-    add_connection_flags(parser, is_required=False)
-    add_flags(parser, RunSettings, only=THRESHOLDS)
-
-
-def configured(parsed: argparse.Namespace) -> DetectionPolicy:
-    """The thresholds as `run` has them: from flags, TXNWATCH_* variables and the file, in this order.
-
-    The file also has the connection, if no flag and no variable has it; it is set in `parsed`.
+def take_settings(parsed: argparse.Namespace) -> None:
+    """Gives each flag of a command that is a setting of `run` its value: from the flag, the variable or the file.
 
     Raises:
-        ConfigError: a setting is unknown or invalid, or there is no bootstrap server.
+        ConfigError: a setting is unknown or invalid, or there is no bootstrap server and the command needs one.
     """
-    names = ("bootstrap_server", "command_config", *THRESHOLDS)
-    settings = load_settings({name: getattr(parsed, name) for name in names}, parsed.config)
-    parsed.bootstrap_server, parsed.command_config = settings.bootstrap_server, settings.command_config
-    return settings.policy
+    names = [name for name in RunSettings.model_fields if hasattr(parsed, name)]
+    parsed.given = frozenset(name for name in names if getattr(parsed, name) is not None)
+    without = {} if parsed.needs_server else {"bootstrap_server": _NO_SERVER}
+    settings = load_settings({name: getattr(parsed, name) for name in names}, parsed.config, defaults=without)
+    for name in names:
+        setattr(parsed, name, getattr(settings, name))
+    if parsed.bootstrap_server == _NO_SERVER:
+        parsed.bootstrap_server = None
+    parsed.policy = settings.policy
+
+
+def add_threshold_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the thresholds; `parsed.policy` has their values."""
+    add_flags(parser, RunSettings, only=THRESHOLDS)
 
 
 def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "the topic", *, is_required: bool) -> None:
@@ -76,17 +75,15 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--events-topic",
         type=topic_name,
-        default=EVENTS_TOPIC,
         metavar="TOPIC",
-        help="the topic of the incident events (default: %(default)s)",
+        help=f"the topic of the incident events (default: {EVENTS_TOPIC})",
     )
     parser.add_argument(
-        "--schema-registry-url", type=registry_url, metavar="URL", help="schema registry, for events in confluent-avro"
+        "--schema-registry-url", type=kafka_text, metavar="URL", help="schema registry, for events in confluent-avro"
     )
     parser.add_argument(
         "--events-key-file",
         type=Path,
-        default=os.environ.get(_KEY_FILE),
         metavar="FILE",
         help=f"file with the keys that verify the signatures of events (or {_KEY_FILE})",
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txnwatch.cli.output import Line
-from txnwatch.state.text.escape import shell_line
+from txnwatch.state.text.grant import Grantee
 
 
 class Health(StrEnum):
@@ -46,10 +46,5 @@ class Caller:
 
 def grant_line(caller: Caller, operation: str, *resource: str) -> str:
     """The line that grants an operation on a resource, given as flags of kafka-acls.sh."""
-    config = ("--command-config", caller.command_config) if caller.command_config is not None else ()
-    return shell_line(
-        [
-            *("kafka-acls.sh", "--bootstrap-server", caller.bootstrap_server, *config, "--add"),
-            *("--allow-principal", caller.principal, "--operation", operation, *resource),
-        ]
-    )
+    grantee = Grantee(caller.bootstrap_server, caller.principal, caller.command_config)
+    return grantee.line(operation, *resource)

@@ -8,7 +8,8 @@ from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
 from txnwatch.cli.diagnosis_of_topics import topic_rights
 from txnwatch.cli.event_lines import duration
 from txnwatch.state.model.quantities import DurationMs
-from txnwatch.streaming.job.checkup import ALTER, DESCRIBE, DESCRIBE_CONFIGS, BrokerFacts, Checkup
+from txnwatch.streaming.admin.topic_rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS
+from txnwatch.streaming.job.checkup import BrokerFacts, Checkup
 
 _TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
 _FRESH_MS = DurationMs(5_000)
@@ -132,13 +133,15 @@ def _clock(found: Checkup) -> CheckRow:
     stamp_ms = found.newest_stamp_ms
     if stamp_ms is None:
         return CheckRow(
-            "clock", "ours", Health.WARNING, "the coordinators' log has no timestamp to compare with", "-", None
+            "clock", "this machine", Health.WARNING, "the coordinators' log has no timestamp to compare with", "-", None
         )
     ahead_ms = stamp_ms - found.asked_ms
     if ahead_ms > _FRESH_MS:
         detail = f"a broker's clock is {duration(ahead_ms)} or more ahead: `late` would be detected too late"
-        return CheckRow("clock", "ours", Health.WARNING, detail, "run, find-hanging", "set this machine's clock (NTP)")
+        return CheckRow(
+            "clock", "this machine", Health.WARNING, detail, "run, find-hanging", "set this machine's clock (NTP)"
+        )
     if ahead_ms < -_FRESH_MS:
         detail = f"the brokers' newest timestamp is {duration(-ahead_ms)} old: too old to compare with"
-        return CheckRow("clock", "ours", Health.OK, detail, "-", None)
-    return CheckRow("clock", "ours", Health.OK, "agrees with the brokers' clocks within 5 s", "-", None)
+        return CheckRow("clock", "this machine", Health.OK, detail, "-", None)
+    return CheckRow("clock", "this machine", Health.OK, "agrees with the brokers' clocks within 5 s", "-", None)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
 from txnwatch.state.text.lists import some
-from txnwatch.streaming.job.checkup import DESCRIBE_CONFIGS, GROUP_OFFSETS, READ, Checkup
+from txnwatch.streaming.admin.topic_rights import DESCRIBE_CONFIGS, READ
+from txnwatch.streaming.job.checkup import GROUP_OFFSETS, Checkup
 
 _NAMED = 3
 _NOT_ALLOWED = "not allowed"

@@ -8,7 +8,8 @@ from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.admin.acls import Writers
-from txnwatch.streaming.job.checkup import READ, WRITE, Checkup, Operations
+from txnwatch.streaming.admin.topic_rights import READ, WRITE, Operations
+from txnwatch.streaming.job.checkup import Checkup
 
 _NAMED = 5
 
@@ -32,7 +33,7 @@ def topic_rights(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         detail = "no topic is shown: there is none, or this user may describe none"
         yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
     elif not unread:
-        detail = f"{len(data)} topics are shown; a topic that this user may not describe is not"
+        detail = f"{len(data)} topics are shown; topics that this user may not describe are missing"
         yield CheckRow("right", "Read on topics", Health.OK, detail, "find-hanging, explain, run", None)
     yield from _hidden(found, caller)
     yield from _log(found, caller)
@@ -98,7 +99,7 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
     name, needed_by = f"writers of topic {caller.events_topic}", "events, status"
     harm = "a user who may write it can publish false alarms, but cannot cause an abort"
     if found.is_open:
-        detail = f"every client: the brokers have no authorizer; {harm}. --events-key-file signs our events"
+        detail = f"every client: the brokers have no authorizer; {harm}. --events-key-file signs the events of txnwatch"
         return CheckRow("right", name, Health.OK, detail, needed_by, None)
     if found.problem is not None:
         fix = grant_line(caller, "Describe", "--cluster") if found.problem.is_denied else None
@@ -107,7 +108,7 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
     ours = "this user by an ACL" if caller.principal in found.principals else "this user without an ACL of its own"
     if not others:
         return CheckRow("right", name, Health.OK, f"{ours}, and super users", needed_by, None)
-    detail = f"{ours}, super users, and {some(others, _NAMED)}: {harm}. --events-key-file signs our events"
+    detail = f"{ours}, super users, and {some(others, _NAMED)}: {harm}. --events-key-file signs the events of txnwatch"
     return CheckRow("right", name, Health.WARNING, detail, needed_by, None)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from txnwatch.cli.check_row import CheckRow, Health
 from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
-from txnwatch.streaming.job.checkup import READ, Checkup
+from txnwatch.streaming.admin.topic_rights import READ
+from txnwatch.streaming.job.checkup import Checkup
 
 
 def view_row(found: Checkup) -> CheckRow:

@@ -28,7 +28,7 @@ from txnwatch.state.text.redaction import redacted, shown_url
 from txnwatch.streaming.admin.write_rates import write_rates
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.security import principal_of
 from txnwatch.streaming.job.checkup import check_up
 
 _JAVA = 17
@@ -47,14 +47,12 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument(
         "--events-topic",
         type=topic_name,
-        default=EVENTS_TOPIC,
         metavar="TOPIC",
-        help="the events topic that `run` will use (default: %(default)s)",
+        help=f"the events topic that `run` will use (default: {EVENTS_TOPIC})",
     )
     parser.add_argument(
         "--topics",
         type=topic_pattern,
-        default=".*",
         metavar="REGEX",
         help="the topics that `run` will scan: doctor estimates how many bytes that reads in a day (default: .*)",
     )
@@ -91,14 +89,6 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         found=bool(missing or warnings),
         failed=bool(missing),
     )
-
-
-def principal_of(security: Security) -> str:
-    """The principal that the brokers see, as far as the client's settings show it."""
-    if security.login is not None:
-        return f"User:{security.login.user}"
-    is_named = security.uses_tls and security.tls.keys is not None
-    return "User:<subject of the client certificate>" if is_named else "User:ANONYMOUS"
 
 
 def _here(redis_url: str | None) -> Iterator[CheckRow]:

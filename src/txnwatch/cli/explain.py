@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 from txnwatch.cli.asking import (
-    add_configured_flags,
+    add_connection_flags,
     add_output_flags,
     add_partition_flags,
+    add_threshold_flags,
     ask,
-    configured,
     origin_of,
 )
 from txnwatch.cli.describe import described_with_log
@@ -57,7 +57,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="ID",
         help="a transactional id, even if it looks like TOPIC-PARTITION",
     )
-    add_configured_flags(parser)
+    add_connection_flags(parser)
+    add_threshold_flags(parser)
     add_output_flags(parser, has_table=False)
     parser.set_defaults(run=run)
 
@@ -67,7 +68,7 @@ def run(parsed: argparse.Namespace) -> int:
     flags = [parsed.target, parsed.topic, parsed.transactional_id]
     if sum(given is not None for given in flags) != 1 or (parsed.topic is None) is not (parsed.partition is None):
         raise ConfigError("expected exactly one of TOPIC-PARTITION, a transactional id, --topic with --partition")
-    policy = configured(parsed)
+    policy: DetectionPolicy = parsed.policy
     return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 
@@ -139,7 +140,7 @@ def _of_partition(
 def _of_id(cluster: Cluster, parsed: argparse.Namespace, searcher: Searcher, missing: dict[str, str]) -> Explanation:
     described, last, problem = described_with_log(cluster, parsed.transactional_id or parsed.target)
     if problem is not None:
-        missing["the coordinator's log"] = problem
+        missing["the coordinators' log"] = problem
     missing.update({what: str(why) for what, why in hidden_of(cluster, [described]).items()})
     held = set(described.partitions)
     if not described.is_live:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from txnwatch.cli.event_lines import duration, utc
 from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, rehearse_abort
 from txnwatch.sinks.incidents.search import Search
-from txnwatch.state.evidence.blocked_reads import hidden_records
+from txnwatch.state.evidence.blocked_reads import blocking_order, hidden_records
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.expected_end import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.known_outcome import known_outcome
@@ -91,8 +91,8 @@ def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: Time
             return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
         case EndsBy.TIMEOUT_IN_DOUBT:
             return (
-                f"By our clock its timeout passed {duration(now_ms - due_ms)} ago. By the clock of its coordinator it "
-                "has not passed, or this is not known: `txnwatch doctor` compares the clocks."
+                f"By this machine's clock its timeout passed {duration(now_ms - due_ms)} ago. By its coordinator's "
+                "clock it has not passed, or this is not known: `txnwatch doctor` compares the clocks."
             )
         case EndsBy.TIMEOUT:
             return (
@@ -108,14 +108,13 @@ def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_m
     spans = [span for span, _ in (*found.hanging, *found.covered, *found.unproven)]
     if not spans:
         return _nothing_open(partition, reading, hidden)
-    first = min(spans, key=lambda span: span.span.start_offset)
+    first, *others = blocking_order(spans)
     held = (
         f"read_committed consumers of {partition} stop at offset {reading.last_stable_offset}: "
         f"{hidden} record{'s' if hidden != 1 else ''} up to {reading.high_watermark} are hidden from them, "
         "and the log cleaner stops there too."
     )
     explained = _of_span(origin, first, found, now_ms)
-    others = [span for span in spans if span is not first]
     text = (*explained.text[:1], held, *explained.text[1:], *_others(others, found))
     return replace(explained, hidden_records=hidden, text=text)
 
@@ -145,7 +144,7 @@ def _of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: Timesta
             return _covered(origin, candidate, described, now_ms, found)
     why = next(why for candidate, why in found.unproven if _is_same(candidate, span))
     text = (
-        f"{span.partition}: held, and the owner is not known.",
+        f"{span.partition}: a transaction is open, and its owner is not known.",
         f"{_what(span)} Missing evidence: {why}.",
         "A hang is not proven; `txnwatch doctor` lists missing rights.",
     )
@@ -206,7 +205,7 @@ def _covered(
 ) -> Explanation:
     end = end_of(described, verdict_of(described, found), found.policy, now_ms)
     name = described.transactional_id
-    head = f"{span.partition}: {end.state}, held by a transaction in state {described.state}."
+    head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
     owner = f"Its owner is {name!r}, at broker {described.coordinator}: {described.state}{began}."
     return Explanation(
@@ -235,10 +234,10 @@ def verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None
 
 
 def _others(others: Sequence[SpanCandidate], found: Search) -> list[str]:
-    """The open spans after the first: they hold the partition once the first has ended."""
+    """The open spans after the first: when the first has ended, the next one holds the last stable offset."""
     hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
     return [
-        f"Behind it: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}producer id "
-        f"{span.producer_id} from offset {span.span.start_offset}."
-        for span in sorted(others, key=lambda span: span.span.start_offset)
+        f"Also open, at a higher offset: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}"
+        f"producer id {span.producer_id} from offset {span.span.start_offset}."
+        for span in others
     ]

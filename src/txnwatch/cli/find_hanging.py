@@ -14,11 +14,11 @@ from functools import partial
 from typing import Annotated, Any
 
 from txnwatch.cli.asking import (
-    add_configured_flags,
+    add_connection_flags,
     add_output_flags,
     add_partition_flags,
+    add_threshold_flags,
     ask,
-    configured,
     origin_of,
 )
 from txnwatch.cli.flag_types import id32
@@ -83,7 +83,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "that are late by their own timeout, and those whose markers are outstanding. What could not be checked is "
         "listed as not checked.",
     )
-    add_configured_flags(parser)
+    add_connection_flags(parser)
+    add_threshold_flags(parser)
     add_partition_flags(parser, "only this topic", is_required=False)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
@@ -102,7 +103,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Checks once; exit code 3 for a finding with `--fail-on-found`, 1 if not all could be checked, else 0."""
     if parsed.partition is not None and parsed.topic is None:
         raise ConfigError("--partition needs --topic")
-    policy = configured(parsed)
+    policy: DetectionPolicy = parsed.policy
     return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 

@@ -63,17 +63,12 @@ def topic_pattern(text: str) -> str:
 
 
 def redis_url(text: str) -> str:
-    """The URL of a Redis; parts of it may be references to a variable or a file."""
+    """The URL of a Redis, as it is given; parts of it may be references to a variable or a file."""
     read = expanded(kafka_text(text), "--redis-url")
     if not is_redis_url(read):
         found = text if has_reference(text) else shown_url(text)
         raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {found!r}")
-    return read
-
-
-def registry_url(text: str) -> str:
-    """The URL of a schema registry; parts of it may be references to a variable or a file."""
-    return expanded(kafka_text(text), "--schema-registry-url")
+    return text
 
 
 def _number(text: str, lowest: int, highest: int) -> int:

@@ -7,7 +7,7 @@ Law: an answer that cannot be written is a failure, whatever was found, with one
 pipe (`| head`) gets no line.
 
 Exit codes: 0 clean, 1 failure or an incomplete answer, 2 usage, 3 found something (`--fail-on-found`), 4 no watcher
-judges, so that an empty answer proves nothing (`status`).
+evaluates barriers, so that an empty answer proves nothing (`status`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             parsed = parser(given[:1] if is_known else COMMANDS).parse_args(given)
+            if hasattr(parsed, "needs_server"):
+                import_module("txnwatch.cli.asking").take_settings(parsed)
             code: int = parsed.run(parsed)
         finally:
             with delivering():

@@ -86,7 +86,7 @@ class CommandAnswer:
         left_out: what the flags excluded from the rows. The answer is still complete: the user requested it so.
         notes: more lines of the text output, above the summary.
         also: more rows of the JSON output, by their key in the envelope.
-        unwatched: whether no watcher judges, so that an empty answer proves nothing.
+        unwatched: whether no watcher evaluates barriers, so that an empty answer proves nothing.
     """
 
     command: str

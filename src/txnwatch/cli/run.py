@@ -16,16 +16,19 @@ from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.log_output import log_incident, log_to_stdout
 from txnwatch.cli.reload import Reload
-from txnwatch.cli.settings_flags import add_flags, flag_values
-from txnwatch.cli.stop_request import StopRequest, StopRequestedError, exit_now
+from txnwatch.cli.settings_flags import add_config_flag, add_flags, flag_values
+from txnwatch.cli.stop_request import StepTooLongError, StopRequest, StopRequestedError, exit_now
 from txnwatch.cli.supervision import supervise
 from txnwatch.config import RunSettings
+from txnwatch.metrics.serving import served_metrics
 from txnwatch.setting_sources import load_settings
+from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job.checkpoint import locked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_CLAIM_S = 120.0  # includes the pause before an abandoned lease is taken over
 _CLOSE_S, _KILL_S = 1.6, 1.8  # after the request; the rest of the three seconds is for the end of the interpreter
 
 
@@ -35,6 +38,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "run", help="watch a cluster continuously", description="Watches a cluster until it is stopped."
     )
     add_flags(parser, RunSettings)
+    add_config_flag(parser)
     parser.set_defaults(run=run)
 
 
@@ -51,6 +55,7 @@ def run(parsed: argparse.Namespace) -> int:
             _run_until_stopped(watch, stop, reload)
         counts = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
         LOG.info(f"stopped after {watch.batches} micro-batches{counts}")
+        watch.files.remove_temporary()
         if stop.has_left_steps:
             exit_now(0)
     return 0
@@ -64,15 +69,26 @@ def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
     reload.certificates = watch.certificates
     with locked(watch.checkpoint), contextlib.ExitStack() as served:
-        reload.server = served.enter_context(watch.served_metrics())
+        reload.server = served.enter_context(served_metrics(watch.settings, watch.metrics, watch.log))
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
         session = stop.run(watch.start_spark)
         try:
-            supervise(watch, session, stop, reload)
+            with _claimed(watch, session, stop):
+                supervise(watch, session, stop, reload)
         finally:
             _close(watch, session, stop, served)
+
+
+def _claimed(watch: Watch, session: SparkSession, stop: StopRequest) -> contextlib.AbstractContextManager[None]:
+    try:
+        return stop.run(functools.partial(watch.claim, session), limit_s=_CLAIM_S)
+    except StepTooLongError:
+        raise CheckpointError(
+            f"--checkpoint {watch.checkpoint}: its file system has not answered for {_CLAIM_S:.0f} s: check its "
+            f"address; details: {watch.spark_log}"
+        ) from None
 
 
 def _close(watch: Watch, session: SparkSession, stop: StopRequest, served: contextlib.ExitStack) -> None:

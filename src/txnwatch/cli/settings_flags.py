@@ -30,23 +30,31 @@ _PLACEHOLDERS = {
     "port": "PORT",
     "host": "HOST",
     "master": "MASTER",
+    "conf": "KEY=VALUE",
 }
 
 
 def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Collection[str] | None = None) -> None:
-    """Adds one flag for every field, or for those in `only`, and `--config`.
+    """Adds one flag for every field, or for those in `only`.
 
     Values stay text, because the model validates them with their source.
     """
     for name, spec in model.model_fields.items():
         if only is not None and name not in only:
             continue
-        default = "" if spec.is_required() or spec.default in (None, "", ()) else f" (default: {spec.default})"
+        default = (
+            "" if spec.is_required() or spec.default in (None, "", (), {}) else f" (default: {_shown(spec.default)})"
+        )
         parser.add_argument(
             f"--{name.replace('_', '-')}",
+            action="append" if spec.default == {} else "store",
             metavar=_placeholder(name, spec),
             help=f"{spec.description}{default}".replace("%", "%%"),
         )
+
+
+def add_config_flag(parser: argparse.ArgumentParser) -> None:
+    """Adds `--config`."""
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -61,8 +69,14 @@ def _placeholder(name: str, spec: FieldInfo) -> str:
     return f"{{{','.join(values)}}}" if values else next(_PLACEHOLDERS[part] for part in _PLACEHOLDERS if part in parts)
 
 
+def _shown(default: object) -> object:
+    return str(default).lower() if isinstance(default, bool) else default
+
+
 def choices(spec: FieldInfo) -> tuple[str, ...]:
     """The values that a setting may have; empty if it is not a choice."""
+    if spec.annotation is bool:
+        return ("true", "false")
     kinds = (spec.annotation, *get_args(spec.annotation))
     return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 

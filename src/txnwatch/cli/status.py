@@ -1,8 +1,8 @@
 """`txnwatch status`: the open incidents and the watchers, from Redis or the events topic.
 
 It prints the incidents that `txnwatch run` has opened and not yet resolved, the oldest first; it asks no broker about
-transactions. An empty list is a good sign only while a watcher judges, and only for the partitions that it proves
-something about. The heartbeats of the watchers show both.
+transactions. An empty list is a good sign only while a watcher evaluates barriers, and only for the partitions
+about which it proves something. The heartbeats of the watchers show both.
 """
 
 from __future__ import annotations
@@ -69,11 +69,12 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "status",
         help="show the open incidents, and whether a watcher is active",
         description="Prints the open incidents, oldest first, and the last heartbeat of each watcher. It reads them "
-        "from Redis with --redis-url, else from the events topic. Exit code 0: a watcher is active, everything was "
-        "read, and no partition is unproven. Exit code 1: a failure, or an incomplete answer; the partitions on which "
-        "an active watcher proves nothing are listed as not checked. Exit code 3: an incident is open (only with "
-        "--fail-on-found), with or without an active watcher. Exit code 4: no watcher is active, because none has "
-        "evaluated a barrier within the last minute; then an empty list proves nothing.",
+        "from Redis if --redis-url, its variable or the file names one, else from the events topic; with "
+        "--events-topic or --bootstrap-server and without --redis-url it reads the topic. Exit code 0: a watcher is "
+        "active, everything was read, and no partition is unproven. Exit code 1: a failure, or an incomplete answer; "
+        "the partitions on which an active watcher proves nothing are listed as not checked. Exit code 3: an incident "
+        "is open (only with --fail-on-found), with or without an active watcher. Exit code 4: no watcher is active, "
+        "because none has evaluated a barrier within the last minute; then an empty list proves nothing.",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
@@ -109,7 +110,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _read(parsed: argparse.Namespace) -> _StatusFound:
-    if parsed.redis_url is not None:
+    is_topic_meant = parsed.given & {"bootstrap_server", "events_topic"} and "redis_url" not in parsed.given
+    if parsed.redis_url is not None and not (is_topic_meant and parsed.bootstrap_server is not None):
         shown = read_shown(parsed.redis_url, keys_of(parsed))
         problems = [NotChecked(key, why) for key, why in shown.unread.items()]
         return _StatusFound(set(shown.clusters), shown.incidents, shown.heartbeats, problems)

@@ -8,6 +8,7 @@ is repeated at the next start, and an event that is not delivered is found again
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -27,6 +28,10 @@ _T = TypeVar("_T")
 
 class StopRequestedError(Exception):
     """The stop was requested while a step was running."""
+
+
+class StepTooLongError(Exception):
+    """A step did not end within its limit."""
 
 
 class StopRequest:
@@ -55,16 +60,21 @@ class StopRequest:
             self._requested_at = time.monotonic()
             self._event.set()
 
-    def run(self, step: Callable[[], _T]) -> _T:
+    def run(self, step: Callable[[], _T], *, limit_s: float = math.inf) -> _T:
         """The result of a step that may block.
 
         Raises:
             StopRequestedError: the stop was requested first; the step is left behind.
+            StepTooLongError: the step did not end within the limit; it is left behind.
         """
         outcome = _in_thread(step)
+        deadline = time.monotonic() + limit_s
         while not outcome.done():
             with contextlib.suppress(TimeoutError):
                 outcome.exception(_POLL_S)
+            if time.monotonic() > deadline and not outcome.done():
+                self.has_left_steps = True
+                raise StepTooLongError
             if self._event.is_set() and not outcome.done():
                 self.has_left_steps = True
                 raise StopRequestedError

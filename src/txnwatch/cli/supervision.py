@@ -13,7 +13,9 @@ from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.backoff import doubled
-from txnwatch.state.model.errors import BrokerError, OtherVersionError, QueryError
+from txnwatch.state.model.clock_base import set_by_ms
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, OtherVersionError, QueryError
+from txnwatch.streaming.client.clock import clock_base
 from txnwatch.streaming.job.failures import Repeats, failure_of, text_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ _POLL_S = 0.1
 _SILENCE_S = 15.0
 _FIRST_BATCH_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_PROCESSING = "Processing new data"  # Spark's text
+_SLOW = "a broker throttles its reads, a disk is slow, or the machine is busy"
 _BATCH_S = 1.2  # after the request to stop
 
 
@@ -49,6 +53,8 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
             is_rebuilt = True
             continue
         except (BrokerError, QueryError) as exc:
+            if isinstance(exc, AuthorizationError) and watch.batches == 0:
+                raise  # an operator is needed; a right that is taken away later may come back
             message = f"{exc}; next attempt"
         has_progressed = watch.batches > before
         if has_progressed:
@@ -72,7 +78,7 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
     if ledger.open_incidents:
         LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
     query = stop.run(functools.partial(_started, watch, session, repeats))
-    _watch_query(watch, query, stop, session, reload)
+    why = _watch_query(watch, query, stop, session, reload)
     if stop.is_set():
         if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
             LOG.info("the current micro-batch is interrupted; the next start repeats it")
@@ -81,7 +87,7 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
         stop.run(functools.partial(_stop_between_batches, query))
         return None
     try:
-        return _why(query, repeats, watch)
+        return why or _why(query, repeats, watch)
     finally:
         _ignoring_errors(query.stop)
 
@@ -120,33 +126,51 @@ def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> Streaming
         raise error if failure.advice else QueryError(f"the query could not be started: {error}") from exc
 
 
-def _watch_query(watch: Watch, query: StreamingQuery, stop: StopRequest, session: SparkSession, reload: Reload) -> None:
-    """Waits until the query ends or has to end; reports when it is ready, and when micro-batches stop."""
+def _watch_query(
+    watch: Watch, query: StreamingQuery, stop: StopRequest, session: SparkSession, reload: Reload
+) -> str | None:
+    """Waits until the query ends or has to end; reports when it is ready, and when micro-batches stop.
+
+    Returns why the query has to start again although it runs, None if it need not. Spark waits for a time of the wall
+    clock between two micro-batches: if that clock is set back by an hour, the next one comes an hour later.
+    """
     from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
 
     first = seen = watch.batches
     since, looks_s, warnings = time.monotonic(), 0.0, 0
     is_reported = is_silent = False
+    base = clock_base()
     while not stop.wait(_POLL_S) and query.isActive and not reload.apply(watch):
         waited_s = time.monotonic() - since
+        set_ms = set_by_ms(base, clock_base())
+        if set_ms:
+            return f"the clock of this machine was set {'forward' if set_ms > 0 else 'back'} by {abs(set_ms) // 1000} s"
         if watch.batches != seen:
             if watch.coverage.is_ready and not is_reported:
                 LOG.info(f"ready: {watch.coverage.reach}")
                 is_reported = True
             elif is_silent:
-                LOG.info("the brokers answer again")
+                LOG.info("micro-batches complete again")
             seen, since, is_silent = watch.batches, time.monotonic(), False
         elif time.monotonic() > looks_s and waited_s > _SILENCE_S:
             looks_s = time.monotonic() + _SILENCE_S
             if not is_executing(session):
-                return
+                return None
             if seen == first and waited_s > doubled(_FIRST_BATCH_S, math.inf, warnings):
                 where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
                 LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
                 warnings += 1
             elif seen != first and not is_silent:
-                LOG.warning(f"no broker of {watch.settings.bootstrap_server} has answered for {_SILENCE_S:.0f} s")
+                LOG.warning(_silence(query, watch.settings.bootstrap_server))
                 is_silent = True
+    return None
+
+
+def _silence(query: StreamingQuery, bootstrap_server: str) -> str:
+    """What is known about a query whose micro-batches stop: a batch does not end, or there is nothing to begin one."""
+    if query.status["message"] == _PROCESSING:
+        return f"the current micro-batch has not completed for {_SILENCE_S:.0f} s: {_SLOW}"
+    return f"no broker of {bootstrap_server} has answered for {_SILENCE_S:.0f} s"
 
 
 def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:

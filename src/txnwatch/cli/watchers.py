@@ -17,12 +17,16 @@ _MOST = 20  # watchers to show: a user who may write to the topic or to Redis ca
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One instance of `txnwatch run`, by its last heartbeat; `is_active` means that it evaluates barriers now."""
+    """One instance of `txnwatch run`, by its last heartbeat; `is_active` means that it evaluates barriers now.
+
+    These are the columns that `status` shows; the members of `Heartbeat` are the format of a record. Values are copied
+    by name.
+    """
 
     cluster_id: str
     instance: str
     version: str
-    judged_ms: TimestampMs
+    evaluated_ms: TimestampMs
     age_ms: DurationMs
     barrier: BarrierNumber
     scanned_partitions: int
@@ -52,7 +56,7 @@ class Watcher:
         reach = (
             f"{self.scanned_partitions} partitions scanned, {self.census_partitions} by census, "
             f"{self.unproven_partitions} unproven{f' ({names})' if self.unproven_names else ''}{of_log}, "
-            f"the furthest {self.furthest_behind} offsets behind, coordinator view {self.coordinator_view}"
+            f"at most {self.furthest_behind} offsets behind, coordinator view {self.coordinator_view}"
         )
         return f"{evaluated}; {reach}"
 
@@ -102,4 +106,4 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
 def _watcher(beat: Heartbeat, now_ms: TimestampMs) -> Watcher:
     values = {spec.name: getattr(beat, spec.name) for spec in fields(Watcher) if hasattr(beat, spec.name)}
     values |= {"is_active": beat.is_active(now_ms), "doubt": beat.doubt(now_ms)}
-    return Watcher(**values, age_ms=elapsed(beat.judged_ms, now_ms))
+    return Watcher(**values, age_ms=elapsed(beat.evaluated_ms, now_ms))

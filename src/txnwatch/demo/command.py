@@ -1,6 +1,6 @@
 """`txnwatch demo`: finds and resolves a real hang, on a real Kafka and a real Redis with healthy applications.
 
-The steps are in demo_play.py, the servers in demo_stage.py, the screen in demo_view.py. The exit code is 0 only if
+The steps are in play.py, the servers in stage.py, the screen in view.py. The exit code is 0 only if
 every step was observed.
 """
 

@@ -75,7 +75,7 @@ class Demo(DemoServers):
         self.view.show()
         if svg is not None:
             self.view.save_svg(svg)
-        self.let_it_sink_in()
+        self.leave_time_to_read()
         with self.view.step(7) as step:
             self.see_decided(lambda action: action.refusal is Refusal.EPOCH_MAY_BE_REUSED, "the refusal")
             step.detail = "refused: epoch_may_be_reused"
@@ -91,7 +91,7 @@ class Demo(DemoServers):
             step.detail = f"{resolved.resolution.how if resolved.resolution else ''} after {duration(resolved.age_ms)}"
         self.view.show()
         with self.view.step(11):
-            self.let_it_sink_in()
+            self.leave_time_to_read()
             self.see_nothing_else(incident)
 
     def make_it_hang(self) -> tuple[RawProducer, float]:

@@ -118,7 +118,7 @@ class DemoServers:
                 if isinstance(event, IncidentEvent):
                     self.events.append((time.monotonic(), event))
 
-    def let_it_sink_in(self) -> None:
+    def leave_time_to_read(self) -> None:
         """On a terminal, leaves 6 s to read the screen; the table stays up to date."""
         if self.view.console.is_terminal:
             until = time.monotonic() + READING_S

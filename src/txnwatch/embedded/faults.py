@@ -1,4 +1,4 @@
-"""Real faults, made with real requests. Nothing here writes an incident event or calls the detector."""
+"""The fault of the demo, made with real requests. Nothing here writes an incident event or calls the detector."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import CoordinatorEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 
 VERIFICATION = "transaction.partition.verification.enable"
-LONG_TIMEOUT_MS = DurationMs(600_000)
-_FAR_EPOCH = CoordinatorEpoch(100)
 
 
 def set_verification(bootstrap: str, broker_ids: list[int], *, enabled: bool) -> None:
@@ -26,13 +22,6 @@ def set_verification(bootstrap: str, broker_ids: list[int], *, enabled: bool) ->
     for broker_id in broker_ids:
         resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id), incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(10.0)
-
-
-def stray_write(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> RawProducer:
-    """Writes to a partition that was never added to a transaction (KAFKA-14402)."""
-    producer = RawProducer(cluster, transactional_id, LONG_TIMEOUT_MS).init()
-    producer.produce(partition, [b"never added"])
-    return producer
 
 
 def late_write_after_abort(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> RawProducer:
@@ -63,44 +52,3 @@ def await_end(cluster: Cluster, producer: RawProducer, partition: TopicPartition
             return
         time.sleep(0.05)
     raise TxnwatchError(f"the transaction of {producer.transactional_id} did not end on {partition}")
-
-
-def abort_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: ProducerId) -> None:
-    """Writes an ABORT marker as an administrator does, with the epochs of DescribeProducers.
-
-    Raises:
-        TxnwatchError: nothing is open there, or the broker rejects the marker.
-    """
-    end_by_hand(cluster, partition, producer_id, commit=False)
-
-
-def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: ProducerId, *, commit: bool) -> None:
-    """Writes a COMMIT or an ABORT marker; COMMIT is right if the client's commit was acknowledged.
-
-    Raises:
-        TxnwatchError: nothing is open there, or the broker rejects the marker.
-    """
-    admin = ClusterAdmin(cluster)
-    row = admin.read_partitions([partition])[partition].open_transaction(producer_id)
-    if row is None:
-        raise TxnwatchError(f"producer id {producer_id} has nothing open on {partition}")
-    marker = MarkerSpec(
-        partition, row.producer_id, row.producer_epoch, row.coordinator_epoch or CoordinatorEpoch(0), commit
-    )
-    problem = admin.write_marker(marker)
-    if problem is not None:
-        raise TxnwatchError(f"the marker was refused: {problem}")
-
-
-def foreign_marker(cluster: Cluster, partition: TopicPartition, producer: RawProducer) -> None:
-    """Writes an ABORT marker with a future coordinator epoch, while the coordinator still owns the transaction.
-
-    The marker ends the transaction on the partition, which then rejects every marker of the coordinator (KAFKA-16352).
-
-    Raises:
-        TxnwatchError: the broker rejects the marker.
-    """
-    marker = MarkerSpec(partition, producer.producer_id, producer.producer_epoch, _FAR_EPOCH)
-    problem = ClusterAdmin(cluster).write_marker(marker)
-    if problem is not None:
-        raise TxnwatchError(f"the marker was refused: {problem}")

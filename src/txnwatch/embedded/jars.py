@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from filelock import FileLock
+
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
 
@@ -53,6 +55,14 @@ def jars(name: str, modules: tuple[tuple[str, str, str], ...], progress: Progres
     if (directory / _STAMP).exists():
         return directory
     progress(f"downloading {name} from Maven Central (about 55 MB, once)")
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_directory() / "download.lock"):  # another process may download the same jars
+        if not (directory / _STAMP).exists():
+            _download(modules, directory)
+    return directory
+
+
+def _download(modules: tuple[tuple[str, str, str], ...], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     partial = directory / "partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -61,7 +71,6 @@ def jars(name: str, modules: tuple[tuple[str, str, str], ...], progress: Progres
         jar.replace(directory / jar.name)
     partial.rmdir()
     (directory / _STAMP).touch()
-    return directory
 
 
 def _modules(version: str) -> tuple[tuple[str, str, str], ...]:

@@ -51,6 +51,9 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 class EmbeddedKafka:
     """A cluster on the loopback interface; node 1 is also the controller. A context manager.
 
+    Attributes:
+        ready_s: how long a broker may take to start.
+
     Raises (from `start`):
         TxnwatchError: Java is missing, the download fails, or a broker does not start.
     """
@@ -84,6 +87,7 @@ class EmbeddedKafka:
         self._properties = dict(properties or {})
         self._features = dict(features or {})
         self._heap = heap
+        self.ready_s = 60.0
         self._system_properties = dict(system_properties or {})
         self._jars: Path | None = None
         self._protocols = dict(listeners or {})
@@ -137,7 +141,7 @@ class EmbeddedKafka:
         begin = log.stat().st_size if log.exists() else 0
         server = ServerProcess(f"Kafka broker {node}", self._command("kafka.Kafka", home / "server.properties"), log)
         self._servers[node] = server
-        server.start(lambda: READY_LINE in _text_from(log, begin))
+        server.start(lambda: READY_LINE in _text_from(log, begin), self.ready_s)
 
     def broker(self, node: int) -> ServerProcess:
         """One broker's process, to stop, kill or pause."""

@@ -1,17 +1,40 @@
-"""Free ports on the loopback interface."""
+"""Free ports on the loopback interface, below the range from which the system takes ports for outgoing connections."""
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 
+# A server that is stopped and started again keeps its port. No outgoing connection may get that port in between.
+PORTS = range(20_000, 32_000)
 
-def free_ports(count: int) -> list[int]:
-    """`count` different ports that are free now; all are bound at the same time, so that none repeats."""
-    sockets = [socket.socket() for _ in range(count)]
+
+def free_ports(count: int, among: range = PORTS) -> list[int]:
+    """`count` different ports that are free now.
+
+    Raises:
+        OSError: fewer ports are free.
+    """
+    with contextlib.ExitStack() as bound:
+        found: list[int] = []
+        for port in random.sample(among, len(among)):
+            if _binds(bound.enter_context(socket.socket()), port):
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"expected {count} free ports from {among.start} to {among.stop - 1}, found {len(found)}")
+
+
+def is_free(port: int) -> bool:
+    """Whether the port is free now."""
+    with socket.socket() as found:
+        return _binds(found, port)
+
+
+def _binds(found: socket.socket, port: int) -> bool:
     try:
-        for found in sockets:
-            found.bind(("127.0.0.1", 0))
-        return [found.getsockname()[1] for found in sockets]
-    finally:
-        for found in sockets:
-            found.close()
+        found.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    return True

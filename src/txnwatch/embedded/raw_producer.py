@@ -13,12 +13,10 @@ from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import (
-    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     ProduceRequest,
-    TxnOffsetCommitRequest,
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -80,44 +78,7 @@ class RawProducer:
         answer = self._at_coordinator(lambda _: request)
         for result in answer.results_by_topic_v3_and_below:
             for partition in result.results_by_partition:
-                _raise_for(partition.partition_error_code, f"AddPartitionsToTxn {result.name}")
-
-    def add_offsets(self, group: str) -> None:
-        """Sends AddOffsetsToTxn: the group's partition of `__consumer_offsets` becomes a participant."""
-        self._at_coordinator(
-            lambda _: AddOffsetsToTxnRequest(
-                version=3,
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                group_id=group,
-            )
-        )
-
-    def commit_offset(self, group: str, partition: TopicPartition, offset: Offset) -> None:
-        """Sends TxnOffsetCommit, version 3, which does not add the group's partition of `__consumer_offsets`."""
-        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        offsets = topic.TxnOffsetCommitRequestPartition(
-            version=3,
-            partition_index=partition.partition,
-            committed_offset=offset,
-            committed_leader_epoch=-1,
-            committed_metadata=None,
-        )
-        request = TxnOffsetCommitRequest(
-            version=3,
-            transactional_id=self.transactional_id,
-            group_id=group,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            generation_id=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[topic(version=3, name=partition.topic, partitions=[offsets])],
-        )
-        answer = self._at_coordinator(lambda _: request, group=group)
-        for result in answer.topics[0].partitions:
-            _raise_for(result.error_code, f"TxnOffsetCommit of {group}")
+                raise_for(partition.partition_error_code, f"AddPartitionsToTxn {result.name}")
 
     def produce(
         self,
@@ -160,7 +121,7 @@ class RawProducer:
             response = self.cluster.node(info.leader).call(request, 15.0)
             answer = response.responses[0].partition_responses[0]
             if answer.error_code not in _RETRY:
-                _raise_for(answer.error_code, f"Produce to {partition}")
+                raise_for(answer.error_code, f"Produce to {partition}")
                 return Offset(answer.base_offset)
         raise TxnwatchError(f"could not produce to {partition}")
 
@@ -190,7 +151,7 @@ class RawProducer:
             response = connection.call(request, 15.0)
             code = getattr(response, "error_code", 0)
             if code not in _RETRY:
-                _raise_for(code, request.name)
+                raise_for(code, request.name)
                 return response
             error = error_name(code)
         raise TxnwatchError(f"the coordinator of {group or self.transactional_id} kept answering {error}")
@@ -235,6 +196,11 @@ def _attempts() -> Iterable[int]:
         yield attempt
 
 
-def _raise_for(code: int, what: str) -> None:
+def raise_for(code: int, what: str) -> None:
+    """Raises the error that an answer reports.
+
+    Raises:
+        TxnwatchError: the code is not 0; the message has the request and Kafka's name of the error.
+    """
     if code:
         raise TxnwatchError(f"{what}: {error_name(code)}")

@@ -57,6 +57,11 @@ class EmbeddedRedis:
         if self._server is not None:
             self._server.stop()
 
+    def kill(self) -> None:
+        """Kills the server with SIGKILL; what it has written to its file is there after the next start."""
+        if self._server is not None:
+            self._server.kill()
+
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as probe:
             probe.sendall(b"PING\r\n")

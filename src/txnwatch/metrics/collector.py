@@ -93,7 +93,7 @@ class Metrics(Collector):
     @property
     def is_judging(self) -> bool:
         """Whether a barrier was evaluated within the last 15 s."""
-        return self._picture is not None and self._now_ms() - self._picture.judged_ms <= UP_WITHIN_MS
+        return self._picture is not None and self._now_ms() - self._picture.evaluated_ms <= UP_WITHIN_MS
 
     def query_starts(self, ledger: Ledger) -> None:
         """Counts a start of the streaming query; the ledger was opened for it."""
@@ -158,7 +158,7 @@ class Metrics(Collector):
         listed_ms, before = counts[0].data_listed_ms, self._picture
         caught_up_ms = before.caught_up_ms if before is not None else None
         self._picture = Picture(
-            judged_ms=now_ms,
+            evaluated_ms=now_ms,
             data_listed_ms=listed_ms,
             caught_up_ms=listed_ms if not counts[0].behind else caught_up_ms,
             oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),
@@ -178,9 +178,9 @@ class Metrics(Collector):
             self._made["transactions"].labels(state).set(states[state])
         for state in PREPARED:
             self._made["transactions_pending_markers"].labels(COMPLETE[state]).set(states[state])
-        self._made["inconclusive_looks"].clear()
+        self._made["unproven_transactions"].clear()
         for why, number in waiting.items():
-            self._made["inconclusive_looks"].labels(why).set(number)
+            self._made["unproven_transactions"].labels(why).set(number)
         self._made["unread_gaps"].set(sum(isinstance(finding, OutstandingGap) for finding in emitted))
 
     def _take_evidence(self, emitted: Sequence[Finding], evidence: MissingEvidence) -> None:

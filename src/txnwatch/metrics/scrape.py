@@ -28,7 +28,7 @@ class Picture:
         caught_up_ms: when everything was last read to its listed end; None if that has not happened yet.
     """
 
-    judged_ms: TimestampMs
+    evaluated_ms: TimestampMs
     data_listed_ms: TimestampMs
     caught_up_ms: TimestampMs | None
     oldest_open_ms: TimestampMs | None

@@ -1,8 +1,8 @@
 """Metrics over HTTP: `/metrics` for Prometheus, `/-/healthy` and `/-/ready` as probes.
 
 Healthy means that the process answers: an unreachable cluster is no reason to restart it. Ready means that barriers are
-judged. Each connection has its own thread and a limit of 5 s for each read, so that a client that sends nothing delays
-no other.
+evaluated. Each connection has its own thread and a limit of 5 s for each read, so that a client that sends nothing
+delays no other.
 
 Law: only one thread, always the same, collects the metrics. A scrape reads the query's progress through Spark's
 gateway, and the gateway keeps a connection for each thread.

@@ -114,8 +114,8 @@ METRICS: tuple[Metric, ...] = (
         "broker_clock_offset_seconds",
         _G,
         ("broker",),
-        "a coordinator's clock minus ours: the middle of the range that its records in `__transaction_state` allow; "
-        "absent if they do not give both a lower and an upper bound",
+        "a coordinator's clock minus this machine's: the middle of the range that its records in `__transaction_state` "
+        "allow; absent if they do not give both a lower and an upper bound",
     ),
     Metric(
         HEALTH,
@@ -158,7 +158,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         EVIDENCE,
-        "inconclusive_looks",
+        "unproven_transactions",
         _G,
         ("why",),
         "open transactions about which the last barrier proved nothing, by reason (why)",
@@ -184,8 +184,8 @@ METRICS: tuple[Metric, ...] = (
         "view_mismatches_total",
         _C,
         ("mismatch",),
-        "transactions for which a census contradicts our copy of the log: open at the leader only (open), or closed at "
-        "the leader only (closed)",
+        "transactions for which a census contradicts the state of txnwatch: open at the leader only (open), or closed "
+        "at the leader only (closed)",
     ),
     Metric(INCIDENTS, "open_incidents", _G, ("verdict", "severity"), "incidents that are open now"),
     Metric(INCIDENTS, "events_total", _C, ("verdict", "status"), "incident events created"),

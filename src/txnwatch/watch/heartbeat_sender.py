@@ -1,8 +1,8 @@
-"""Sends the heartbeat of this watch every few seconds while barriers are judged.
+"""Sends the heartbeat of this watch every few seconds while barriers are evaluated.
 
-Law: a heartbeat has what the watch has judged, and nothing else. A watch that judges nothing sends none, so that its
-last heartbeat grows old. Unproven partitions come from the coverage of the watch: one election changes no heartbeat.
-Delivery to Kafka is not awaited. A failed heartbeat is not retried; the next one replaces it.
+Law: a heartbeat has what the watch has evaluated, and nothing else. A watch that evaluates nothing sends none, so that
+its last heartbeat grows old. Unproven partitions come from the coverage of the watch: one election changes no
+heartbeat. Delivery to Kafka is not awaited. A failed heartbeat is not retried; the next one replaces it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class HeartbeatSender:
     _topics_due_ms: TimestampMs = AT_ONCE
 
     def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
-        """Sends a heartbeat to each sink that is due, if the micro-batch has judged a barrier."""
+        """Sends a heartbeat to each sink that is due, if the micro-batch has evaluated a barrier."""
         barrier = next((finding.barrier for finding in emitted if isinstance(finding, BucketCount)), None)
         due = [target for target in self.targets if now_ms >= target.due_ms]
         if barrier is None or not due:
@@ -79,7 +79,7 @@ class HeartbeatSender:
             version=__version__,
             cluster_id=self.cluster_id,
             time_ms=now_ms,
-            judged_ms=now_ms,
+            evaluated_ms=now_ms,
             barrier=barrier,
             scanned_partitions=scanned,
             census_partitions=by_census,

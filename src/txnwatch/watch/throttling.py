@@ -1,4 +1,4 @@
-"""Reports once that brokers throttle us by a quota, and once more when that has stopped for 30 s."""
+"""Reports once that brokers throttle txnwatch by a quota, and once more when that has stopped for 30 s."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Throttling:
                 self._last_ms = now_ms
         if self._sum_ms and not was_reported:
             self.log.warning(
-                f"brokers throttle us by a quota ({self._requests()}): a partition that falls behind is "
+                f"brokers throttle txnwatch by a quota ({self._requests()}): a partition that falls behind is "
                 "watched by census until it is read; the metric txnwatch_throttled_seconds_total has the total"
             )
         elif was_reported and now_ms - self._last_ms >= _OVER_AFTER_MS:
-            self.log.info(f"brokers no longer throttle us; in total: {self._requests()}")
+            self.log.info(f"brokers no longer throttle txnwatch; in total: {self._requests()}")
             self._sum_ms.clear()
         return everything
 

@@ -33,12 +33,17 @@ EVERYTHING: dict[str, Any] = {
         "clientProperties": "client.properties",
         "config": "txnwatch.toml",
         "eventsKey": "events.keys",
+        "webConfig": "web.yml",
     },
     "checkpoint": {
         "volume": {"storageClassName": "fast", "accessModes": ["ReadWriteOncePod"], "retainOnDelete": False}
     },
     "metrics": {
-        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "serviceMonitor": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "endpoint": {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}},
+        },
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
     },
     "networkPolicy": {
@@ -167,6 +172,9 @@ def test_the_schemas_refuse_what_kubernetes_would_ignore(
         pytest.param(
             ["settings.schema_registry_url=http://me:secret@r"], "/settings/schema_registry_url", id="registry"
         ),
+        pytest.param(["settings.redis_url=redis://me:${secret@r"], "/settings/redis_url", id="no whole reference"),
+        pytest.param(["secret.existingSecret=s", "secret.webConfig=/x"], "/secret/webConfig", id="web file elsewhere"),
+        pytest.param(["secret.webConfig=web.yml"], "/secret/existingSecret", id="web file of no Secret"),
         pytest.param(["settings.no_such_key=1"], "no_such_key", id="unknown setting"),
         pytest.param(["settings.checkpoint=/tmp/x"], "checkpoint", id="a setting that the chart sets"),
         pytest.param(["settings.trigger_ms=0"], "/settings/trigger_ms", id="number too small"),
@@ -201,7 +209,38 @@ def test_settings_with_a_password_are_a_file(manifests: ModuleType, tmp_path: Pa
     assert container["args"] == ["run", "--config", "/etc/txnwatch/secret/txnwatch.toml"]
 
 
-def test_what_the_environment_has_is_what_run_accepts(
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://watch@redis:6379/0",
+        "rediss://watch:${file:/etc/txnwatch/secret/redis-password}@redis:6379/0",
+        "redis://:${env:REDIS_PASSWORD}@redis:6379/0",
+        "redis://redis:6379/0?protocol=3",
+    ],
+)
+def test_a_url_may_have_a_user_and_refer_to_a_password(manifests: ModuleType, tmp_path: Path, url: str) -> None:
+    values = {"settings": {"bootstrap_server": "a:9092", "redis_url": url}}
+    assert environment(rendered(manifests, values, tmp_path))["TXNWATCH_REDIS_URL"] == url
+
+
+def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleType, tmp_path: Path) -> None:
+    endpoint = {"scheme": "https", "basicAuth": {"username": {"name": "scraper", "key": "user"}}}
+    values = {
+        "settings": {"bootstrap_server": "a:9092"},
+        "secret": {"existingSecret": "s", "webConfig": "web.yml"},
+        "metrics": {"serviceMonitor": {"enabled": True, "endpoint": endpoint}},
+    }
+    text = rendered(manifests, values, tmp_path)
+    assert environment(text)["TXNWATCH_METRICS_WEB_CONFIG_FILE"] == "/etc/txnwatch/secret/web.yml"
+    (container,) = pod(text)["containers"]
+    check = {"command": ["python", "/opt/txnwatch/healthcheck.py"]}
+    assert [container[probe]["exec"] for probe in ("startupProbe", "livenessProbe")] == [check, check]
+    assert "readinessProbe" not in container, "the kubelet has no user, and ready is not the same as healthy"
+    (found,) = kinds(text)["ServiceMonitor"]["spec"]["endpoints"]
+    assert found == {"port": "metrics", "interval": "15s", **endpoint}
+
+
+def test_the_queries_accept_the_same_variables_as_run(
     manifests: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from txnwatch.setting_sources import load_settings

@@ -115,7 +115,7 @@ def test_the_service_links_of_kubernetes_are_no_settings() -> None:
         ("REDIS_URL", "tcp://r:6379", "redis_url: expected .* from environment"),
     ],
 )
-def test_what_only_looks_like_a_service_link_is_an_error(name: str, value: str, error: str) -> None:
+def test_a_variable_that_only_looks_like_a_service_link_is_an_error(name: str, value: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         settings(environ={f"TXNWATCH_{name}": value})
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.cli.flag_types import redis_url, registry_url
+from txnwatch.cli.asking import take_settings
+from txnwatch.cli.main import parser
 from txnwatch.client_properties import client_properties
 from txnwatch.config import RunSettings
 from txnwatch.config_providers import expanded, hidden_from_children
@@ -85,7 +86,7 @@ def test_a_password_in_a_url_is_encoded(form: str, value: str) -> None:
         ("${file:ESCAPE:password}", "a Java properties file, found an invalid escape"),
     ],
 )
-def test_what_is_missing_is_an_error_without_a_value(
+def test_a_missing_reference_is_an_error_that_shows_no_value(
     tmp_path: Path, properties: Path, reference: str, expected: str
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\xff" + SECRET.encode())
@@ -145,8 +146,11 @@ def test_a_properties_file_takes_references(
 
 def test_flags_of_other_commands_take_references(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("S", SECRET)
-    assert redis_url("redis://:${env:S}@redis/0") == f"redis://:{QUOTED}@redis/0"
-    assert registry_url("http://me:${env:S}@registry") == f"http://me:{QUOTED}@registry"
+    command = ["status", "--redis-url", "redis://:${env:S}@redis/0"]
+    parsed = parser(["status"]).parse_args([*command, "--schema-registry-url", "http://me:${env:S}@registry"])
+    take_settings(parsed)
+    assert parsed.redis_url == f"redis://:{QUOTED}@redis/0"
+    assert parsed.schema_registry_url == f"http://me:{QUOTED}@registry"
 
 
 def test_a_key_file_takes_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from txnwatch.cli.diagnosis import diagnose
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.acls import Writers
-from txnwatch.streaming.job.checkup import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, BrokerFacts, Checkup
+from txnwatch.streaming.admin.topic_rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
+from txnwatch.streaming.job.checkup import BrokerFacts, Checkup
 
 EVENTS = "txnwatch.events"
 CALLER = Caller("a:1", "User:watcher", EVENTS, "client.properties")
@@ -42,7 +43,7 @@ def bad(found: Checkup) -> list[CheckRow]:
     return [row for row in diagnose(found, CALLER) if row.status is not Health.OK]
 
 
-def test_where_all_is_well_nothing_is_wrong() -> None:
+def test_a_healthy_checkup_has_no_problem() -> None:
     assert bad(GOOD) == []
 
 
@@ -73,13 +74,13 @@ BAD = {
         Health.WARNING,
         "broker 1",
     ),
-    "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "ours"),
+    "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "this machine"),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), Health.WARNING, "Alter on the cluster"),
 }
 
 
 @pytest.mark.parametrize(("found", "health", "subject"), BAD.values(), ids=BAD.keys())
-def test_what_is_wrong_is_one_row(found: Checkup, health: Health, subject: str) -> None:
+def test_each_problem_is_one_row(found: Checkup, health: Health, subject: str) -> None:
     assert [(row.status, row.subject) for row in bad(found)] == [(health, subject)]
 
 

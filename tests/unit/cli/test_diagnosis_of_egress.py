@@ -31,7 +31,7 @@ def test_the_total_and_the_largest_topics_are_named() -> None:
     assert row.status is Health.OK
 
 
-def test_what_cannot_be_estimated_has_its_reason() -> None:
+def test_a_missing_estimate_has_its_reason() -> None:
     row = egress_row(WriteRates({}, a_problem("CLUSTER_AUTHORIZATION_FAILED")), "orders", CALLER)
     assert row.status is Health.WARNING
     assert "CLUSTER_AUTHORIZATION_FAILED" in row.detail

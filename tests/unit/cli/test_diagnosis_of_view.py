@@ -10,7 +10,8 @@ from support.problems import a_problem
 from txnwatch.cli.check_row import Health
 from txnwatch.cli.diagnosis_of_view import view_row
 from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
-from txnwatch.streaming.job.checkup import DESCRIBE, READ, Checkup
+from txnwatch.streaming.admin.topic_rights import DESCRIBE, READ
+from txnwatch.streaming.job.checkup import Checkup
 
 LOG = "__transaction_state"
 READS = Checkup({}, None, {LOG: frozenset({READ, DESCRIBE})}, (), (), None, None, 0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from support.incidents import a_life, an_event
+from support.incidents import a_life, an_event, an_update
 from txnwatch.cli.event_lines import event_line
-from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, AffectedGroup, Decision, GroupState, Refusal
 
 REFUSED = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, detail="why", by="one", at_ms=1)
@@ -21,8 +21,8 @@ def a_group(name: str, state: str = "stopped") -> AffectedGroup:
 def refused(**changes: Any) -> IncidentEvent:
     """Each later event repeats the decision."""
     opened = an_event()
-    decided = updated(opened, opened.time_ms + 1_000, action=REFUSED)
-    return updated(decided, opened.time_ms + 11_000, **changes)
+    decided = an_update(opened, opened.time_ms + 1_000, action=REFUSED)
+    return an_update(decided, opened.time_ms + 11_000, **changes)
 
 
 def test_an_opened_hang() -> None:
@@ -34,7 +34,7 @@ def test_an_opened_hang() -> None:
 
 def test_an_update_of_a_hang_without_a_decision_shows_how_long_it_is_open() -> None:
     opened = an_event()
-    line = event_line(updated(opened, opened.time_ms + 60_000, consumer_groups=(a_group("billing"),)))
+    line = event_line(an_update(opened, opened.time_ms + 60_000, consumer_groups=(a_group("billing"),)))
     assert line.endswith("  stopped: billing  21 records hidden  open for 1m01s")
 
 

@@ -37,7 +37,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("described", "age_ms", "state", "by_itself", "by_ms"), ENDS.values(), ids=ENDS.keys())
-def test_how_a_live_transaction_ends(
+def test_a_live_transaction_has_the_expected_end(
     described: DescribedTransaction, age_ms: int, state: str, by_itself: str, by_ms: int | None
 ) -> None:
     end = end_of(described, None, DetectionPolicy(), NOW_MS + age_ms)
@@ -46,7 +46,7 @@ def test_how_a_live_transaction_ends(
 
 
 @pytest.mark.parametrize("age_ms", [10_000, 75_001])
-def test_what_is_proven_to_be_late_is_late_whatever_our_clock_shows(age_ms: int) -> None:
+def test_a_transaction_that_is_proven_late_is_late_for_every_value_of_our_clock(age_ms: int) -> None:
     end = end_of(ONGOING, Verdict.LATE, DetectionPolicy(), NOW_MS + age_ms)
     assert (end.state, end.by_itself, end.by_ms) == ("late", "unknown", None)
 
@@ -121,7 +121,7 @@ def test_an_open_transaction_leads_to_its_id(admin: FakeAdmin) -> None:
 
 
 @pytest.mark.parametrize("problem", ["NOT_COORDINATOR", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"])
-def test_what_is_not_proven_is_not_called_a_hang(admin: FakeAdmin, problem: str) -> None:
+def test_an_unproven_span_is_not_called_a_hang(admin: FakeAdmin, problem: str) -> None:
     admin.begin(NAME, *admin.partitions)
     admin.listing_problems.append(problem)
     admin.forget(NAME)

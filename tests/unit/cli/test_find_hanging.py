@@ -65,7 +65,7 @@ def test_a_clients_clock_in_the_future_gives_no_age() -> None:
         (("orders", 3, 2), "the partitions led by broker 2 of orders-3"),
     ],
 )
-def test_what_was_looked_at_is_named(of: tuple[str | None, int | None, int | None], text: str) -> None:
+def test_the_summary_names_the_selected_partitions(of: tuple[str | None, int | None, int | None], text: str) -> None:
     assert scope(*of) == text
 
 

@@ -52,7 +52,7 @@ def test_the_table_has_kafkas_headings_and_nothing_is_cut_or_read_as_markup() ->
     assert row.endswith(" 2023-11-14 22:13:20.123Z  1m01s    a-0,b-1     true")
 
 
-def test_what_is_not_there_is_a_dash() -> None:
+def test_a_missing_value_is_a_dash() -> None:
     assert written(an_answer(Row(None, None, -1)), "text").splitlines()[1].split() == ["-", "-", "-", "-", "false"]
 
 
@@ -77,7 +77,7 @@ def test_json_is_one_envelope_on_one_line() -> None:
     }
 
 
-def test_what_was_not_checked_is_in_both_outputs() -> None:
+def test_both_outputs_list_the_unchecked_items() -> None:
     answer = an_answer(not_checked=MISSING)
     found = json.loads(written(answer, "json"))
     assert found["complete"] is False
@@ -85,7 +85,7 @@ def test_what_was_not_checked_is_in_both_outputs() -> None:
     assert "not checked: orders-0: NO_LEADER" in written(answer, "text")
 
 
-def test_what_the_flags_left_out_is_in_both_outputs_and_makes_nothing_incomplete() -> None:
+def test_excluded_rows_are_in_both_outputs_and_the_answer_is_complete() -> None:
     answer = an_answer(left_out=(LeftOut(2, "open spans", "too young"),))
     found = json.loads(written(answer, "json"))
     assert (found["complete"], answer.exit_code(fail_on_found=True)) == (True, 0)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from txnwatch.cli.stop_request import StopRequest, StopRequestedError
+from txnwatch.cli.stop_request import StepTooLongError, StopRequest, StopRequestedError
 from txnwatch.state.model.errors import BrokerError
 
 
@@ -29,6 +29,14 @@ def test_a_stop_leaves_a_step_that_blocks() -> None:
     with pytest.raises(StopRequestedError):
         stop.run(lambda: blocked.wait(30.0))
     assert time.monotonic() - begun < 5.0
+    assert stop.has_left_steps
+    blocked.set()
+
+
+def test_a_step_beyond_its_limit_is_left() -> None:
+    stop, blocked = StopRequest(), threading.Event()
+    with pytest.raises(StepTooLongError):
+        stop.run(lambda: blocked.wait(30.0), limit_s=0.1)
     assert stop.has_left_steps
     blocked.set()
 

@@ -24,7 +24,7 @@ def test_without_a_limit_each_row_is_one_line() -> None:
     assert second.split() == ROWS[1]
 
 
-def test_what_fits_is_a_table() -> None:
+def test_rows_that_fit_are_a_table() -> None:
     assert list(table_lines(COLUMNS, ROWS, 50)) == list(table_lines(COLUMNS, ROWS, None))
 
 

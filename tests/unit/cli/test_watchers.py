@@ -15,9 +15,12 @@ UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
 
 
 def test_every_watcher_is_listed_once_by_its_last_heartbeat() -> None:
-    first, second = a_heartbeat(instance="one"), a_heartbeat(instance="two", judged_ms=NOW_MS - 5, time_ms=NOW_MS - 5)
-    older = replace(first, time_ms=NOW_MS - 10_000, judged_ms=NOW_MS - 10_000)
-    future = replace(second, time_ms=NOW_MS + 10_000_000, judged_ms=NOW_MS + 10_000_000)
+    first, second = (
+        a_heartbeat(instance="one"),
+        a_heartbeat(instance="two", evaluated_ms=NOW_MS - 5, time_ms=NOW_MS - 5),
+    )
+    older = replace(first, time_ms=NOW_MS - 10_000, evaluated_ms=NOW_MS - 10_000)
+    future = replace(second, time_ms=NOW_MS + 10_000_000, evaluated_ms=NOW_MS + 10_000_000)
     shown = watchers_of(last_of_each([first, second, older, future], NOW_MS), NOW_MS)
     assert [(one.instance, one.age_ms, one.is_active) for one in shown] == [("one", 0, True), ("two", 5, True)]
 
@@ -26,7 +29,7 @@ def test_a_watcher_is_shown_as_one_line() -> None:
     (shown,) = watchers_of([a_heartbeat()], NOW_MS + 1_500)
     assert shown.line() == (
         "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 1.5s ago; 120 partitions scanned, "
-        "30 by census, 2 unproven (orders-1, orders-2), the furthest 12 offsets behind, coordinator view log"
+        "30 by census, 2 unproven (orders-1, orders-2), at most 12 offsets behind, coordinator view log"
     )
     (blind,) = watchers_of([a_heartbeat(is_coordinator_read=False)], NOW_MS)
     assert blind.line() == (
@@ -38,7 +41,7 @@ def test_a_watcher_is_shown_as_one_line() -> None:
 
 
 def test_a_cluster_without_a_watcher_is_named() -> None:
-    last = last_of_each([a_heartbeat(), a_heartbeat(cluster_id="b", judged_ms=0)], NOW_MS)
+    last = last_of_each([a_heartbeat(), a_heartbeat(cluster_id="b", evaluated_ms=0)], NOW_MS)
     assert unwatched({"cluster", "b", "c"}, last, NOW_MS) == ["b", "c"]
 
 
@@ -78,10 +81,10 @@ def test_a_watcher_that_has_read_no_part_of_the_log_proves_nothing() -> None:
     assert list(missing_of(blind, a_watcher(instance="another", cluster_id="b"))) == ["cluster cluster"]
 
 
-def test_what_one_watcher_scans_another_may_not_watch_at_all() -> None:
+def test_a_watcher_may_leave_out_partitions_that_another_one_scans() -> None:
     partly = a_watcher(unproven_partitions=1, unproven_names=("orders-1",))
     assert list(missing_of(partly, a_watcher(instance="another"))) == ["orders-1"]
-    gone = replace(partly, judged_ms=0)
+    gone = replace(partly, evaluated_ms=0)
     assert missing_of(gone, a_watcher(instance="another")) == {}, "it does not look any more"
 
 
@@ -92,7 +95,7 @@ def test_made_up_watchers_do_not_make_the_answer_endless() -> None:
 
 
 def test_made_up_watchers_do_not_hide_one_that_looks() -> None:
-    made_up = [a_heartbeat(instance=f"x{n}", cluster_id=f"c{n}", judged_ms=NOW_MS + 9_000) for n in range(30)]
+    made_up = [a_heartbeat(instance=f"x{n}", cluster_id=f"c{n}", evaluated_ms=NOW_MS + 9_000) for n in range(30)]
     last = last_of_each([a_heartbeat(), *made_up], NOW_MS)
     assert unwatched(["cluster"], last, NOW_MS) == []
     assert len(listed(watchers_of(last, NOW_MS))) == 20

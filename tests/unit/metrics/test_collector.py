@@ -14,7 +14,7 @@ import pytest
 from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, BucketRun, a_marker, notice, seen, transaction
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
-from support.incidents import an_event
+from support.incidents import an_event, an_update
 from support.log_lines import LogLines
 from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
@@ -30,7 +30,6 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import CensusIncomplete, Finding, Mismatch, PartitionAlarm, Unproven, ViewHealed
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.incident import updated
 from txnwatch.state.model.incident_payload import Action, ActionResult, Decision, Refusal
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
@@ -153,7 +152,7 @@ def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_sta
     assert scrape.value("oldest_pending_transaction_seconds") == 0
 
 
-def test_what_is_counted_from_the_first_time_on_has_a_zero_before_it(world: World) -> None:
+def test_a_counter_has_a_zero_before_its_first_count(world: World) -> None:
     world.metrics.query_starts(world.ledger)
     before = world.scrape()
     assert before.value("sink_failures_total", sink=world.sink.name) == 0
@@ -295,9 +294,9 @@ def test_a_port_that_is_taken_is_an_error_with_its_name(world: World, served: st
 def test_each_decision_is_counted_once_however_many_events_repeat_it(world: World) -> None:
     event = an_event(verdict="hanging", status="opened")
     action = Action(decision=Decision.ABORT, by="here", at_ms=1)
-    announced = updated(event, event.time_ms + 1, action=action)
-    done = updated(announced, event.time_ms + 2, action=replace(action, result=ActionResult.VERIFIED))
-    updated_again = updated(done, event.time_ms + 3, hidden_records=1_000)
+    announced = an_update(event, event.time_ms + 1, action=action)
+    done = an_update(announced, event.time_ms + 2, action=replace(action, result=ActionResult.VERIFIED))
+    updated_again = an_update(done, event.time_ms + 3, hidden_records=1_000)
     for one in (event, announced, done, updated_again):
         world.metrics.on_event(one)
     scrape = world.batch()
@@ -308,10 +307,10 @@ def test_each_decision_is_counted_once_however_many_events_repeat_it(world: Worl
 def test_a_decision_from_before_a_restart_is_not_counted_again(world: World) -> None:
     event = replace(an_event(), cluster_id="cluster-1")
     refused = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, by="here", at_ms=1)
-    reported = updated(event, event.time_ms + 1, action=refused)
+    reported = an_update(event, event.time_ms + 1, action=refused)
     world.ledger.remember([reported])
     world.metrics.query_starts(world.ledger)
-    world.metrics.on_event(updated(reported, event.time_ms + 2, hidden_records=1_000))
+    world.metrics.on_event(an_update(reported, event.time_ms + 2, hidden_records=1_000))
     assert world.scrape().value("abort_decisions_total", decision="refused", result="outcome_unknown") == 0
 
 
@@ -322,6 +321,6 @@ def test_of_an_incident_that_another_instance_has_ended_nothing_is_kept(world: W
     assert world.metrics._acted == {}
 
 
-def test_what_a_task_has_left_is_not_read_though_the_batch_was_to_reach_further() -> None:
+def test_offsets_that_a_task_has_left_do_not_count_as_read() -> None:
     progress = Progress({}, {ORDERS: 25, PAYMENTS: 10}, {ORDERS: 20, PAYMENTS: 10})
     assert [progress.lag_offsets(left) for left in ({}, {ORDERS: 22}, {ORDERS: 5}, {PAYMENTS: 1})] == [5, 5, 20, 14]

@@ -120,7 +120,7 @@ RISING = sorted(
 
 
 @pytest.mark.parametrize(("name", "matchers"), RISING, ids=lambda found: found if isinstance(found, str) else "")
-def test_what_a_rate_is_taken_of_is_there_before_it_rises(name: str, matchers: tuple[tuple[str, str], ...]) -> None:
+def test_a_counter_for_a_rate_exists_before_it_rises(name: str, matchers: tuple[tuple[str, str], ...]) -> None:
     """The increase of a series that appears with the value 1 is 0: the first time would go unseen."""
     metrics = Metrics(lambda: 0)
     metrics.query_starts(
@@ -182,7 +182,7 @@ def test_every_variable_is_a_setting(file: str) -> None:
     assert named <= RunSettings.model_fields.keys()
 
 
-def test_what_compose_mounts_and_builds_is_there() -> None:
+def test_every_file_that_compose_mounts_or_builds_exists() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     mounts = [mount.split(":")[0] for service in services.values() for mount in service.get("volumes", ())]
     assert [path for path in mounts if path.startswith(".") and not (DEPLOY / path).exists()] == []

@@ -48,6 +48,8 @@ GENERATED = [
     "docs/events.md",
     "docs/cli.md",
     "docs/faults.md",
+    "docs/soak.md",
+    "docs/fuzzing.md",
     "docs/benchmarks.md",
     "docs/capacity.md",
     "docs/metrics.md",

@@ -84,7 +84,7 @@ def test_transactional_data_without_a_coordinators_log_is_reported_once(scene: S
     scrape = scene.batch(seen(0, 10, data=5), **NO_LOG)
     assert not scene.coverage.is_ready
     assert scrape.value("unproven_partitions", log="coordinator") == 1
-    assert scrape.value("inconclusive_looks", why="coordinator_log_not_shown") == 1
+    assert scrape.value("unproven_transactions", why="coordinator_log_not_shown") == 1
     scene.batch(**NO_LOG)
     (line,) = scene.lines
     assert "no broker shows __transaction_state: nothing is proven" in line
@@ -99,7 +99,7 @@ def test_a_new_cluster_has_no_verdict(scene: Scene) -> None:
     assert (scene.lines, scene.coverage.is_ready) == ([], True)
 
 
-def test_what_a_census_alone_watches_and_never_describes_is_unproven_from_the_first_round_on(scene: Scene) -> None:
+def test_a_census_only_partition_that_is_never_described_is_unproven_from_the_first_round_on(scene: Scene) -> None:
     for _ in range(5):
         scrape = scene.batch(a_round(ORDERS))
         assert scene.coverage.reach == f"transactions are being watched, but nothing is proven on 1 partition: {ORDERS}"

@@ -7,7 +7,7 @@ from support.log_lines import LogLines
 from txnwatch.watch.persistent_alerts import PersistentAlert
 
 
-def test_what_lasts_is_reported_once_and_its_end_too() -> None:
+def test_persistent_missing_evidence_is_reported_once_and_its_end_too() -> None:
     lines = LogLines()
     clock = [0]
     alert = PersistentAlert("not listed", lines, lambda: clock[0])

@@ -27,10 +27,10 @@ def test_it_is_logged_once_and_its_end_too() -> None:
     assert "Fetch for 1.2 s" in lines[0]
     clock[0] = 32_000
     throttling.on_batch([])
-    assert lines[1:] == ["brokers no longer throttle us; in total: Fetch for 2.1 s"]
+    assert lines[1:] == ["brokers no longer throttle txnwatch; in total: Fetch for 2.1 s"]
 
 
-def test_what_the_driver_itself_is_throttled_for_counts_too() -> None:
+def test_throttle_times_of_the_driver_count_too() -> None:
     lines = LogLines()
     throttling = Throttling(lines, lambda: 0, lambda: {"ListTransactions": 500})
     assert throttling.on_batch([]) == [RequestsThrottled((("ListTransactions", 500),))]
@@ -62,7 +62,7 @@ def test_bytes_renew_the_patience_and_a_trickle_does_not() -> None:
     assert wait.left_s() > 50.0
 
 
-def test_what_is_there_already_is_read_after_the_patience_but_not_after_the_deadline() -> None:
+def test_bytes_that_have_arrived_are_read_after_the_patience_but_not_after_the_deadline() -> None:
     now = time.monotonic()
     assert AnswerWait(now - 1.0, 1.0, NEVER).left_s() == 0.0
     with pytest.raises(TimeoutError):

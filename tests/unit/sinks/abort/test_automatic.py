@@ -192,7 +192,7 @@ def test_an_instance_without_the_lease_does_and_publishes_nothing(stage: Stage) 
     assert stage.actions == []
 
 
-def test_who_lost_the_lease_right_before_the_marker_does_not_write_it(stage: Stage) -> None:
+def test_an_instance_that_lost_the_lease_right_before_the_marker_does_not_write_it(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.lease.held_now = False
     stage.batch()

@@ -54,7 +54,7 @@ def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_wr
     assert len(stage.actions) == 2
 
 
-GONE, OVER = partition_gone(5), no_longer_open(5, "the partition's leader no longer has it open")
+GONE, OVER = partition_gone(5), no_longer_open(5, "the partition's leader no longer has the transaction open")
 ABORTED, COMMITTED = replace(OVER, how=EndKind.ABORTED), replace(OVER, how=EndKind.COMMITTED)
 
 
@@ -132,7 +132,7 @@ def test_the_alert_comes_first_and_the_act_after_its_time() -> None:
     assert stage.actions == [ANNOUNCED, VERIFIED]
 
 
-def test_what_could_not_be_read_is_published_and_tried_again(stage: Stage) -> None:
+def test_a_hang_with_an_unread_history_is_published_and_read_again(stage: Stage) -> None:
     stage.hang_and_move_on()
     stage.admin.problems["checkout-1"] = "COORDINATOR_NOT_AVAILABLE"
     stage.batch()

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from support.incidents import an_event, id_of
+from support.incidents import an_event, an_update, id_of
 from txnwatch.sinks.delivery.encoding import FORMATS, cloud_event_headers, from_bytes, schema, to_avro, to_json
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import (
@@ -28,7 +28,7 @@ OPENED = an_event()
 RESOLUTION = Resolution(how=EndKind.ABORTED, by=EndedBy.ADMINISTRATOR, marker_offset=120, at_ms=5)
 EVENTS = {
     "opened": OPENED,
-    "updated": updated(OPENED, OPENED.time_ms + 1, severity="warning"),
+    "updated": an_update(OPENED, OPENED.time_ms + 1, severity="warning"),
     "resolved": resolved(OPENED, OPENED.time_ms + 2, RESOLUTION),
     "about a transaction": an_event(topic=None, partition=None, topic_id=None, pending_partitions=("orders-1",)),
 }
@@ -71,7 +71,7 @@ def test_a_field_of_a_later_version_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"null", b"hello", b"\xc3\x01short", to_avro(OPENED)[:-3]])
-def test_what_is_no_event_is_an_error_that_shows_it(value: bytes) -> None:
+def test_a_record_that_is_not_an_event_is_an_error_that_shows_it(value: bytes) -> None:
     with pytest.raises(BadEventError, match="expected an incident event"):
         from_bytes(value)
 
@@ -111,7 +111,7 @@ def test_long_running_and_late_are_one_incident_and_stuck_prepare_is_another() -
 def test_the_latest_event_of_an_incident_is_the_first_one_with_the_highest_sequence() -> None:
     one, other = an_event("one"), an_event("other")
     later = updated(one, one.time_ms + 1)
-    dropped = updated(one, one.time_ms + 2, severity="warning")
+    dropped = an_update(one, one.time_ms + 2, severity="warning")
     records = [one, other, later, dropped, one]
     assert list(latest(records).values()) == [other, later]
 

@@ -36,7 +36,7 @@ def test_a_change_is_shown_oldest_first_and_at_most_once_a_second() -> None:
     assert board.shown == [[5, 6, 7], [5], []]
 
 
-def test_what_has_not_changed_is_shown_again_before_it_is_forgotten() -> None:
+def test_an_unchanged_list_is_published_again_before_it_expires() -> None:
     board = Board()
     shown = OpenList(board.show)
     for second in range(41):

@@ -35,7 +35,7 @@ def keys(tmp_path: Path) -> Keys:
     return read_keys(a_file(tmp_path, "# of this year", "", CURRENT, f" {FORMER} "))
 
 
-def test_what_was_signed_is_right(keys: Keys) -> None:
+def test_a_signature_is_valid_for_its_record(keys: Keys) -> None:
     signature = keys.sign(PLACE, "key", b"value")
     assert keys.problem(PLACE, "key", b"value", signature) is None
     assert keys.problem(PLACE, "key", b"value", signature.encode()) is None
@@ -53,7 +53,7 @@ def test_what_was_signed_is_right(keys: Keys) -> None:
     ],
     ids=["value", "key", "cluster", "topic", "redis", "shifted"],
 )
-def test_what_was_changed_or_copied_elsewhere_is_not(keys: Keys, place: str, key: str, value: bytes) -> None:
+def test_a_changed_or_copied_record_has_no_valid_signature(keys: Keys, place: str, key: str, value: bytes) -> None:
     signature = keys.sign(PLACE, "key", b"value")
     assert keys.problem(place, key, value, signature) is SkipReason.BAD_SIGNATURE
 
@@ -83,7 +83,7 @@ def test_a_signature_that_is_cut_is_none(keys: Keys, cut: int) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "v1=", "v2=00", "\u00fc", b"\xff\x00", "v1=" + "0" * 64])
-def test_what_is_no_signature_is_wrong(keys: Keys, given: str | bytes) -> None:
+def test_a_text_that_is_no_signature_is_invalid(keys: Keys, given: str | bytes) -> None:
     assert keys.problem(PLACE, "key", b"value", given) is SkipReason.BAD_SIGNATURE
 
 

@@ -30,7 +30,7 @@ AT = "--topic orders --partition 3"
         ("unknown", f"explain {AT}"),
     ],
 )
-def test_what_hangs_is_ended_as_it_would_have_ended(outcome: str, command: str) -> None:
+def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -> None:
     assert end_hanging(ORIGIN, ORDERS, 7, outcome) == f"txnwatch {command} --bootstrap-server a:1,b:2"
 
 

@@ -35,7 +35,7 @@ def everybody(at_ms: int = 0) -> list[Queued]:
     return [Queued(name, at_ms) for name in range(MANY)]
 
 
-def test_what_fits_is_chosen_by_its_present_state() -> None:
+def test_candidates_that_fit_have_their_latest_version() -> None:
     line = a_line()
     assert line.next(everybody()[:3], 0) == [Queued(0), Queued(1), Queued(2)]
     assert line.next([Queued(1, 7)], 7) == [Queued(1, 7)]

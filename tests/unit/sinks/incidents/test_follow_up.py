@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.incidents import an_event
-from txnwatch.sinks.incidents.follow_up import FollowUp
+from txnwatch.sinks.incidents.follow_up import FollowUp, Surroundings
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
 from txnwatch.state.model.ports import PartitionReading
@@ -28,10 +28,12 @@ class Looks:
         self.now_ms += seconds * 1000
         self.end += 10
         reading = PartitionReading(ORDERS, last_stable_offset=LSO, high_watermark=self.end)
-        found: tuple[AffectedGroup, ...] = self.follow_up.around({ORDERS: reading}, self.now_ms)[ORDERS][
-            "consumer_groups"
-        ]
-        return {one.group_id: str(one.state) for one in found}
+        return by_group(self.follow_up.around({ORDERS: reading}, self.now_ms)[ORDERS])
+
+
+def by_group(found: Surroundings) -> dict[str, str]:
+    assert found.consumer_groups is not None
+    return {one.group_id: str(one.state) for one in found.consumer_groups}
 
 
 def test_a_group_that_an_incomplete_answer_lacks_stays_affected() -> None:
@@ -77,5 +79,5 @@ def test_after_a_restart_an_incomplete_answer_keeps_the_groups_of_the_published_
     stopped = AffectedGroup(group_id="search", state=GroupState.STOPPED, committed_offset=LSO, hidden_lag=20)
     event = an_event(topic="orders", partition=0, consumer_groups=(stopped,))
     reading = PartitionReading(ORDERS, last_stable_offset=LSO, high_watermark=130)
-    found = looks.follow_up.around({ORDERS: reading}, 1_000, [event])[ORDERS]["consumer_groups"]
-    assert {one.group_id: str(one.state) for one in found} == {"billing": "at_risk", "search": "stopped"}
+    found = looks.follow_up.around({ORDERS: reading}, 1_000, [event])[ORDERS]
+    assert by_group(found) == {"billing": "at_risk", "search": "stopped"}

@@ -88,7 +88,7 @@ UNKNOWNS = {
 
 
 @pytest.mark.parametrize("break_it", UNKNOWNS.values(), ids=UNKNOWNS.keys())
-def test_what_cannot_be_read_is_unknown_logged_once_and_tried_again(world: World, break_it: object) -> None:
+def test_an_unreadable_value_is_unknown_and_logged_once_and_requested_again(world: World, break_it: object) -> None:
     candidate = world.hang()
     assert callable(break_it)
     break_it(world)
@@ -140,7 +140,7 @@ def test_an_incident_is_never_opened_twice(world: World) -> None:
     assert world.published() == [OPENED, RESOLVED]
 
 
-def test_what_hangs_again_is_another_incident(world: World) -> None:
+def test_a_span_that_hangs_again_is_another_incident(world: World) -> None:
     candidate = world.hang()
     ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.TRUNCATED, None)
     for _ in range(2):  # its leader has it open all the time: a marker came, and an election took it away
@@ -189,7 +189,7 @@ def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -
     assert resolution.how == "aborted"
 
 
-def test_what_is_open_again_at_the_next_look_was_not_missed(world: World) -> None:
+def test_a_span_that_is_open_at_the_next_check_has_no_missed_end(world: World) -> None:
     candidate = world.hang()
     world.batch(candidate)
     row = world.admin.partitions[world.partition].producers.pop(candidate.producer_id)
@@ -209,7 +209,7 @@ def test_looking_again_without_an_answer_resolves_nothing(world: World) -> None:
     assert world.published() == [OPENED]
 
 
-def test_what_is_open_is_looked_at_again_now_and_then_and_not_in_every_batch(world: World) -> None:
+def test_open_incidents_are_checked_at_intervals_and_not_in_every_batch(world: World) -> None:
     world.batch(world.hang())
     world.batch(after_ms=LOOK_AGAIN_MS)
     world.admin.asked.clear()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.fake_lease import FakeLease
+from support.incidents import an_update
 from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
@@ -15,7 +16,7 @@ from txnwatch.state.abort.protocol import action
 from txnwatch.state.events.topic_order import IN_HAND_MS
 from txnwatch.state.evidence.incident_end import no_longer_open
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, resolved, updated
+from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, resolved
 from txnwatch.state.model.incident_payload import ActionResult, Decision, Initiator
 
 
@@ -39,7 +40,7 @@ class Beside(World):
 
     def hand_reports(self, ahead: IncidentEvent, result: ActionResult) -> None:
         assert ahead.action is not None
-        after = updated(ahead, self.now_ms, action=replace(ahead.action, result=result))
+        after = an_update(ahead, self.now_ms, action=replace(ahead.action, result=result))
         self.log.records.append(after)
         if result is ActionResult.VERIFIED:
             self.log.records.append(resolved(after, self.now_ms, no_longer_open(self.now_ms, "by hand")))
@@ -68,7 +69,7 @@ def test_a_span_is_not_opened_twice_because_of_an_abort_by_hand(beside: Beside) 
     assert [event.incident_id for event in beside.ledger.open_incidents] == [beside.own.incident_id]
 
 
-def test_what_a_hand_has_announced_the_hand_ends(beside: Beside) -> None:
+def test_an_abort_by_hand_ends_the_incident_that_it_announced(beside: Beside) -> None:
     ahead = beside.hand_announces()
     beside.batch(after_ms=12_000)
     beside.batch(beside.abort(beside.own_candidate), after_ms=12_000)

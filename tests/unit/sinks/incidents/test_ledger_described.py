@@ -41,7 +41,7 @@ def test_the_outcome_of_one_span_is_not_published_for_another() -> None:
     assert world.topic.published[-1].expected_outcome == "unknown"
 
 
-def test_what_a_later_transaction_has_taken_in_has_two_owners() -> None:
+def test_absorbed_data_has_two_owners() -> None:
     world = World()
     candidate = world.hang()
     world.batch(replace(candidate, span=replace(candidate.span, absorbed=True)))

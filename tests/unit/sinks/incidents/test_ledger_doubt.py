@@ -92,7 +92,7 @@ CASES.remove(("the next transaction takes the partition in", 3))
 
 
 @pytest.mark.parametrize(("name", "readings"), CASES, ids=[f"{name} after {count}" for name, count in CASES])
-def test_what_happens_during_the_two_looks_is_seen(world: World, name: str, readings: int) -> None:
+def test_a_change_between_the_two_readings_is_detected(world: World, name: str, readings: int) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
     for _ in range(readings):
@@ -123,7 +123,9 @@ DOUBTS = [two_coordinators, a_broker_that_does_not_answer, a_coordinator_that_do
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
-def test_what_find_hanging_doubts_the_watch_does_not_confirm(world: World, doubt: Callable[[World, int], None]) -> None:
+def test_the_watch_does_not_confirm_a_span_that_find_hanging_doubts(
+    world: World, doubt: Callable[[World, int], None]
+) -> None:
     candidate = world.hang(NAME)
     doubt(world, candidate.producer_id)
     world.batch(candidate)

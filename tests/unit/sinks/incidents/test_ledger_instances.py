@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.fake_lease import FakeLease
+from support.incidents import an_update
 from support.ledger_world import World
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
@@ -14,7 +15,7 @@ from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.evidence.end_check import LOOK_AGAIN_MS
 from txnwatch.state.evidence.incident_end import no_longer_open
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.incident import resolved, updated
+from txnwatch.state.model.incident import resolved
 
 
 class Pair:
@@ -48,7 +49,7 @@ def pair() -> Pair:
     return Pair()
 
 
-def test_what_one_instance_has_published_the_other_does_not_publish_again(pair: Pair) -> None:
+def test_an_instance_does_not_publish_an_event_of_another_instance_again(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.both(candidate)
     pair.both(pair.world.abort(candidate))
@@ -94,7 +95,7 @@ def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_e
     assert pair.one.open_incidents == pair.two.open_incidents == []
 
 
-def test_what_waits_is_withdrawn_once_another_instance_has_published_it(pair: Pair) -> None:
+def test_a_waiting_event_is_withdrawn_once_another_instance_has_published_it(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.log.is_away = True
     pair.step(pair.two, candidate)
@@ -124,7 +125,7 @@ def test_after_an_older_event_the_newer_one_is_published_again(pair: Pair) -> No
     assert len(pair.log.records) == before, "and that is the end of it"
 
 
-def test_what_another_instance_has_published_reaches_our_redis(pair: Pair) -> None:
+def test_events_of_another_instance_reach_our_redis(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.step(pair.one, candidate)
     pair.world.redis.published.clear()
@@ -165,7 +166,7 @@ def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_
     pair.both()
     opened = pair.log.records[0]
     pair.step(pair.two, pair.world.abort(candidate))
-    pair.log.records.append(updated(opened, pair.world.now_ms, severity="warning"))  # the other publishes it too late
+    pair.log.records.append(an_update(opened, pair.world.now_ms, severity="warning"))  # the other publishes it too late
     for _ in range(3):
         pair.both()
     assert pair.log.compacted[opened.incident_id].status == "resolved"
@@ -176,7 +177,7 @@ def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_
     assert len(pair.log.records) == before
 
 
-def test_what_another_has_ended_meanwhile_is_not_acted_upon_and_opens_again_while_it_hangs(pair: Pair) -> None:
+def test_an_incident_that_another_writer_has_ended_causes_no_abort_and_opens_again_while_it_hangs(pair: Pair) -> None:
     candidate = pair.world.hang()
     pair.both(candidate)
     pair.world.admin.init("checkout-1")

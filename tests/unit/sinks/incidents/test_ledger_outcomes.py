@@ -143,7 +143,7 @@ def test_data_that_was_appended_to_has_no_known_outcome(world: World) -> None:
     assert outcomes(world) == [("opened", "unknown")]
 
 
-def test_what_is_taken_in_by_a_live_transaction_meanwhile_gets_none(world: World) -> None:
+def test_data_that_a_live_transaction_absorbs_gets_no_outcome(world: World) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -167,7 +167,7 @@ def test_a_fresh_read_that_fails_is_made_again(world: World) -> None:
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
 
 
-def test_what_is_over_is_not_asked_for(world: World) -> None:
+def test_the_history_of_an_ended_span_is_not_requested(world: World) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)

@@ -48,7 +48,7 @@ def long_after(world: World, *, restarted: bool = False) -> None:
     assert kept(world.ledger) == []
 
 
-def test_what_is_kept_holds_for_longer_than_the_budget_of_aborts_counts() -> None:
+def test_ended_incidents_are_kept_for_longer_than_the_budget_of_aborts_counts() -> None:
     assert KEPT_MS > BUDGET_MS
 
 
@@ -65,7 +65,7 @@ def test_an_end_is_kept_for_a_day_and_what_is_open_for_as_long_as_it_is(world: W
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_hangs_again_long_after_its_end_is_another_incident(world: World, *, restarted: bool) -> None:
+def test_a_span_that_hangs_again_long_after_its_end_is_another_incident(world: World, *, restarted: bool) -> None:
     candidate = world.hang()
     world.batch(candidate)
     row = world.admin.partitions[world.partition].producers[candidate.producer_id]
@@ -175,7 +175,7 @@ def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: World) ->
     assert ledger.incidents == []
 
 
-def test_what_was_withdrawn_leaves_nothing_behind() -> None:
+def test_a_withdrawn_event_leaves_nothing_in_flight() -> None:
     opened, later, over = a_life("one")
     memory = IncidentStore("cluster")
     memory.sent([memory.enter(opened)])

@@ -57,7 +57,7 @@ def test_groups_at_risk_are_in_the_opened_event_and_stopped_groups_cause_an_upda
     assert len(world.topic.published) == 2
 
 
-def test_how_long_the_last_stable_offset_has_not_moved_is_known_after_a_restart(world: World) -> None:
+def test_the_time_of_a_standing_last_stable_offset_survives_a_restart(world: World) -> None:
     world.batch(world.hang())
     world.restart()
     world.admin.plain(world.partition, 20)

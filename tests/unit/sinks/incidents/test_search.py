@@ -180,7 +180,9 @@ HEALTHY: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize("make", HEALTHY.values(), ids=HEALTHY.keys())
-def test_what_is_healthy_or_over_is_never_reported_as_hanging(world: World, make: Callable[[World], object]) -> None:
+def test_a_healthy_or_ended_transaction_is_never_reported_as_hanging(
+    world: World, make: Callable[[World], object]
+) -> None:
     make(world)
     assert world.search().hanging == []
 
@@ -229,7 +231,7 @@ UNPROVEN: dict[str, Callable[[World], str]] = {
 
 
 @pytest.mark.parametrize("make", UNPROVEN.values(), ids=UNPROVEN.keys())
-def test_what_cannot_be_proven_is_listed_and_does_not_hang(world: World, make: Callable[[World], str]) -> None:
+def test_an_unproven_span_is_listed_and_is_not_reported_as_a_hang(world: World, make: Callable[[World], str]) -> None:
     what = make(world)
     found = world.search()
     assert found.hanging == []
@@ -252,7 +254,7 @@ def test_a_look_that_was_in_vain_is_taken_again(world: World) -> None:
     assert len(found.hanging) == 1
 
 
-def test_what_may_have_an_owner_in_an_unread_log_is_not_proven(world: World) -> None:
+def test_data_whose_owner_may_be_in_an_unread_log_is_not_proven(world: World) -> None:
     """Its id may be hidden by a right that no probe sees; only its own record would name it."""
     forgotten(world)
     world.log_problems["__transaction_state-3"] = "TOPIC_AUTHORIZATION_FAILED"
@@ -304,7 +306,7 @@ def test_a_clock_that_differs_makes_nothing_late_or_stuck(world: World, make: Ca
 
 @pytest.mark.parametrize("behind_ms", [-SKEW_MS, 0, SKEW_MS])
 @pytest.mark.parametrize("true_age_ms", [0, 20_000, 30_001, 31_500, 120_000, 10**7])
-def test_what_is_claimed_is_true_whatever_the_clocks(world: World, behind_ms: int, true_age_ms: int) -> None:
+def test_a_claimed_age_is_true_for_all_clocks(world: World, behind_ms: int, true_age_ms: int) -> None:
     """A Prepare* of a long transaction: our clock shows `now`, the coordinator has stamped it by its own."""
     world.behind_ms = behind_ms
     now_ms = world.admin.now_ms
@@ -331,13 +333,15 @@ def test_the_stamp_of_a_former_coordinator_is_no_age(world: World, led_for_ms: i
 
 
 @pytest.mark.parametrize("led", [{}, {0: LeaderStamp(2, 1)}], ids=["nobody has stamped", "another has"])
-def test_what_no_timestamp_of_its_coordinator_proves_is_reported(world: World, led: dict[int, LeaderStamp]) -> None:
+def test_an_age_without_a_timestamp_of_its_coordinator_is_reported_as_not_proven(
+    world: World, led: dict[int, LeaderStamp]
+) -> None:
     world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
     world.led = led
     found = world.search()
     assert found.overdue == []
     (why,) = found.not_checked.values()
-    unproven = "stuck_prepare by our clock, but not proven by its coordinator's clock"
+    unproven = "stuck_prepare by this machine's clock, but not proven by its coordinator's clock"
     assert why.startswith(f"{unproven}: its coordinator took over")
 
 
@@ -346,7 +350,7 @@ def test_a_coordinator_that_does_not_answer_proves_nothing(world: World) -> None
     found = world.search(world.ongoing(timeout_ms=30_000) + SKEW_MS)
     assert found.overdue == []
     (why,) = found.not_checked.values()
-    assert why == "late by our clock, but not proven by its coordinator's clock: broker a:1 is too old"
+    assert why == "late by this machine's clock, but not proven by its coordinator's clock: broker a:1 is too old"
 
 
 def test_a_coordinator_that_moves_while_it_is_asked_proves_nothing(world: World) -> None:

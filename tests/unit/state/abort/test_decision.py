@@ -164,7 +164,7 @@ ALLOWED: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("case", ALLOWED.values(), ids=ALLOWED.keys())
-def test_what_passes_every_row_is_an_abort_marker_with_the_leaders_epochs(case: Case) -> None:
+def test_a_case_that_passes_every_row_gets_an_abort_marker_with_the_leaders_epochs(case: Case) -> None:
     assert decide_abort(case) == AbortSpec(MarkerSpec(PARTITION, 4711, 2, 0, commit=False))
 
 

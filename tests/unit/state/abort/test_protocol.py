@@ -68,7 +68,9 @@ AFTER: dict[str, tuple[PartitionReading, ActionResult | None]] = {
 
 
 @pytest.mark.parametrize(("reading", "result"), AFTER.values(), ids=AFTER.keys())
-def test_what_the_read_after_the_marker_shows(reading: PartitionReading, result: ActionResult | None) -> None:
+def test_the_read_after_the_marker_gives_the_expected_result(
+    reading: PartitionReading, result: ActionResult | None
+) -> None:
     found = still_open_or_unreadable(EVENT, reading)
     assert (found.result if found is not None else None) == result
     assert found is None or not found.is_closed
@@ -133,7 +135,11 @@ OWN: dict[str, tuple[Marker, Marker | None, bool]] = {
 
 
 @pytest.mark.parametrize(("marker", "next_one", "is_ours"), OWN.values(), ids=OWN.keys())
-def test_when_the_closing_marker_is_our_own(marker: Marker, next_one: Marker | None, is_ours: bool) -> None:  # noqa: FBT001
+def test_the_closing_marker_is_our_own_only_if_no_other_explains_it(
+    marker: Marker,
+    next_one: Marker | None,
+    is_ours: bool,  # noqa: FBT001
+) -> None:
     assert is_own_marker(WRITTEN, marker, next_one) is is_ours
 
 
@@ -172,7 +178,11 @@ LEFT: dict[str, tuple[Action | None, int, bool]] = {
 
 
 @pytest.mark.parametrize(("announced", "now_ms", "is_left"), LEFT.values(), ids=LEFT.keys())
-def test_who_finds_the_result_of_an_announcement(announced: Action | None, now_ms: int, is_left: bool) -> None:  # noqa: FBT001
+def test_the_expected_instance_finds_the_result_of_an_announcement(
+    announced: Action | None,
+    now_ms: int,
+    is_left: bool,  # noqa: FBT001
+) -> None:
     assert is_left_without_result(announced, "here", now_ms) is is_left
 
 
@@ -198,6 +208,8 @@ ENDS: dict[str, tuple[MarkerResult, tuple[EndKind, EndedBy, int | None]]] = {
 
 
 @pytest.mark.parametrize(("found", "end"), ENDS.values(), ids=ENDS.keys())
-def test_who_ended_an_incident_by_hand(found: MarkerResult, end: tuple[EndKind, EndedBy, int | None]) -> None:
+def test_the_incident_of_an_abort_by_hand_names_who_ended_it(
+    found: MarkerResult, end: tuple[EndKind, EndedBy, int | None]
+) -> None:
     ended = resolution(WRITTEN, found, 5)
     assert (ended.how, ended.by, ended.marker_offset) == end

@@ -83,7 +83,7 @@ def test_a_record_of_a_millisecond_is_never_overdue_whatever_the_clocks(
 
 
 @pytest.mark.parametrize("apart_ms", [-3_600_000, 0, 62_000])
-def test_what_is_minutes_old_at_the_start_is_reported_once_its_broker_has_stamped_anything(apart_ms: int) -> None:
+def test_an_old_transaction_is_reported_at_the_start_once_its_broker_has_stamped_a_record(apart_ms: int) -> None:
     cluster = two_logs(second_clock_ms=apart_ms, second_leader=2)
     cluster.logs[2] = LogPartition(2)
     cluster.log_value(1, APP, S.PREPARE_COMMIT)
@@ -96,7 +96,7 @@ def test_what_is_minutes_old_at_the_start_is_reported_once_its_broker_has_stampe
 
 
 @pytest.mark.parametrize("apart_ms", [-3_600_000, 0, 62_000])
-def test_what_is_minutes_old_on_an_idle_broker_is_reported_after_one_threshold(apart_ms: int) -> None:
+def test_an_old_transaction_on_an_idle_broker_is_reported_after_one_threshold(apart_ms: int) -> None:
     cluster = two_logs(second_clock_ms=apart_ms)
     cluster.log_value(1, APP, S.PREPARE_COMMIT)
     cluster.now_ms += 5 * MINUTE_MS

@@ -173,7 +173,7 @@ def test_a_round_touches_none_that_only_the_scan_knows_and_those_whose_partition
     assert gone_from.spans == {}
 
 
-def test_what_names_no_producer_touches_whom_it_concerns() -> None:
+def test_a_fact_without_a_producer_loads_only_the_producers_that_it_concerns() -> None:
     kept = kept_awaiting()
     assert kept.batch(gone(1_000, "nobody"), notice(NoticeKind.DELETED, 0, partition=partition_of(AWAITED))) == (0, 0)
     assert kept.batch(risen=frozenset({partition_of(9)})) == (1, 0)
@@ -181,7 +181,7 @@ def test_what_names_no_producer_touches_whom_it_concerns() -> None:
     assert kept.batch() == (1, 1), "the one that nobody holds any more is looked at again"
 
 
-def test_what_has_moved_is_found_where_it_is() -> None:
+def test_a_producer_with_other_partitions_is_found_under_them() -> None:
     kept = kept_awaiting()
     there = partition_of(AWAITED + 5)
     kept.batch(seen(0, 10, data=4, partition=there, producer_id=3))

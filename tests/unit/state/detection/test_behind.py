@@ -80,7 +80,7 @@ def test_a_hang_that_the_scan_has_read_is_proven_by_the_census_as_well() -> None
     assert hanging(run.batch(**BEHIND)) == [10], "uncovered at the first barrier, seen open by its leader after that"
 
 
-def test_what_the_scan_has_read_open_is_no_hang_unless_a_census_shows_it() -> None:
+def test_a_scanned_open_span_is_no_hang_unless_a_census_shows_it() -> None:
     run = BucketRun()
     for facts in ([seen(0, SCANNED_TO, data=10)], [], census(), [], census(), []):
         assert not hanging(run.batch(*facts, **BEHIND))

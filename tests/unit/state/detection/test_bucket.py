@@ -147,7 +147,7 @@ def test_a_re_read_that_fails_again_stays_a_gap() -> None:
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.LOST, NoticeKind.TRUNCATED])
-def test_what_cannot_be_read_again_needs_a_census(kind: NoticeKind) -> None:
+def test_a_gap_that_cannot_be_read_again_needs_a_census(kind: NoticeKind) -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5), notice(kind, 30))
     assert gaps(run) == {ORDERS: Remedy.CENSUS}

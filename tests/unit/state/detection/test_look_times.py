@@ -19,7 +19,9 @@ steps = st.lists(
 
 
 @given(st.dictionaries(producer_ids, times), steps)
-def test_who_is_due_is_who_a_walk_would_find(begin: dict[int, int], steps: list[tuple[str, int, int]]) -> None:
+def test_the_due_producers_are_those_that_a_walk_finds(
+    begin: dict[int, int], steps: list[tuple[str, int, int]]
+) -> None:
     agenda, walked = Agenda(begin), dict(begin)
     for step, producer_id, when_ms in steps:
         if step == "put":
@@ -33,7 +35,7 @@ def test_who_is_due_is_who_a_walk_would_find(begin: dict[int, int], steps: list[
         assert agenda == walked
 
 
-def test_what_has_changed_is_known() -> None:
+def test_the_agenda_knows_its_changed_producers() -> None:
     agenda = Agenda({1: 10, 2: 20, 3: 30})
     agenda.settle()
     agenda.put(1, 10)

@@ -98,7 +98,7 @@ def many_open() -> Kept:
     return run
 
 
-def test_when_the_listed_ones_end_the_others_get_their_places_at_once() -> None:
+def test_other_open_producers_get_free_places_at_once() -> None:
     run = BucketRun()
     run.batch(*(fact for number in range(MANY) for fact in opened(number)))
     run.batch()

@@ -56,7 +56,7 @@ def test_it_is_let_go_when_it_ends() -> None:
     assert figures(run) == ({"Ongoing": 0}, None, None)
 
 
-def test_what_is_prepared_is_listed_at_once() -> None:
+def test_a_prepared_transaction_is_listed_at_once() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.PREPARE_ABORT, ORDERS, record_timestamp_ms=START_MS + 300))
     assert figures(run) == ({"PrepareAbort": 1}, START_MS, START_MS + 300)
@@ -92,7 +92,7 @@ def test_each_bucket_lists_the_oldest() -> None:
     assert figures(run)[0] == {"Ongoing": many}
 
 
-def test_what_is_open_is_emitted_when_it_has_changed_at_intervals_and_to_another_attempt() -> None:
+def test_the_open_list_is_emitted_after_a_change_and_at_intervals_and_to_another_attempt() -> None:
     bucket, listed = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, ()),)
     emitted = [must_emit(bucket, (), number) for number in (1, 2, 3)]
     assert emitted == [True, False, False], "a new process does not know what was listed"

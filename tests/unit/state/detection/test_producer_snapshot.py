@@ -45,7 +45,7 @@ SHOWN: dict[str, tuple[list[Fact], list[Fact], int | None]] = {
 
 
 @pytest.mark.parametrize(("before", "facts", "start"), SHOWN.values(), ids=SHOWN.keys())
-def test_what_a_census_shows(before: list[Fact], facts: list[Fact], start: int | None) -> None:
+def test_a_census_shows_the_open_transactions(before: list[Fact], facts: list[Fact], start: int | None) -> None:
     run = BucketRun()
     run.batch(*before)
     run.batch(*facts)
@@ -60,7 +60,7 @@ def spans_after(run: BucketRun, *batches: list[Fact], **exceptions: Any) -> list
     return emitted
 
 
-def test_what_it_does_not_show_is_dropped_once_the_log_is_read_further() -> None:
+def test_a_span_that_a_census_does_not_show_is_dropped_once_the_log_is_read_further() -> None:
     run = BucketRun()
     findings = spans_after(run, DATA, [], [], census(), [])
     assert not run.producer().spans

@@ -55,7 +55,7 @@ def test_only_a_second_look_without_an_owner_at_open_data_gives_a_candidate(phas
 
 
 @pytest.mark.parametrize(("phase", "sight"), TRANSITIONS)
-def test_what_was_reported_stays_reported(phase: Phase, sight: Sight) -> None:
+def test_a_reported_phase_never_becomes_unreported(phase: Phase, sight: Sight) -> None:
     """Its end is emitted, so a phase that was reported never goes back to one that was not."""
     silent = {Phase.OPEN, Phase.UNOWNED}
     after, output = TRANSITIONS[phase, sight]

@@ -58,7 +58,7 @@ def test_a_part_of_the_new_log_that_stays_unread_leaves_it_to_the_coordinators()
     assert view is not None, "it is forgotten once all of the new log is read"
 
 
-def test_what_the_new_log_names_counts_whatever_its_offset(run: BucketRun) -> None:
+def test_a_record_of_the_new_log_counts_at_any_offset(run: BucketRun) -> None:
     run.batch(transaction(3, S.ONGOING, ORDERS, log_partition=0), stale_coordinator=frozenset({1}))
     assert not candidates([finding for _ in range(6) for finding in run.batch()])
     view = run.producer(PRODUCER).view

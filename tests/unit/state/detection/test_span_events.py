@@ -42,7 +42,7 @@ OPEN_STILL = {
 
 
 @pytest.mark.parametrize("event", LEFT_OPEN)
-def test_what_leaves_the_span_open(event: SpanEvent) -> None:
+def test_these_events_leave_the_span_open(event: SpanEvent) -> None:
     producer, emitted = after_event(ProducerState(7, {ORDERS: SPAN}), ORDERS, SPAN, event)
     span = producer.spans[ORDERS]
     assert (span.last_offset, span.uncovered_at, span.ended_at is not None) == OPEN_STILL[event]
@@ -61,5 +61,5 @@ NOTICES = {
 
 
 @pytest.mark.parametrize(("reported", "event"), NOTICES.values(), ids=NOTICES.keys())
-def test_what_a_notice_means_for_a_span(reported: PartitionNotice, event: SpanEvent | None) -> None:
+def test_a_notice_causes_the_expected_event_of_a_span(reported: PartitionNotice, event: SpanEvent | None) -> None:
     assert event_of_notice(reported, SPAN) is event

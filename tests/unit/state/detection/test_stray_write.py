@@ -54,7 +54,7 @@ def test_two_epochs_in_one_span_are_detected_wherever_the_ranges_end(
             assert [finding.joined[:4] for finding in stray(emitted)] == expected, f"cut at {cuts}"
 
 
-def test_what_was_taken_in_ends_as_absorbed() -> None:
+def test_an_incident_about_absorbed_data_ends_as_absorbed() -> None:
     run = BucketRun()
     run.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     run.batch(seen(10, 20, data=15, epoch=1))
@@ -92,7 +92,7 @@ def test_an_owner_proves_nothing_where_the_partition_was_not_read_further(except
     assert not stray(run.batch(transaction(1, S.ONGOING, ORDERS), **exceptions))
 
 
-def test_what_was_absorbed_can_still_come_to_hang() -> None:
+def test_an_absorbed_span_can_still_hang_later() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5))
     run.batch(transaction(1, S.ONGOING, ORDERS))

@@ -156,7 +156,7 @@ DOUBTED_FROM = {
 
 
 @pytest.mark.parametrize(("state", "timeout_ms", "age_ms"), DOUBTED_FROM.values(), ids=DOUBTED_FROM.keys())
-def test_what_an_old_transaction_holds_is_asked_for_at_its_coordinator(state: S, timeout_ms: int, age_ms: int) -> None:
+def test_the_coordinator_is_asked_about_the_spans_of_an_old_transaction(state: S, timeout_ms: int, age_ms: int) -> None:
     run = watching(state, timeout_ms=timeout_ms)
     run.batch(seen(0, 10, data=4))
     assert doubted(run_until(run, START_MS + age_ms)) == []

@@ -79,7 +79,7 @@ def test_a_healthy_transaction_causes_a_request_and_no_candidate(scene: Scene) -
     assert scene.world.ledger.counts["hanging:confirmed"] == 0
 
 
-def test_what_is_young_is_not_asked_about(scene: Scene) -> None:
+def test_young_data_is_not_asked_about(scene: Scene) -> None:
     scene.go(3, scene.data)
     assert scene.world.admin.asked == []
 
@@ -114,7 +114,7 @@ def test_a_part_of_the_log_that_its_leader_cannot_read_is_no_reason_not_to_ask(s
     assert (event.reason, event.expected_outcome) == ("already_completed", "unknown")
 
 
-def test_what_a_live_transaction_held_there_is_held_until_its_time_is_over(scene: Scene) -> None:
+def test_a_held_span_counts_as_held_until_the_timeout_of_its_transaction(scene: Scene) -> None:
     live = transaction(1, S.ONGOING, scene.world.partition, producer_id=scene.owner.producer_id, log_partition=AWAY)
     assert scene.go(60, scene.data, live, *UNREADABLE, stale_coordinator=frozenset()) == []
     assert scene.world.admin.asked == []

@@ -33,7 +33,7 @@ def failed(run: BucketRun, tries: int, *, pause_ms: int = 6_000) -> list[Finding
     return findings
 
 
-def test_what_cannot_be_read_for_a_while_is_given_up_and_a_census_closes_it() -> None:
+def test_a_range_that_fails_for_a_while_is_given_up_and_a_census_closes_it() -> None:
     run = BucketRun()
     run.batch(seen(0, 30, data=5))
     findings = failed(run, 3)
@@ -65,7 +65,7 @@ def test_a_range_that_was_read_and_fails_later_gets_all_attempts_again() -> None
     assert kinds(failed(run, 2)) == ["gap"]
 
 
-def test_what_is_written_later_and_cannot_be_read_either_is_given_up_too() -> None:
+def test_a_later_unreadable_range_is_given_up_too() -> None:
     run = BucketRun()
     failed(run, 3)
     for _ in range(3):

@@ -68,7 +68,7 @@ def test_a_healthy_transaction_is_asked_about_at_the_pace_of_a_census_and_left_a
     assert "read_partitions" not in api.world.admin.asked
 
 
-def test_what_is_young_is_not_asked_about(api: Scene) -> None:
+def test_young_data_is_not_asked_about(api: Scene) -> None:
     api.go(3)
     assert api.world.admin.asked == []
 
@@ -138,7 +138,7 @@ def test_without_coordinators_data_is_late_once_it_is_older_than_any_transaction
     assert not {"list_transactions", "describe_transactions"} & set(none.world.admin.asked)
 
 
-def test_what_ended_in_the_meantime_is_not_late(none: Scene) -> None:
+def test_a_transaction_that_ended_in_the_meantime_is_not_late(none: Scene) -> None:
     none.go(2)
     none.world.admin.end(NAME, commit=True)
     assert none.go(200) == [], "the leader shows that it is closed, although its marker was not read"
@@ -151,7 +151,7 @@ def test_a_younger_transaction_of_the_same_producer_is_not_late(none: Scene) -> 
     assert none.go(200) == []
 
 
-def test_who_ended_a_late_transaction_is_not_known(none: Scene) -> None:
+def test_the_end_of_a_late_transaction_has_no_known_writer(none: Scene) -> None:
     """Up to transaction.version 1 the coordinator commits with the epoch of the data, as an administrator would."""
     none.go(180)
     assert none.go(1, none.end)[-1] == ("late", 2, "resolved")

@@ -25,6 +25,7 @@ from txnwatch.state.events.claims import (
     outcome_as_found,
     response_to,
     with_claim,
+    with_newer_verdict,
 )
 from txnwatch.state.model.incident import repeat_incident_id, span_incident_id
 from txnwatch.state.model.incident_payload import ActionResult, Decision, ExpectedOutcome, IncidentStatus, Initiator
@@ -95,7 +96,7 @@ def test_an_incident_about_a_partition_and_one_about_a_transaction_have_differen
         (_of(Verdict.LATE), _of(Verdict.LONG_RUNNING), False),
     ],
 )
-def test_which_fields_of_an_event_differ_from_the_finding(
+def test_these_fields_of_an_event_differ_from_the_finding(
     published: dict[str, Any],
     found: dict[str, Any],
     expected: bool,  # noqa: FBT001
@@ -157,7 +158,7 @@ def test_a_claim_changes_only_what_describes_its_place_in_the_life_of_the_incide
         (VERIFIED, None, OURS, replace(VERIFIED, result=None)),
     ],
 )
-def test_which_decision_counts(claim: Any, stored: Any, acted: Any, expected: Any) -> None:
+def test_the_expected_decision_counts(claim: Any, stored: Any, acted: Any, expected: Any) -> None:
     assert believed_action(replace(FOUND, action=claim), replace(FOUND, action=stored), acted) == expected
 
 
@@ -166,6 +167,13 @@ def test_a_finding_about_a_published_incident_keeps_its_identity_its_beginning_a
     found = an_event("other", expected_outcome="commit", open_since_ms=200, time_ms=NOW_MS + 9)
     assert found_too(known, found) == replace(known, expected_outcome=found.expected_outcome)
     assert found_too(replace(known, open_since_ms=300), found).open_since_ms == 200
+
+
+def test_a_newer_verdict_changes_all_but_the_identity_and_the_start_of_an_incident() -> None:
+    known = an_event(sequence=5, status=IncidentStatus.UPDATED, open_since_ms=100, open_since_clock="coordinator")
+    event = an_event("other", **_of(Verdict.LATE), txn_start_offset=98, age_ms=7, time_ms=NOW_MS + 9, action=THEIRS)
+    newer = with_newer_verdict(known, event)
+    assert newer == replace(known, verdict=Verdict.LATE, severity=event.severity, action=THEIRS)
 
 
 OWN = {

@@ -35,7 +35,7 @@ SPANS = {
 
 
 @pytest.mark.parametrize(("known", "step"), SPANS.values(), ids=SPANS.keys())
-def test_what_follows_for_a_confirmed_span(known: IncidentEvent | None, step: NextStep) -> None:
+def test_a_confirmed_span_has_the_expected_next_step(known: IncidentEvent | None, step: NextStep) -> None:
     assert step_of_span(known, FOUND) is step
 
 

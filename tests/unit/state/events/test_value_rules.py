@@ -99,11 +99,11 @@ NOT_DECODED = {
 
 
 @pytest.mark.parametrize("value", NOT_DECODED.values(), ids=NOT_DECODED.keys())
-def test_what_cannot_be_decoded_is_reported_as_such(value: bytes) -> None:
+def test_an_undecodable_batch_is_reported_as_a_decode_failure(value: bytes) -> None:
     assert why(value) is SkipReason.UNDECODABLE
 
 
-def test_what_is_too_large_is_not_even_decoded() -> None:
+def test_a_value_that_is_too_large_is_not_decoded() -> None:
     assert why(b"[" + b" " * 50_000_000 + b"]") is SkipReason.TOO_LARGE
     fits = json.dumps(raw(suggested_command="x" * 200_000)).encode()
     assert len(fits) < MAX_BYTES
@@ -114,6 +114,11 @@ NOT_AN_EVENT: dict[str, dict[str, Any]] = {
     "a time of 1e30": {"open_since_ms": 1e30},
     "a time beyond the last date": {"time_ms": LAST_TIME_MS + 1},
     "a time before all times": {"detected_at_ms": -2},
+    "an absent time as a number": {"last_write_ms": None, "open_since_ms": -1},
+    "an absent offset as a number": {"txn_start_offset": -1},
+    "an absent epoch as a number": {"producer_epoch": -1},
+    "an absent broker as a number": {"coordinator_id": -1},
+    "an absent place in the log": {"evidence": {"complete": True, "coordinator_log": "1@-1"}},
     "a fraction": {"partition": 1.0},
     "a truth for a number": {"sequence": True},
     "a number for a truth": {"is_lso_blocker": 1},

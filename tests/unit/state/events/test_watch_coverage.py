@@ -46,7 +46,7 @@ COVERAGE: dict[str, tuple[list[Heartbeat], list[Part]]] = {
         [("blind", Missing.EVERYTHING, (), 0)],
     ),
     "another one that is old has read the log": (
-        [replace(WHOLE, judged_ms=NOW_MS - OLD), BLIND],
+        [replace(WHOLE, evaluated_ms=NOW_MS - OLD), BLIND],
         [("blind", Missing.EVERYTHING, (), 0)],
     ),
     "another one has read the log of another cluster": (
@@ -70,7 +70,7 @@ COVERAGE: dict[str, tuple[list[Heartbeat], list[Part]]] = {
         [UNNAMED],
         [("unnamed", Missing.LOG, (), 2), ("unnamed", Missing.DATA, (), 4)],
     ),
-    "an old watcher covers nothing and misses nothing": ([replace(DATA_BEHIND, judged_ms=NOW_MS - OLD)], []),
+    "an old watcher covers nothing and misses nothing": ([replace(DATA_BEHIND, evaluated_ms=NOW_MS - OLD)], []),
     "numbers that do not fit together": (
         [watcher(unproven_partitions=1, unread_log_partitions=3, unproven_names=("orders-1",))],
         [("a", Missing.LOG, (), 3), ("a", Missing.DATA, ("orders-1",), 0)],
@@ -79,7 +79,7 @@ COVERAGE: dict[str, tuple[list[Heartbeat], list[Part]]] = {
 
 
 @pytest.mark.parametrize(("last", "expected"), COVERAGE.values(), ids=COVERAGE.keys())
-def test_what_active_watchers_do_not_cover(last: list[Heartbeat], expected: list[Part]) -> None:
+def test_active_watchers_leave_the_expected_partitions_uncovered(last: list[Heartbeat], expected: list[Part]) -> None:
     found = uncovered(last, NOW_MS)
     assert [(one.watcher.instance, one.missing, one.names, one.more) for one in found] == expected
 
@@ -93,15 +93,15 @@ AGES = {
 }
 
 
-@pytest.mark.parametrize(("judged_ms", "alone"), AGES.values(), ids=AGES.keys())
-def test_a_cluster_is_watched_only_by_a_plausible_and_recent_heartbeat(judged_ms: int, alone: list[str]) -> None:
-    beat = watcher(judged_ms=NOW_MS + judged_ms)
+@pytest.mark.parametrize(("evaluated_ms", "alone"), AGES.values(), ids=AGES.keys())
+def test_a_cluster_is_watched_only_by_a_plausible_and_recent_heartbeat(evaluated_ms: int, alone: list[str]) -> None:
+    beat = watcher(evaluated_ms=NOW_MS + evaluated_ms)
     assert unwatched(["cluster"], [beat], NOW_MS) == alone
     assert unwatched(["cluster", "other"], [beat], NOW_MS) == [*alone, "other"]
 
 
 times = st.integers(NOW_MS - 3, NOW_MS + 3) | st.integers(NOW_MS + AHEAD_MS - 1, NOW_MS + AHEAD_MS + 2)
-beats = st.builds(watcher, st.sampled_from("ab"), time_ms=times, judged_ms=times, barrier=st.integers(0, 9))
+beats = st.builds(watcher, st.sampled_from("ab"), time_ms=times, evaluated_ms=times, barrier=st.integers(0, 9))
 
 
 @given(st.lists(beats, max_size=8))

@@ -15,6 +15,7 @@ from txnwatch.state.evidence.confirmation import (
     assess_span,
     assess_transaction,
     coordinator_reading,
+    is_disowned,
 )
 from txnwatch.state.model.description import (
     DescribedTransaction,
@@ -105,7 +106,7 @@ def test_the_fresh_read_names_the_reason(coordinator: CoordinatorReading, reason
     assert assess_span(CANDIDATE, OPEN, coordinator, OPEN).reason is reason
 
 
-def test_what_the_log_knew_better_stays() -> None:
+def test_a_better_reason_from_the_log_stays() -> None:
     candidate = a_candidate(transaction(1, S.COMPLETE_COMMIT, PAYMENTS))
     found = assess_span(candidate, OPEN, described(S.COMPLETE_COMMIT), OPEN)
     assert found.reason is Reason.NOT_A_PARTICIPANT, "its last transaction held other partitions"
@@ -221,8 +222,24 @@ def test_transactions(candidate: TransactionCandidate, fresh: TransactionDescrip
     [({}, True), ({"start_ms": START_MS + 1}, False), ({"state": S.COMPLETE_COMMIT}, False)],
     ids=["the same", "the next one, with the same epoch and end", "another end"],
 )
-def test_what_is_known_of_the_outcome_is_of_that_very_transaction(changes: dict[str, Any], *, is_settled: bool) -> None:
+def test_a_known_outcome_belongs_to_the_same_transaction(changes: dict[str, Any], *, is_settled: bool) -> None:
     candidate = a_candidate(transaction(1, S.COMPLETE_ABORT, ORDERS))
     now = DescribedTransaction(NAME, 1, S.COMPLETE_ABORT, PRODUCER, 0, TIMEOUT_MS, START_MS)
     found = assess_span(candidate, OPEN, CoordinatorReading(msgspec.structs.replace(now, **changes)), OPEN)
     assert found.is_settled is is_settled
+
+
+DISOWNED = {
+    "no answer": (NotDescribed(NAME, Problem("NOT_COORDINATOR")), False),
+    "the id is gone": (UnknownTransactionalId(NAME, 1), True),
+    "idle": (described(S.COMPLETE_ABORT).description, True),
+    "live, holds the partition": (described(S.ONGOING, ORDERS).description, False),
+    "writes its marker": (described(S.PREPARE_COMMIT, ORDERS).description, False),
+    "live, on another partition": (described(S.ONGOING, PAYMENTS).description, True),
+    "live, of another producer": (described(S.ONGOING, ORDERS, producer_id=OTHER).description, True),
+}
+
+
+@pytest.mark.parametrize(("description", "expected"), DISOWNED.values(), ids=DISOWNED.keys())
+def test_a_coordinator_disowns_a_span_only_by_an_answer(description: TransactionDescription, *, expected: bool) -> None:
+    assert is_disowned(description, CANDIDATE) is expected

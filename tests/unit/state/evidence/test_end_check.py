@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as changed
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +19,11 @@ from txnwatch.state.evidence.end_check import (
     absences_in_a_row,
     is_end_missed,
     is_unexplained,
-    owner_changes,
     pause_ms,
     span_end,
     transaction_end,
     unexplained_since,
+    with_owner,
 )
 from txnwatch.state.model.description import (
     DescribedTransaction,
@@ -126,9 +129,10 @@ OWNERS = {
 
 
 @pytest.mark.parametrize(("owner", "changes"), OWNERS.values(), ids=OWNERS.keys())
-def test_the_fields_about_the_owner(owner: TransactionDescription | None, changes: dict[str, object]) -> None:
-    assert owner_changes(INCIDENT, owner) == changes
-    assert owner_changes(an_event(verdict=Verdict.STRAY_WRITE), owner) == {}
+def test_the_fields_about_the_owner(owner: TransactionDescription | None, changes: dict[str, Any]) -> None:
+    assert with_owner(INCIDENT, owner) == changed(INCIDENT, **changes)
+    stray = an_event(verdict=Verdict.STRAY_WRITE)
+    assert with_owner(stray, owner) == stray
 
 
 def test_only_an_end_without_explanation_waits_for_the_log() -> None:

@@ -252,7 +252,7 @@ FORGETS: dict[str, tuple[CoordinatorView | None, SpanHistory, int, str]] = {
 
 
 @pytest.mark.parametrize(("view", "history", "coordinator_epoch", "outcome"), FORGETS.values(), ids=FORGETS.keys())
-def test_who_forgets_proves_nothing(
+def test_a_forgotten_marker_proves_no_outcome(
     view: CoordinatorView | None, history: SpanHistory, coordinator_epoch: int | None, outcome: str
 ) -> None:
     assert expected_outcome(ORDERS, 0, view, history, coordinator_epoch) == outcome
@@ -264,7 +264,7 @@ def test_a_gap_before_a_transaction_may_hide_another_owner_of_its_epoch() -> Non
     assert follow(after(INIT), begun(begin), is_consecutive=False).epoch_use == "shared"
 
 
-def test_what_came_before_an_init_that_does_not_follow_it_is_not_known() -> None:
+def test_the_previous_outcome_is_unknown_if_the_init_is_not_consecutive() -> None:
     unread = follow(ABORTED, begun(transaction(9, S.EMPTY, producer_epoch=1, start_ms=None).view), is_consecutive=False)
     history = SpanHistory(SPAN.start_epoch, None, is_first=True)
     assert expected_outcome(ORDERS, SPAN.epoch, unread, history, None) == "unknown"

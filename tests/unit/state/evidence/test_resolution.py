@@ -38,7 +38,7 @@ WHO = {
 
 
 @pytest.mark.parametrize(("marker", "owner", "who"), WHO.values(), ids=WHO.keys())
-def test_who_wrote_the_marker(marker: Marker, owner: TransactionDescription | None, who: str) -> None:
+def test_the_marker_has_the_expected_writer(marker: Marker, owner: TransactionDescription | None, who: str) -> None:
     assert ended_by(marker, an_event(), owner) == who
 
 
@@ -62,5 +62,5 @@ HELD = {
 
 
 @pytest.mark.parametrize(("owner", "held", "refuted"), HELD.values(), ids=HELD.keys())
-def test_what_a_live_owner_means(owner: TransactionDescription, held: bool, refuted: bool) -> None:  # noqa: FBT001
+def test_a_live_owner_gives_the_expected_answer(owner: TransactionDescription, held: bool, refuted: bool) -> None:  # noqa: FBT001
     assert (is_held(an_event(), owner), is_refuted(an_event(), owner)) == (held, refuted)

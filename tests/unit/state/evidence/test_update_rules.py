@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.incidents import an_event
+from support.incidents import an_event, an_update
 from txnwatch.state.evidence.update_rules import needs_update
-from txnwatch.state.model.incident import updated
 from txnwatch.state.model.incident_payload import Action, AffectedGroup, Decision, GroupState, Refusal
 
 
@@ -50,15 +49,15 @@ NOISE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", UPDATES.values(), ids=UPDATES.keys())
-def test_what_causes_an_update(changes: dict[str, Any]) -> None:
+def test_a_relevant_change_causes_an_update(changes: dict[str, Any]) -> None:
     known = an_event(**BEFORE)
-    assert needs_update(known, updated(known, known.time_ms + 1, **changes))
+    assert needs_update(known, an_update(known, known.time_ms + 1, **changes))
 
 
 @pytest.mark.parametrize("changes", NOISE.values(), ids=NOISE.keys())
 def test_noise(changes: dict[str, Any]) -> None:
     known = an_event(**BEFORE)
-    assert not needs_update(known, updated(known, known.time_ms + 1, **changes))
+    assert not needs_update(known, an_update(known, known.time_ms + 1, **changes))
 
 
 @pytest.mark.parametrize(
@@ -66,13 +65,13 @@ def test_noise(changes: dict[str, Any]) -> None:
 )
 def test_the_first_hidden_records(known: int | None, now: int, is_update: bool) -> None:  # noqa: FBT001
     event = an_event(hidden_records=known)
-    assert needs_update(event, updated(event, event.time_ms, hidden_records=now)) is is_update
+    assert needs_update(event, an_update(event, event.time_ms, hidden_records=now)) is is_update
 
 
 def test_a_million_hidden_records_one_by_one_are_six_events() -> None:
     known, updates = an_event(hidden_records=1), 0
     for hidden in range(2, 1_000_001):
-        now = updated(known, known.time_ms, hidden_records=hidden)
+        now = an_update(known, known.time_ms, hidden_records=hidden)
         if needs_update(known, now):
             known, updates = now, updates + 1
     assert updates == 6

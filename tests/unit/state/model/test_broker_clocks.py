@@ -29,7 +29,7 @@ LEARNED = {
 
 
 @pytest.mark.parametrize(("known", "reported", "expected"), LEARNED.values(), ids=LEARNED.keys())
-def test_what_is_known_of_a_clock_after_a_batch(known: Clock | None, reported: Clock, expected: Clock) -> None:
+def test_a_batch_gives_the_expected_bounds_of_a_clock(known: Clock | None, reported: Clock, expected: Clock) -> None:
     assert learned(known, reported) == expected
 
 
@@ -55,7 +55,7 @@ def test_a_clock_may_drift_while_it_stamps_nothing() -> None:
     ],
     ids=["right, as far as is known", "ahead", "behind", "at most right", "ahead, who knows how far"],
 )
-def test_what_is_shown_is_as_small_as_possible(clock: Clock, shown_ms: int) -> None:
+def test_the_shown_clock_difference_is_the_smallest_possible_one(clock: Clock, shown_ms: int) -> None:
     assert clock.presumed_ms == shown_ms
 
 
@@ -129,7 +129,7 @@ AGES = {
 
 
 @pytest.mark.parametrize(("view", "reign", "clock", "age_ms"), AGES.values(), ids=AGES.keys())
-def test_how_old_a_transaction_is_at_least(
+def test_a_transaction_has_the_expected_minimum_age(
     view: CoordinatorView, reign: Leadership | None, clock: Clock | None, age_ms: int
 ) -> None:
     clocks = Clocks({1: clock} if clock is not None else {}, {0: reign} if reign is not None else {})

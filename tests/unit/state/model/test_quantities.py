@@ -69,12 +69,12 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.parametrize("statement", RIGHT)
-def test_what_belongs_together_is_accepted(statement: str, refused: set[str]) -> None:
+def test_mypy_accepts_quantities_that_belong_together(statement: str, refused: set[str]) -> None:
     assert statement not in refused
 
 
 @pytest.mark.parametrize("statement", WRONG)
-def test_what_is_confused_is_refused(statement: str, refused: set[str]) -> None:
+def test_mypy_refuses_confused_quantities(statement: str, refused: set[str]) -> None:
     assert statement in refused
 
 

@@ -252,7 +252,7 @@ def test_a_candidate_is_repeated_with_doubling_pauses_until_it_ends() -> None:
     assert [run.batch() for _ in range(5)] == [[]] * 5
 
 
-def test_what_was_emitted_and_is_absorbed_ends_with_the_marker_of_the_next_transaction() -> None:
+def test_an_emitted_span_that_is_absorbed_ends_with_the_marker_of_the_next_transaction() -> None:
     run = BucketRun()
     run.batch(STRAY)
     assert run.batch()

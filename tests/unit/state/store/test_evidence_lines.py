@@ -52,7 +52,7 @@ def changed(**changes: Any) -> str:
     return json.dumps({**json.loads(WRITTEN), **changes})
 
 
-def test_what_an_earlier_version_has_written_is_read() -> None:
+def test_lines_of_an_earlier_version_are_read() -> None:
     assert decode_evidence(WRITTEN) == EVIDENCE
     assert decode_evidence(NAMELESS) == StoredEvidence(KEY, (99, 2, 20), ExpectedOutcome.UNKNOWN, None)
 
@@ -62,12 +62,12 @@ def test_data_without_a_sequence_is_read_as_it_was_written() -> None:
     assert decode_evidence(encode_evidence(evidence)) == evidence
 
 
-def test_what_a_later_version_has_added_is_ignored() -> None:
+def test_fields_of_a_later_version_are_ignored() -> None:
     witness = {**json.loads(WRITTEN)["witness"], "of_a_later_version": [1]}
     assert decode_evidence(changed(witness=witness, more="of a later version")) == EVIDENCE
 
 
-def test_what_an_earlier_version_did_not_have_is_the_default() -> None:
+def test_fields_that_an_earlier_version_lacks_have_their_defaults() -> None:
     witness = json.loads(WRITTEN)["witness"]
     del witness["previous_outcome"], witness["may_lack_later_records"]
     assert decode_evidence(changed(witness=witness)) == EVIDENCE

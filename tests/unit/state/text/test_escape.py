@@ -24,7 +24,7 @@ SHOWN = r"a\x1b[2J\x9b31mb\ncRIGHT\u202eTFEL\u2066x\x07\x7f\u2028[bold]y[/]:smil
 TEXT = st.text(st.characters(exclude_categories=()))
 
 
-def test_what_is_not_printable_is_shown_as_its_escape() -> None:
+def test_an_unprintable_character_is_shown_as_its_escape() -> None:
     assert printable(ODD) == SHOWN
     assert printable("half \ud800, tag \U000e0001, tab\t") == r"half \ud800, tag \U000e0001, tab\t"
 

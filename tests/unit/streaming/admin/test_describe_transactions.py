@@ -33,6 +33,6 @@ def test_the_answer_of_a_leader_that_loses_its_partition_meanwhile_does_not_coun
         }
 
 
-def test_where_the_log_is_not_shown_nothing_is_compared() -> None:
+def test_no_leaders_are_compared_if_the_log_is_hidden() -> None:
     found = Brokers(leaders=None).describe(*NAMES)
     assert found == {name: UnknownTransactionalId(name, number) for number, name in enumerate(NAMES, start=1)}

@@ -98,7 +98,7 @@ LOSSES: dict[str, tuple[Brokers, list[int], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("brokers", "rows", "problems"), LOSSES.values(), ids=LOSSES.keys())
-def test_what_is_missing_is_named(brokers: Brokers, rows: list[int], problems: dict[str, str]) -> None:
+def test_everything_that_is_missing_is_named(brokers: Brokers, rows: list[int], problems: dict[str, str]) -> None:
     found = brokers.list()
     assert (listed(found), texts(found.problems)) == (rows, problems)
     assert brokers.prove().problems == problem_lines(found.problems)

@@ -113,13 +113,13 @@ def test_only_share_groups_that_read_committed_are_listed() -> None:
     assert (found, problems) == (OTHERS | {FROZEN}, Counter())
 
 
-def test_where_no_share_group_reads_committed_no_offsets_are_asked_for() -> None:
+def test_offsets_are_not_requested_if_no_share_group_reads_committed() -> None:
     broker = Broker({"free": "read_uncommitted"})
     assert broker.read()[0] == OTHERS
     assert broker.asked == ["ListGroups", "OffsetFetch", "DescribeConfigs"]
 
 
-def test_where_there_are_none_nothing_more_is_asked() -> None:
+def test_no_further_request_is_sent_without_share_groups() -> None:
     broker = Broker({})
     assert broker.read() == (OTHERS, Counter())
     assert broker.asked == ["ListGroups", "OffsetFetch"]

@@ -129,7 +129,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("properties", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_missing_is_named(properties: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_that_is_missing_is_named(
+    properties: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigError, match=f"^{message}"):

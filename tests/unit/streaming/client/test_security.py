@@ -154,7 +154,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("properties", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_used_is_refused_with_advice(properties: dict[str, str], message: str) -> None:
+def test_an_unusable_setting_is_refused_with_advice(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
         security_of(properties)
 

@@ -77,7 +77,7 @@ def test_a_token_without_claims_lives_as_long_as_the_answer_names(
 
 
 @pytest.mark.parametrize("text", [None, "", "two words", "a\x01auth=b", 7])
-def test_what_is_no_token_is_an_error_that_does_not_show_it(text: object) -> None:
+def test_a_text_that_is_no_token_is_an_error_that_does_not_show_it(text: object) -> None:
     with pytest.raises(BrokerError, match=r"^here: expected a token, found something else$"):
         token_of(text, "here", None)
 

@@ -127,8 +127,15 @@ def test_another_failure_or_a_batch_in_between_starts_the_count_again() -> None:
     assert not repeats.add(Failure("one")).advice
 
 
-def test_a_failure_that_may_pass_is_never_given_up() -> None:
+def test_before_the_first_batch_a_failure_that_may_pass_is_given_up_later_than_others() -> None:
     repeats = Repeats()
+    found = [repeats.add(Failure("UnknownHostException: nowhere")).advice for _ in range(8)]
+    assert found == [*[""] * 7, "8 starts in a row failed with it"]
+
+
+def test_after_a_batch_a_failure_that_may_pass_is_never_given_up() -> None:
+    repeats = Repeats()
+    repeats.clear()
     assert not any(repeats.add(Failure("ConnectException: Connection refused")).advice for _ in range(50))
 
 

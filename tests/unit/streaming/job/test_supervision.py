@@ -7,6 +7,7 @@ import functools
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
@@ -16,6 +17,7 @@ from support.log_lines import LogLines, log_restored
 from txnwatch.cli import log_output, supervision
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
+from txnwatch.state.model.clock_base import ClockBase
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.streaming.job import query as job
 from txnwatch.streaming.job import set_aside
@@ -40,6 +42,10 @@ NO_RELOAD = Reload(pytest.fail)
 NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
 
 
+def a_query(message: str) -> Any:
+    return SimpleNamespace(isActive=True, status={"message": message})
+
+
 @pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "after some batches"])
 def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batches_before: int) -> None:
     monkeypatch.setattr(supervision, "_POLL_S", 0.001)
@@ -54,7 +60,7 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
     monkeypatch.setattr(job, "is_executing", is_executing)
     waiting = threading.Thread(
         target=supervision._watch_query,
-        args=(watch, SimpleNamespace(isActive=True), StopRequest(), NO_SESSION, NO_RELOAD),
+        args=(watch, a_query("Getting offsets"), StopRequest(), NO_SESSION, NO_RELOAD),
     )
     waiting.start()
     waiting.join(10.0)
@@ -78,7 +84,7 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
     monkeypatch.setattr(stop, "wait", second)
     monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
     monkeypatch.setattr(job, "is_executing", lambda _: True)
-    supervision._watch_query(watch, SimpleNamespace(isActive=True), stop, NO_SESSION, NO_RELOAD)
+    supervision._watch_query(watch, a_query("Getting offsets"), stop, NO_SESSION, NO_RELOAD)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: no micro-batch has completed since the start, 32 s ago; "
@@ -86,6 +92,47 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
     )
     assert [line.split(";")[0].rpartition(", ")[2] for line in later[:3]] == ["64 s ago", "128 s ago", "256 s ago"]
     assert later[3:] == ["ready: every transaction is being watched", "warning: no broker of b:1 has answered for 15 s"]
+
+
+def test_a_micro_batch_that_does_not_end_is_not_taken_for_brokers_that_do_not_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds, stop, watch = 0.0, StopRequest(), a_watch(3)
+
+    def second(_: float) -> bool:
+        nonlocal seconds
+        seconds += 1
+        watch.batches += seconds in {1, 90}
+        return seconds > 100
+
+    monkeypatch.setattr(stop, "wait", second)
+    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(job, "is_executing", lambda _: True)
+    assert supervision._watch_query(watch, a_query("Processing new data"), stop, NO_SESSION, NO_RELOAD) is None
+    assert [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()] == [
+        "ready: every transaction is being watched",
+        "warning: the current micro-batch has not completed for 15 s: a broker throttles its reads, a disk is slow, or "
+        "the machine is busy",
+        "micro-batches complete again",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("set_by_ms", "why"),
+    [
+        (-3_600_000, "the clock of this machine was set back by 3600 s"),
+        (5_500, "the clock of this machine was set forward by 5 s"),
+        (900, None),
+    ],
+)
+def test_a_query_starts_again_after_the_clock_was_set(
+    monkeypatch: pytest.MonkeyPatch, set_by_ms: int, why: str | None
+) -> None:
+    bases = iter([ClockBase("boot", 7), ClockBase("boot", 7)])
+    monkeypatch.setattr(supervision, "clock_base", lambda: next(bases, ClockBase("boot", 7 + set_by_ms)))
+    stop, looks = StopRequest(), iter(range(5))
+    monkeypatch.setattr(stop, "wait", lambda _: next(looks, None) is None)
+    assert supervision._watch_query(a_watch(3), a_query("Waiting"), stop, NO_SESSION, NO_RELOAD) == why
 
 
 class Starts:

@@ -92,7 +92,7 @@ def test_it_is_read_from_the_higher_of_both_offsets_and_not_endlessly(monkeypatc
     assert log.asked == [(2, 1_000_002), (3, 1_000_003)]
 
 
-def test_what_is_gone_may_have_held_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_offset_may_have_had_the_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Log(monkeypatch, 3, 9).ask(0, 2) is None
 
 

@@ -150,7 +150,7 @@ def test_a_hole_among_the_records_of_others_is_one_too(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize(("leader_epoch", "may_lack"), [(0, False), (1, True)])
-def test_what_an_earlier_leader_wrote_may_not_be_all(logs: Logs, leader_epoch: int, may_lack: bool) -> None:  # noqa: FBT001
+def test_records_of_an_earlier_leader_may_be_incomplete(logs: Logs, leader_epoch: int, may_lack: bool) -> None:  # noqa: FBT001
     logs.epoch = leader_epoch
     assert read_views(logs, [PRODUCER]).views[PRODUCER].may_lack_later_records is may_lack  # type: ignore[arg-type]
 
@@ -166,7 +166,7 @@ def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> Non
         pytest.param(lambda read: read.truncated(3, "the log diverges"), id="cut, and what was kept of it is void"),
     ],
 )
-def test_what_was_not_read_or_lost_again_is_reported(logs: Logs, lose: Callable[[RangeRead], None]) -> None:
+def test_unread_ranges_and_repeated_losses_are_reported(logs: Logs, lose: Callable[[RangeRead], None]) -> None:
     logs.on_read = lose
     assert LOG in read_views(logs, [PRODUCER]).problems  # type: ignore[arg-type]
     assert read_records(logs, NAME)[1] is not None  # type: ignore[arg-type]

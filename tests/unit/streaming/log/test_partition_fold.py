@@ -45,7 +45,7 @@ OPEN: dict[str, tuple[list[bytes], int | None]] = {
 
 
 @pytest.mark.parametrize(("batches", "expected"), OPEN.values(), ids=OPEN.keys())
-def test_what_is_open_at_the_end_of_the_range(batches: list[bytes], expected: int | None) -> None:
+def test_the_fold_shows_the_open_data_at_the_end_of_the_range(batches: list[bytes], expected: int | None) -> None:
     assert open_offset(*batches) == expected
 
 
@@ -54,7 +54,7 @@ def test_what_is_open_at_the_end_of_the_range(batches: list[bytes], expected: in
     [a_batch(3, transactional=False), a_batch(3, producer_id=-1), an_old_entry(3), a_control_batch([], 3)],
     ids=["not transactional", "no producer id", "magic 1", "emptied control batch"],
 )
-def test_what_leaves_no_trace(batch: bytes) -> None:
+def test_batches_without_transactions_give_no_facts(batch: bytes) -> None:
     folded = fold(batch)
     assert facts(folded) == {}
     assert folded.position == 4

@@ -89,7 +89,7 @@ def test_time_stops_what_was_answered_and_nothing_else() -> None:
     assert unchecked.needs_fetch, "whether the log was cut is always asked"
 
 
-def test_what_is_read_to_its_end_is_never_left() -> None:
+def test_a_range_that_is_read_to_its_end_is_never_left() -> None:
     read = a_read(10)
     answer(read, 10)
     Budget([read], max_bytes=1, until_s=0.0).stop_spent(1.0)
@@ -107,7 +107,7 @@ def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
     assert (of_log.reads, of_log.max_bytes, of_log.until_s) == ([log], LOG_BYTES, float("inf"))
 
 
-def test_what_begins_the_first_reading_of_the_log_may_read_more() -> None:
+def test_the_first_reading_of_the_log_has_a_larger_budget() -> None:
     options = parse_options({**OPTIONS, "controlFile": "rereads"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
     first = Range(log.partition, "id", 0, 10, -1, must_check=False, backlog_end=10, is_first=True)
@@ -120,7 +120,7 @@ def test_what_begins_the_first_reading_of_the_log_may_read_more() -> None:
         assert of_log.max_bytes == expected
 
 
-def test_where_a_rate_is_set_the_log_has_its_time_as_well() -> None:
+def test_a_rate_also_limits_the_reading_time_of_the_log() -> None:
     options = parse_options({**OPTIONS, "controlFile": "rereads", "maxBytesPerSecond": "1000"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
     (of_log,) = [one for one in budgets(ReadPlan((), 0), [log], options, 10.0) if one.reads]

@@ -166,7 +166,7 @@ def test_a_read_that_exceeds_its_time_continues_where_it_ended(logs: Logs) -> No
     assert summary(reader.read([a_span(4)])[a_span(4)]) == (4, 1, False)
 
 
-def test_what_was_not_begun_in_time_is_a_problem(logs: Logs) -> None:
+def test_a_read_that_did_not_begin_in_time_is_a_problem(logs: Logs) -> None:
     logs.until = time.monotonic()
     assert "time budget" in (reader_of(logs).read([a_span(2)])[a_span(2)].problem or "")
 
@@ -198,7 +198,7 @@ def nobody(*_: object) -> None:
 
 
 @pytest.mark.parametrize("happens", [unreachable, cut, gone, nobody])
-def test_what_could_not_be_read_can_be_asked_for_again(logs: Logs, happens: Callable[[RangeRead, bytes], None]) -> None:
+def test_a_failed_read_can_be_requested_again(logs: Logs, happens: Callable[[RangeRead, bytes], None]) -> None:
     reader, usual = reader_of(logs), logs.on_read
     logs.on_read = happens
     assert reader.read([a_span(2)])[a_span(2)].problem
@@ -217,7 +217,7 @@ def behind_retention(read: RangeRead, _: bytes) -> None:
 
 
 @pytest.mark.parametrize("happens", [undecodable, behind_retention])
-def test_what_never_can_be_read_is_no_problem_but_not_known(
+def test_an_epoch_that_can_never_be_read_is_unknown_and_no_problem(
     logs: Logs, happens: Callable[[RangeRead, bytes], None]
 ) -> None:
     logs.on_read = happens

@@ -100,7 +100,7 @@ def test_thousands_of_millions_of_empty_offsets_cost_one_batch() -> None:
     assert watched.run.producer(2).view is not None
 
 
-def test_what_was_there_is_not_new_up_to_the_end_that_was_listed_first() -> None:
+def test_records_below_the_first_listed_end_are_not_new() -> None:
     states = [(number, S.COMPLETE_COMMIT if number % 2 else S.PREPARE_COMMIT) for number in range(10)]
     watched = Watched(a_log(*states, *((number, S.COMPLETE_COMMIT) for number in range(10))), 20)
     batches = 0
@@ -120,7 +120,7 @@ def test_what_was_there_is_not_new_up_to_the_end_that_was_listed_first() -> None
     assert not watched.run.bucket.agenda, "what an early chunk showed as live, and a later one as complete, is over"
 
 
-def test_what_comes_after_the_end_that_was_listed_first_is_new() -> None:
+def test_records_after_the_first_listed_end_are_new() -> None:
     watched = Watched(a_log((1, S.PREPARE_COMMIT)), 1)
     watched.batch()
     watched.batch()
@@ -169,7 +169,7 @@ def test_a_log_that_is_read_again_as_a_whole_is_read_in_parts_and_loads_no_idle_
     assert not watched.run.bucket.agenda
 
 
-def test_what_was_passed_over_does_not_lead_to_what_comes_later() -> None:
+def test_a_record_does_not_inherit_across_a_skipped_record() -> None:
     watched = Watched(a_log((1, S.ONGOING)), 1)
     watched.batch()
     watched.records[1] = a_log_record(1, 1, S.COMPLETE_COMMIT, NOW_MS)

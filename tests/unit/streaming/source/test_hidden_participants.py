@@ -61,7 +61,7 @@ def test_so_is_one_that_a_transaction_had(cluster: Asked, state: S) -> None:
     assert hidden(cluster, transaction(1, state, PAYMENTS)) == [PAYMENTS]
 
 
-def test_what_is_known_or_not_wanted_is_not_asked_for(cluster: Asked) -> None:
+def test_known_and_excluded_partitions_are_not_requested(cluster: Asked) -> None:
     assert hidden(cluster, transaction(1, S.ONGOING, ORDERS, PAYMENTS, UNWANTED), seen(0, 9), known=[PAYMENTS]) == []
     assert cluster.asked == []
 

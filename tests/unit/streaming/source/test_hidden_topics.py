@@ -214,7 +214,7 @@ def test_a_participant_that_is_gone_is_not_hidden(requesting: Requesting) -> Non
     assert SECRET not in requesting.round(SECRET).positions
 
 
-def test_what_is_not_watched_on_purpose_is_not_missing(requesting: Requesting) -> None:
+def test_a_topic_that_the_options_exclude_is_not_missing(requesting: Requesting) -> None:
     requesting.lister._options = replace(requesting.lister._options, pattern="o.*")
     requesting.broker.there.add(SECRET.topic)
     requesting.broker.hidden.add(SECRET.topic)
@@ -222,7 +222,7 @@ def test_what_is_not_watched_on_purpose_is_not_missing(requesting: Requesting) -
     assert SECRET not in requesting.round(SECRET).positions
 
 
-def test_what_is_no_longer_wanted_is_let_go_though_it_is_hidden(requesting: Requesting) -> None:
+def test_a_hidden_partition_that_is_no_longer_selected_is_dropped(requesting: Requesting) -> None:
     requesting.broker.there.add(SECRET.topic)
     requesting.broker.hidden.add(SECRET.topic)
     requesting.round()
@@ -235,7 +235,7 @@ def test_what_is_no_longer_wanted_is_let_go_though_it_is_hidden(requesting: Requ
 
 
 @pytest.mark.parametrize("changes", [{}, {"reread": {LOG: 0}}], ids=["hidden", "the coordinators' log is read again"])
-def test_what_no_census_can_be_of_puts_off_none_of_what_is_behind(changes: dict[str, Any]) -> None:
+def test_a_partition_that_no_census_can_describe_does_not_delay_one_that_is_behind(changes: dict[str, Any]) -> None:
     rota = SnapshotSchedule(OPTIONS)
     log, hidden = Position("log-id", 5, 0, 5, leader=1), NotBegun("")
     positions = {LOG: log, SECRET: hidden} if not changes else {LOG: log}

@@ -33,7 +33,7 @@ def missing(rows: list[Row]) -> list[tuple[str, int, int]]:
     return [(found["kind"], found["from_offset"], found["to_offset"]) for found in notices]
 
 
-def test_what_was_read_before_retention_overtook_the_reading_is_kept() -> None:
+def test_episodes_from_before_a_loss_by_retention_are_kept() -> None:
     read = range_of(10)
     read.fold.feed(transaction(0))
     read.lost(6, "retention")
@@ -44,7 +44,7 @@ def test_what_was_read_before_retention_overtook_the_reading_is_kept() -> None:
     assert not read.needs_fetch
 
 
-def test_what_was_folded_below_a_cut_is_there_once() -> None:
+def test_episodes_below_a_truncation_are_returned_once() -> None:
     read = range_of(6)
     read.fold.feed(transaction(0) + transaction(2) + a_batch(4, producer_id=7))
     read.truncated(4, "cut", 1)
@@ -61,7 +61,7 @@ def test_a_cut_below_the_range_is_read_from_there() -> None:
     assert (read.fold.position, read.last_epoch, read.must_check) == (4, 2, False)
 
 
-def test_what_cannot_be_read_is_a_row_of_its_partition() -> None:
+def test_an_unreadable_range_is_a_row_of_its_partition() -> None:
     read = range_of(10)
     read.fold.feed(transaction(0))
     read.gap("CORRUPT_MESSAGE")

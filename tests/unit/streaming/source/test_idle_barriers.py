@@ -34,7 +34,7 @@ def at(offset: SourceOffset, position: Position) -> SourceOffset:
     return replace(offset, positions={**offset.positions, ORDERS: position})
 
 
-def test_where_nothing_has_changed_and_nothing_is_due_a_barrier_need_not_be() -> None:
+def test_a_barrier_can_be_skipped_if_nothing_has_changed_and_nothing_is_due() -> None:
     assert can_skip(BEFORE, SAME, NOTHING_DUE)
     assert can_skip(BEFORE, SAME, NextBarrierDue(7, 2_002))
 
@@ -127,5 +127,9 @@ DUE: dict[str, tuple[list[BucketCount], bool, NextBarrierDue | None]] = {
 
 
 @pytest.mark.parametrize(("counts", "can_wait", "due"), DUE.values(), ids=DUE.keys())
-def test_when_the_next_barrier_is_due(counts: list[BucketCount], can_wait: bool, due: NextBarrierDue | None) -> None:  # noqa: FBT001
+def test_the_next_barrier_is_due_at_the_expected_time(
+    counts: list[BucketCount],
+    can_wait: bool,  # noqa: FBT001
+    due: NextBarrierDue | None,
+) -> None:
     assert next_barrier_due(counts, 2, can_wait=can_wait) == due

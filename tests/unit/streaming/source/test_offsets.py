@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.clock_base import ClockBase
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
@@ -60,6 +61,8 @@ def offsets(draw: st.DrawFn) -> SourceOffset:
         draw(starts),
         draw(starts),
         draw(st.dictionaries(partitions, topic_ids, max_size=3)),
+        clock_base=draw(st.builds(ClockBase, st.text(max_size=9), st.integers())),
+        clock_set_by_ms=draw(st.integers()),
     )
 
 
@@ -105,13 +108,16 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
         gone={PAYMENTS: "id-p"},
         backlog_end={LOG: 6},
         scan_interval_ms=2000,
+        clock_base=ClockBase("boot", 5),
+        clock_set_by_ms=-3000,
     )
     assert text(offset) == (
         '{"backlog_end": {"__transaction_state-3": 6}, "barrier": 7, "begun": {"orders-10": 4}, '
-        '"cluster_id": "cluster", "coordinator_listed_ms": 1001, "data_listed_ms": 1000, '
+        '"clock": ["boot", 5, -3000], "cluster_id": "cluster", "coordinator_listed_ms": 1001, '
+        '"coordinator_view": "log", "data_listed_ms": 1000, '
         '"gone": {"payments-1": "id-p"}, "reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
         '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": null}}, '
-        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 4, 1], "10": [9, 3, 9, 1, 0]}}}, "version": 6}'
+        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 4, 1], "10": [9, 3, 9, 1, 0]}}}, "version": 7}'
     )
 
 
@@ -207,9 +213,9 @@ def test_an_end_cuts_reading_and_never_listing(end: int, read_to: int) -> None:
     assert bounded.barrier_fact({}).limited_data == (DATA if read_to < READ.listed else NONE)
 
 
-def test_the_text_of_an_offset_without_the_log_has_its_view_and_that_with_the_log_is_as_before() -> None:
+def test_the_text_of_an_offset_has_its_view() -> None:
     plain = SourceOffset("c", 1, 2, 3, {})
-    assert "coordinator_view" not in plain.to_json()
+    assert plain.to_json()["coordinator_view"] == "log"
     asked = replace(plain, coordinator_access=CoordinatorAccess.API)
     assert asked.to_json()["coordinator_view"] == "api"
     assert SourceOffset.from_json(asked.to_json()) == asked

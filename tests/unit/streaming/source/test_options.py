@@ -21,7 +21,7 @@ LEAST = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders"}
 ORDERS_0 = TopicPartition("orders", 0)
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_an_option_that_is_not_given_has_its_default() -> None:
     assert parse_options(LEAST) == SourceOptions(
         bootstrap=(Endpoint("kafka", 9092),),
         security=Security(),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as with_changes
 
+from txnwatch.state.model.clock_base import ClockBase
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, is_begun, plan
@@ -46,6 +47,27 @@ UNREAD = NotBegun("id")
 def test_a_plan_is_one_barrier_further_with_the_times_of_its_listing() -> None:
     listing = Listing("cluster", {}, data_listed_ms=1000, coordinator_listed_ms=1001)
     assert plan(SourceOffset.beginning(), listing, NO_LIMITS, {}) == SourceOffset("cluster", 1, 1000, 1001, {})
+
+
+@pytest.mark.parametrize(
+    ("bases", "set_by_ms"),
+    [
+        ([ClockBase("a", 500), ClockBase("a", 500), ClockBase("a", 3_600_500)], [0, 0, 3_600_000]),
+        ([ClockBase("a", 500), ClockBase("a", -3_599_500), ClockBase("a", -3_599_500)], [0, -3_600_000, 0]),
+        ([ClockBase("a", 500), ClockBase("a", 1_100), ClockBase("a", 1_700)], [0, 0, 1_200]),
+        ([ClockBase("a", 500), ClockBase("b", 9_000_000), ClockBase("b", 9_000_000)], [0, 0, 0]),
+        ([None, ClockBase("a", 500), ClockBase("a", 5_500)], [0, 0, 5_000]),
+    ],
+    ids=["forward", "back", "in small steps", "the machine was restarted", "not known at first"],
+)
+def test_an_offset_has_by_how_much_our_clock_was_set(bases: list[ClockBase | None], set_by_ms: list[int]) -> None:
+    offset, found = SourceOffset.beginning(), []
+    for base in bases:
+        offset = plan(offset, Listing("cluster", {}, 1000, 1001, clock_base=base), NO_LIMITS, {})
+        assert SourceOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+        assert offset.barrier_fact({}).clock_set_by_ms == offset.clock_set_by_ms
+        found.append(offset.clock_set_by_ms)
+    assert found == set_by_ms
 
 
 # what was known, what the leader answered -> where the partition stands now
@@ -108,7 +130,7 @@ def test_reading_begins_once_start_and_end_are_listed(
         pytest.param(at(10), {ORDERS: an_answer(None)}, {}, id="there, but no answer"),
     ],
 )
-def test_what_is_no_longer_there_is_let_go_under_its_id(
+def test_a_deleted_partition_is_dropped_under_its_topic_id(
     known: Position, answers: Answers, gone: dict[TopicPartition, str]
 ) -> None:
     assert planned({ORDERS: known}, answers).gone == gone
@@ -179,7 +201,7 @@ BACKLOG_ENDS: dict[str, tuple[int, Position | None, int | None, ListedPartition,
 @pytest.mark.parametrize(
     ("barrier", "known", "backlog_end", "answer", "rereads", "expected"), BACKLOG_ENDS.values(), ids=BACKLOG_ENDS.keys()
 )
-def test_what_was_in_the_log_when_reading_began_is_not_new(
+def test_records_from_before_reading_began_are_not_new(
     barrier: int,
     known: Position | None,
     backlog_end: int | None,
@@ -218,7 +240,7 @@ REREADS: dict[str, tuple[Position | None, ListedPartition, Rereads, Rereads]] = 
 
 
 @pytest.mark.parametrize(("known", "answer", "rereads", "reread"), REREADS.values(), ids=REREADS.keys())
-def test_what_has_begun_and_answers_can_be_read_again(
+def test_a_begun_partition_that_answers_can_be_read_again(
     known: Position | None,
     answer: ListedPartition,
     rereads: Rereads,

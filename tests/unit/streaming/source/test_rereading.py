@@ -75,7 +75,7 @@ def source(tmp_path: Path) -> Source:
 @pytest.mark.parametrize(
     "reread", [A_PROOF, IT_STANDS, RereadRequest(ORDERS, 4)], ids=["a proof", "it stands", "a gap"]
 )
-def test_what_keeps_coming_back_waits_twice_as_long_each_time(source: Source, reread: RereadRequest) -> None:
+def test_a_repeated_request_waits_twice_as_long_each_time(source: Source, reread: RereadRequest) -> None:
     granted = [number for number in range(40) if source.grants(reread)]
     assert granted == [0, 1, 3, 7, 15, 31]
 

@@ -79,7 +79,8 @@ def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
 def test_old_entries_move_the_position_and_keep_the_leader_epoch() -> None:
     walker = BatchWalker(0, 100)
     assert list(walker.headers(a_batch(0, leader_epoch=4) + an_old_entry(1) + an_old_entry(2, value=b"x" * 80)))
-    assert (walker.position, walker.leader_epoch) == (3, 4)
+    assert (walker.position, walker.leader_epoch, walker.last_epoch) == (3, 4, 4)
+    assert BatchWalker().last_epoch is None
 
 
 def test_many_old_entries_are_walked() -> None:
@@ -106,3 +107,19 @@ def test_the_position_moves_after_the_caller_has_handled_a_batch() -> None:
     seen = [(walker.position, header.base_offset) for _, header in walker.headers(DATA)]
     assert seen == [(0, 0), (1, 1), (2, 2)]
     assert walker.position == 5
+
+
+BACKWARDS = {
+    "a last offset below the base": (a_batch(5, last_offset_delta=-2), "5 and 3"),
+    "a base offset below 0": (a_batch(-5), "-5 and -5"),
+    "an old entry below 0": (an_old_entry(-5), "-5 and -5"),
+    "the last batch of a run": (a_batch(5) + a_batch(6, last_offset_delta=-9), "5 and -3"),
+}
+
+
+@pytest.mark.parametrize(("buffer", "found"), BACKWARDS.values(), ids=BACKWARDS.keys())
+def test_offsets_that_would_move_the_position_back_are_an_error(buffer: bytes, found: str) -> None:
+    walker = BatchWalker(0, 100)
+    with pytest.raises(WireError, match=f"found {found}$"):
+        list(walker.runs(buffer))
+    assert walker.position >= 0

@@ -111,7 +111,7 @@ def decoded(body: bytes, version: int) -> FetchAnswer:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_kafka_python_encodes_is_decoded(version: int) -> None:
+def test_values_that_kafka_python_encodes_are_decoded(version: int) -> None:
     answer = decoded(encoded(REPLIES, version), version)
     assert (answer.throttle_ms, answer.error_code) == (THROTTLED_MS, 0)
     assert answer.partitions == [part.expected(name, version) for name, parts in REPLIES.items() for part in parts]

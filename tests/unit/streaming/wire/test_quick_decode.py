@@ -38,7 +38,7 @@ def a_log_batch(key: bytes = KEY, value: bytes | None = a_value(V1), *records: b
         (None, (-1, -1, False)),
     ],
 )
-def test_what_brokers_write_is_decoded(value: TransactionLogValue | None, expected: tuple[int, int, bool]) -> None:
+def test_records_of_brokers_are_decoded(value: TransactionLogValue | None, expected: tuple[int, int, bool]) -> None:
     raw = a_log_batch(value=None if value is None else a_value(value))
     assert quick_decode(raw, 0) == (len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)
     assert quick_decode(b"ab" + raw + raw, 2) == (2 + len(raw), 7, 3, TIMESTAMP_MS, KEY, *expected)

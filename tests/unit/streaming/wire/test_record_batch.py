@@ -140,7 +140,7 @@ NEVER_WRITTEN = {
 
 
 @pytest.mark.parametrize(("buffer", "message"), NEVER_WRITTEN.values(), ids=NEVER_WRITTEN.keys())
-def test_what_no_broker_writes_is_a_wire_error(buffer: bytes, message: str) -> None:
+def test_bytes_that_no_broker_writes_are_a_wire_error(buffer: bytes, message: str) -> None:
     with pytest.raises(WireError, match=message):
         list(walk(buffer))
 
@@ -170,7 +170,13 @@ RECORDS: dict[str, tuple[bytes, Plain]] = {
 
 @pytest.mark.parametrize(("encoded", "record"), RECORDS.values(), ids=RECORDS.keys())
 def test_a_record_is_read(encoded: bytes, record: Plain) -> None:
-    assert the_records(a_batch(50, records=[encoded])) == [record]
+    assert the_records(a_batch(50, records=[encoded], last_offset_delta=300)) == [record]
+
+
+@pytest.mark.parametrize(("delta", "last"), [(1, 0), (-1, 3), (301, 300)])
+def test_a_record_outside_its_batch_is_an_error(delta: int, last: int) -> None:
+    with pytest.raises(WireError, match=f"offset delta at byte .*: expected 0 to {last}.*, found {delta}"):
+        the_records(a_batch(50, records=[a_record(delta)], last_offset_delta=last))
 
 
 def test_the_records_of_a_batch_further_on_are_read_there() -> None:
@@ -269,7 +275,7 @@ some_records = st.lists(st.tuples(st.integers(0, 2**42), some_bytes, some_bytes,
     producer_epoch=st.integers(0, 2**15 - 1),
     transactional=st.booleans(),
 )
-def test_what_kafka_python_writes_is_read_the_same(
+def test_values_that_kafka_python_writes_are_read_unchanged(
     *, written: list[Written], producer_id: int, producer_epoch: int, transactional: bool
 ) -> None:
     builder = DefaultRecordBatchBuilder(

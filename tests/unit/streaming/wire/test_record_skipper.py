@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import random
 import socket
-import uuid
-from collections.abc import Iterable
 
 import pytest
-from kafka.protocol.consumer import FetchResponse
 
 from support.batches import a_batch, a_marker, a_record, an_old_entry
+from support.fetch_responses import a_fetch_response, header_of, received
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
-from txnwatch.streaming.wire.record_skipper import RecordSkipper
 
-Topic = FetchResponse.FetchableTopicResponse
 ORDERS = TopicPartition("orders", 0)
-HEADER = {True: b"\0\0\0\7\0", False: b"\0\0\0\7"}
 
 
 def large(offset: int, size: int = 200_000) -> bytes:
@@ -39,45 +34,6 @@ LOGS = {
 MOSTLY_DROPPED = LOGS.keys() - {"small batches first", "an old entry", "nothing"}
 
 
-def a_response(version: int, *records: bytes) -> bytes:
-    partitions = [
-        Topic.PartitionData(
-            partition_index=number,
-            error_code=0,
-            high_watermark=9,
-            last_stable_offset=9,
-            log_start_offset=0,
-            aborted_transactions=None,
-            preferred_read_replica=-1,
-            records=one,
-        )
-        for number, one in enumerate(records)
-    ]
-    named = {"topic_id": uuid.UUID(int=5)} if version >= 13 else {"topic": "orders"}
-    topics = [Topic(partitions=partitions, **named)] * 2
-    response = FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
-    return HEADER[version >= 12] + bytes(response.encode(version=version))
-
-
-def received(whole: bytes, version: int, sizes: Iterable[int]) -> tuple[memoryview, int]:
-    """The buffer as a connection fills it: dropped bytes are left as they were; and how many were dropped."""
-    buffer, skipper = memoryview(bytearray(b"\xee" * len(whole))), RecordSkipper(version)
-    filled = dropped = 0
-    for size in sizes:
-        to = skipper.skip_to(buffer, filled)
-        assert to >= filled
-        if to > filled:
-            count = min(size, to - filled)
-            dropped += count
-        else:
-            count = min(size, skipper.next_size, len(whole) - filled)
-            buffer[filled : filled + count] = whole[filled : filled + count]
-        filled += count
-        if filled == len(whole):
-            return buffer, dropped
-    raise AssertionError("the sizes ended before the response")
-
-
 def folded(answer: FetchAnswer) -> list[object]:
     found: list[object] = []
     for data in answer.partitions:
@@ -91,8 +47,8 @@ def folded(answer: FetchAnswer) -> list[object]:
 @pytest.mark.parametrize("name", LOGS)
 def test_the_facts_are_those_of_the_whole_response(name: str, version: int) -> None:
     records = b"".join(LOGS[name])
-    whole = a_response(version, records, b"", records)
-    body = len(HEADER[version >= 12])
+    whole = a_fetch_response(version, records, b"", records)
+    body = len(header_of(version))
     expected = folded(decode_fetch_response(memoryview(whole)[body:], version))
     draw = random.Random(name)
     for largest in (3_000, 70_000, 1 << 20):
@@ -102,7 +58,7 @@ def test_the_facts_are_those_of_the_whole_response(name: str, version: int) -> N
 
 
 def test_small_batches_are_received_as_they_come() -> None:
-    whole = a_response(12, b"".join(a_batch(offset) for offset in range(2_000)))
+    whole = a_fetch_response(12, b"".join(a_batch(offset) for offset in range(2_000)))
     buffer, dropped = received(whole, 12, iter(lambda: 1 << 20, None))
     assert (bytes(buffer), dropped) == (whole, 0)
 

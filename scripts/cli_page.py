@@ -1,0 +1,48 @@
+"""docs/cli.md: every command and its flags, from the parser."""
+
+from __future__ import annotations
+
+import argparse
+
+from page_links import link_pages
+
+from txnwatch.cli.main import parser
+
+
+def cli_page(generated: str) -> str:
+    """docs/cli.md."""
+    top = parser()
+    commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
+    lines = [
+        "# The command line",
+        "",
+        generated,
+        "| exit code | meaning |",
+        "|---|---|",
+        "| 0 | success |",
+        "| 1 | a failure (one line on standard error has the cause and what to do), or an incomplete answer |",
+        "| 2 | wrong usage: a flag or a setting is invalid |",
+        "| 3 | something was found (only with `--fail-on-found`) |",
+        "| 4 | no watcher is active, so an empty answer proves nothing (only `txnwatch status`) |",
+        "| 130 | interrupted with Ctrl-C |",
+        "",
+        "With `--format json` a command prints one JSON object. It has the same members for every command: `command`,",
+        "`version`, `cluster_id`, `complete`, `not_checked` (a list of `what` and `why`), `left_out` (a list of",
+        "`count`, `what` and `why`) and `rows`. If `complete` is false, `not_checked` names what could not be checked.",
+        "`left_out` counts what a flag of `find-hanging` excludes from `rows`; this does not make the answer",
+        "incomplete. `status` also has the member `watchers`. Instead of this object, `events --format json` prints",
+        "one event per line.",
+    ]
+    for name, command in commands.choices.items():
+        lines += ["", f"## txnwatch {name}", "", str(command.description), "", "| flag | meaning |", "|---|---|"]
+        shown = (action for action in command._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
+        lines += [_flag(action) for action in shown if action.dest != "help"]
+    return "\n".join([*lines, ""])
+
+
+def _flag(action: argparse.Action) -> str:
+    choices = f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
+    value = "" if action.nargs == 0 else f" {action.metavar or choices}"
+    meaning = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%").replace("|", "\\|")
+    name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}"
+    return f"| `{name}` | {link_pages(meaning)} |"

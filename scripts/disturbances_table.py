@@ -1,0 +1,49 @@
+"""The table of disturbances for docs/faults.md, from docs/disturbances.json: results of the last `make faults`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_ABOUT = """\
+## Disturbances
+
+Not a fault of a transaction, but of what txnwatch or the brokers run on. Two brokers; broker 1 has all coordinators and
+the events topic, and both have data. Transactional applications run all the time, and one healthy transaction stays
+open. After two seconds a stray write makes a hang (if its partition cannot be written to, just before). *Right again*
+is the time from the end of the disturbance until every partition is proven, no event waits, and the hang is on the
+events topic; the start of Spark's query takes some seconds of it. Then another hang is made: *next hang* is the time to
+its event.
+
+The disk of txnwatch is a small file system that is filled. A preloaded library delays the changes of its files, and
+changes the clocks of its processes and of the brokers; the clocks of the kernel are not touched. The network is cut by
+a proxy that passes nothing on and keeps the connections. A suspended broker is one after SIGSTOP.
+"""
+_WHAT_TO_DO = "The [runbook](runbook.md#watcher) has what to do in each case."
+
+
+def disturbances(root: Path) -> list[str]:
+    """The section."""
+    rows: list[dict[str, Any]] = json.loads((root / "docs" / "disturbances.json").read_text())
+    wrong = [text for row in rows for text in row["false_verdicts"]]
+    versions = sorted({row["version"] for row in rows})
+    return [
+        _ABOUT,
+        f"Kafka {' and '.join(versions)}; {len(rows)} disturbances. False verdicts: "
+        + (f"{len(wrong)}: {'; '.join(wrong)}." if wrong else "none."),
+        "",
+        "| disturbance | for | what you see | the hang | right again | next hang |",
+        "|---|---|---|---|---|---|",
+        *map(_row, rows),
+        "",
+        _WHAT_TO_DO,
+    ]
+
+
+def _row(row: dict[str, Any]) -> str:
+    found = f"found meanwhile, after {row['found_s']:.1f} s" if row["is_found_meanwhile"] else "found afterwards"
+    return (
+        f"| {row['fault']} | {row['lasts_s']:.0f} s | {row['shown']} | {found} "
+        f"| {row['right_after_s']:.1f} s | {row['found_afterwards_s']:.1f} s |"
+    )

@@ -1,0 +1,61 @@
+"""The page of the fuzzer, from docs/fuzz.json: the result of the last `make fuzz`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_ABOUT = """\
+The decoders of bytes that come from outside are fuzzed: what brokers answer to the requests of the scan and of a fresh
+read, what any client can write to a topic or to Redis, and what other programs can write to a file that txnwatch reads.
+Not fuzzed are the start of a connection (ApiVersions, SASL), answers about ACLs, log directories and share groups, and
+Confluent framing. `make fuzz` runs it for an hour and writes this page.
+[Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches of txnwatch or of
+the decoder of kafka-python. Values inside JSON are changed as values.
+
+A decoder fails if it raises an error of another type than those in the table, if its result is wrong (for example if
+the fast pass over the coordinators' log differs from the exact fold, or an accepted event cannot be written again), if
+one input takes more than ten seconds, or if it needs more than 2 GB. Inputs that reached new branches, and inputs on
+which a decoder failed, are kept in `tests/fuzz/corpus`. `make test` tries all of them.
+"""
+
+
+def fuzz_page(docs: Path, generated: str) -> str:
+    """docs/fuzzing.md."""
+    found: dict[str, Any] = json.loads((docs / "fuzz.json").read_text())
+    targets = found["targets"]
+    runs, minutes = sum(one["runs"] for one in targets), sum(one["seconds"] for one in targets) / 60
+    failed = sum(one["failure"] is not None for one in targets)
+    return "\n".join(
+        [
+            "# Fuzzing",
+            "",
+            generated,
+            _ABOUT,
+            "## Result",
+            "",
+            f"{found['date']}, Atheris {found['atheris']}, {found['machine']}: {minutes:.0f} minutes for all decoders",
+            f"together, {runs:,} inputs, {failed} of {len(targets)} decoders failed.",
+            "",
+            "| Bytes | Typed errors | Seconds | Inputs tried | Branches | Inputs kept | Failure |",
+            "|---|---|---:|---:|---:|---:|---|",
+            *map(_row, targets),
+            "",
+        ]
+    )
+
+
+def _row(one: dict[str, Any]) -> str:
+    typed = ", ".join(f"`{name}`" for name in one["typed"]) or "none: every error is a value"
+    failure = f"`{one['failure'].splitlines()[0][:80]}`" if one["failure"] else "none"
+    cells = [
+        one["reads"],
+        typed,
+        f"{one['seconds']:.0f}",
+        f"{one['runs']:,}",
+        str(one["coverage"]),
+        str(one["kept"]),
+        failure,
+    ]
+    return f"| {' | '.join(cells)} |"

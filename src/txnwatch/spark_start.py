@@ -1,0 +1,44 @@
+"""Starts Spark for a watch: where its output goes, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txnwatch.config import RunSettings
+from txnwatch.config_providers import hidden_from_children
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX
+from txnwatch.spark_output import output_to, text_since
+from txnwatch.streaming.job.failures import check_python, start_error
+
+if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
+    from pyspark.sql import SparkSession
+
+
+def started_session(settings: RunSettings, checkpoint: str, master: str, spark_log: Path) -> SparkSession:
+    """A new Spark session; the output of the JVM and its workers goes to `spark_log`.
+
+    Raises:
+        SparkError: Spark does not start.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
+
+    check_python(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
+    begin = spark_log.stat().st_size if spark_log.exists() else 0
+    try:
+        with output_to(spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
+            return spark_session(
+                checkpoint,
+                master=master,
+                is_checkpoint_shared=settings.checkpoint_is_shared,
+                conf=settings.spark_conf,
+                state_partitions=settings.state_partitions,
+                output=output,
+            )
+    except (Py4JError, PySparkException, ImportError) as exc:
+        raise start_error(exc, text_since(spark_log, begin), f"details: {spark_log}") from exc

@@ -1,0 +1,82 @@
+"""The files of a lease on the file system of a checkpoint, through the Hadoop client of the JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from txnwatch.streaming.job.failures import root_cause, text_of
+
+_DIRECTORY = "txnwatch-lease"
+# PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
+JVM_ERRORS = (Py4JError, PySparkException)
+_EXISTS = "FileAlreadyExistsException"
+
+
+class HadoopFiles:
+    """A directory inside the checkpoint.
+
+    Raises:
+        OSError: the file system cannot be reached.
+    """
+
+    def __init__(self, session: SparkSession, checkpoint: str) -> None:
+        jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - Spark has no public API for it
+        state: Any = session._jsparkSession.sessionState()  # noqa: SLF001 - as above
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._root = f"{checkpoint.rstrip('/')}/{_DIRECTORY}"
+        self._files: Any = self._try(lambda: self._path(self._root).getFileSystem(state.newHadoopConf()))
+
+    def numbers(self) -> list[int]:
+        """The numbers of all files."""
+        if not self._try(lambda: self._files.exists(self._path(self._root))):
+            return []
+        found = self._try(lambda: self._files.listStatus(self._path(self._root)))
+        names = [str(status.getPath().getName()) for status in found]
+        return [int(name) for name in names if name.isdigit()]
+
+    def create(self, number: int, content: str) -> bool:
+        """Creates a file with this content; returns False if it exists already."""
+        try:
+            out = self._files.create(self._at(number), False)
+        except JVM_ERRORS as exc:
+            text = text_of(exc)
+            if _EXISTS in text or self._has(number):
+                return False
+            raise OSError(root_cause(text)) from exc
+        self._try(lambda: out.write(bytearray(content.encode())))
+        self._try(out.close)
+        return True
+
+    def read(self, number: int) -> str:
+        """The content; empty if it cannot be read."""
+        try:
+            stream = self._files.open(self._at(number))
+            try:
+                return bytes(stream.readAllBytes()).decode(errors="replace")
+            finally:
+                stream.close()
+        except JVM_ERRORS:
+            return ""
+
+    def delete(self, number: int) -> None:
+        """Deletes a file; ignores errors."""
+        try:
+            self._files.delete(self._at(number), False)
+        except JVM_ERRORS:
+            return
+
+    def _has(self, number: int) -> bool:
+        return bool(self._try(lambda: self._files.exists(self._at(number))))
+
+    def _at(self, number: int) -> Any:  # noqa: ANN401 - a Path of the JVM
+        return self._path(f"{self._root}/{number:012d}")
+
+    def _try(self, call: Any) -> Any:  # noqa: ANN401 - a call of the JVM
+        try:
+            return call()
+        except JVM_ERRORS as exc:
+            raise OSError(root_cause(text_of(exc))) from exc

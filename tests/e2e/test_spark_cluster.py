@@ -1,0 +1,164 @@
+"""On a standalone cluster with two workers that share no directory, and a checkpoint on HDFS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+
+from support.hdfs import EmbeddedHdfs
+from support.spark_cluster import SECRET, SparkCluster, arguments
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch, events_about, events_of, statuses
+from txnwatch.embedded.applications import transactional_writer
+from txnwatch.embedded.faults import late_write_after_abort
+from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+
+pytestmark = pytest.mark.long
+ROOT = Path(__file__).parents[2]
+EVENTS = "cluster.events"
+VERDICT_S = 180.0
+ENDS_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHdfs]:
+    with EmbeddedHdfs(tmp_path_factory.mktemp("hdfs")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("spark"), workers=2) as started:
+        yield started
+
+
+def hang(cluster: Cluster, partition: TopicPartition) -> None:
+    late_write_after_abort(cluster, unique("zombie"), partition)
+
+
+def until_opened(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
+    found = lambda: events_about(kafka.bootstrap_servers, partition, EVENTS)  # noqa: E731 - a condition to wait for
+    assert eventually(found, VERDICT_S, f"an incident about {partition}")[0].verdict == "hanging"
+
+
+def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
+    kafka: EmbeddedKafka, cluster: Cluster, hdfs: EmbeddedHdfs, spark: SparkCluster, tmp_path: Path
+) -> None:
+    config = tmp_path / "txnwatch.toml"
+    config.write_text(f'[spark_conf]\n"spark.authenticate.secret" = "{SECRET}"\n"spark.executor.memory" = "700m"\n')
+    conf = ("spark.driver.host=127.0.0.1", f"spark.local.dir={tmp_path / 'driver'}")
+    flags = ("--events-topic", EVENTS, "--master", spark.master, "--state-partitions", "2", "--config", str(config))
+    flags = (*flags, *(part for one in conf for part in ("--spark-conf", one)))
+    checkpoint = hdfs.uri("txnwatch")
+    partitions = [create_topic(cluster, unique("hung"))[0] for _ in range(3)]
+    (busy,) = create_topic(cluster, unique("busy"))
+    watched = "|".join(one.topic for one in (*partitions, busy))
+    flags = (*flags, "--topics", watched, "--census-topics", watched)
+    writer = transactional_writer(kafka.bootstrap_servers, unique("writer"), busy.topic, pause_s=0.05).start()
+
+    first = RunningWatch(kafka.bootstrap_servers, checkpoint, *flags).start()
+    try:
+        first.until_ready()
+        hang(cluster, partitions[0])
+        until_opened(kafka, partitions[0])
+
+        spark.executor(0).kill()
+        hang(cluster, partitions[1])
+        until_opened(kafka, partitions[1])
+
+        second = subprocess.run(first.command, capture_output=True, text=True, check=False, timeout=ENDS_S)
+        assert "is in use by process" in second.stderr
+        assert second.returncode == 1
+    finally:
+        first.kill()
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=elsewhere) as taken_over:
+        taken_over.until("has not renewed its lease of the checkpoint")
+        taken_over.until_ready()
+        hang(cluster, partitions[2])
+        until_opened(kafka, partitions[2])
+        assert taken_over.stop() == 0
+    writer.stop()
+    assert writer.error is None
+    for partition in partitions:
+        assert statuses(events_about(kafka.bootstrap_servers, partition, EVENTS)) == ["opened"]
+    named = {TopicPartition(one.topic, one.partition) for one in events_of(kafka.bootstrap_servers, EVENTS)}
+    assert named == {*partitions}, "no false verdict"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--master", "spark://nowhere:7077", "--checkpoint", "hdfs://127.0.0.1:9/x"), "Spark: "),
+        (("--checkpoint", "hdfs://nowhere.invalid:8020/x"), "the file system of --checkpoint cannot be used"),
+        (("--checkpoint", "hdfs://127.0.0.1:9/x"), "the file system of --checkpoint cannot be used"),
+    ],
+    ids=["no master", "no host", "no name node"],
+)
+def test_what_cannot_be_reached_ends_with_one_line(
+    kafka: EmbeddedKafka, flags: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    command = RunningWatch(kafka.bootstrap_servers, tmp_path, "--events-topic", EVENTS, *flags).command
+    conf = ("--spark-conf", "spark.authenticate.secret=kanarienvogel")
+    environ = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([*command, *conf], capture_output=True, text=True, check=False, timeout=ENDS_S, env=environ)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert expected in done.stderr
+    assert done.returncode == 1
+
+
+def test_spark_submit_runs_it_from_the_wheel_as_a_zip(
+    kafka: EmbeddedKafka, cluster: Cluster, hdfs: EmbeddedHdfs, spark: SparkCluster, tmp_path: Path
+) -> None:
+    python = without_txnwatch(tmp_path / "python")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, timeout=ENDS_S)
+    (wheel,) = tmp_path.glob("txnwatch-*.whl")
+    archive = wheel.rename(tmp_path / "txnwatch.zip")
+    (partition,) = create_topic(cluster, unique("submitted"))
+    own = ("--topics", partition.topic, "--census-topics", partition.topic, "--events-topic", EVENTS)
+    submitted = RunningWatch(kafka.bootstrap_servers, hdfs.uri("submitted"), *own)
+    flags = submitted.command[submitted.command.index("run") + 1 :]
+    submitted.command = [
+        *("env", f"PYSPARK_PYTHON={python}", f"SPARK_HOME={Path(pyspark.__file__).parent}"),
+        *(str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", spark.master),
+        *("--py-files", str(archive), "--conf", f"spark.authenticate.secret={SECRET}"),
+        *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=700m"),
+        *(str(ROOT / "deploy" / "spark" / "txnwatch_run.py"), *flags),
+    ]
+    with submitted:
+        submitted.until_ready()
+        hang(cluster, partition)
+        until_opened(kafka, partition)
+        (driver,) = [
+            child
+            for child in psutil.Process(submitted.pid).children(recursive=True)
+            if "txnwatch_run.py" in arguments(child)
+        ]
+        driver.terminate()
+        assert submitted.wait() == 0
+
+
+def without_txnwatch(directory: Path) -> Path:
+    """A Python with all dependencies, but without txnwatch: an entry of a .pth file does not install others."""
+    venv.create(directory, with_pip=False)
+    (site,) = directory.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    python = directory / "bin" / "python"
+    found = subprocess.run([str(python), "-c", "import txnwatch"], capture_output=True, check=False, cwd=directory)
+    assert found.returncode != 0
+    return python

@@ -1,0 +1,51 @@
+"""A real HDFS from Hadoop's jars: one name node and one data node in a process of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from txnwatch.embedded.jars import jars
+from txnwatch.embedded.ports import free_ports
+from txnwatch.embedded.process import ServerProcess
+from txnwatch.java import java
+
+VERSION = "3.5.0"  # that of the client that PySpark has
+_MODULES = (("org.apache.hadoop", "hadoop-client-minicluster", VERSION),)
+_MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"
+# The classes of the mini cluster name Mockito, and the client of PySpark does not have it.
+_OF_TESTS = (
+    *_MODULES,
+    ("org.mockito", "mockito-core", "4.11.0"),
+    ("junit", "junit", "4.13.2"),
+    ("org.junit.jupiter", "junit-jupiter-api", "5.8.2"),
+)
+
+
+class EmbeddedHdfs:
+    """An HDFS on the loopback interface; a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._port = free_ports(1)[0]
+        self._server: ServerProcess | None = None
+
+    def __enter__(self) -> Self:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        classpath = f"{jars(f'hadoop-minicluster-{VERSION}', _OF_TESTS)}/*"
+        config = self._directory / "written.xml"
+        command = [
+            *(java(), "-Xmx384m", "-XX:+UseSerialGC", f"-Dtest.build.data={self._directory}", "-cp", classpath, _MAIN),
+            *("-format", "-datanodes", "1", "-nnport", str(self._port), "-writeConfig", str(config)),
+        ]
+        self._server = ServerProcess("HDFS", command, self._directory / "hdfs.log")
+        self._server.start(config.exists, timeout_s=240.0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.kill()
+
+    def uri(self, path: str) -> str:
+        """The address of a path."""
+        return f"hdfs://127.0.0.1:{self._port}/{path}"

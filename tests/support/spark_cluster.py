@@ -1,0 +1,91 @@
+"""A standalone Spark cluster: a master and workers, each with directories of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Self
+
+import psutil
+import pyspark
+
+from txnwatch.embedded.ports import free_ports
+from txnwatch.embedded.process import ServerProcess
+
+SECRET = "kanarienvogel"
+_HOME = Path(pyspark.__file__).parent
+_SECURITY = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": SECRET,
+    "spark.network.crypto.enabled": "true",
+}
+
+
+class SparkCluster:
+    """One master and some workers with one core each; a context manager."""
+
+    def __init__(self, directory: Path, workers: int, *, host: str = "127.0.0.1", is_encrypted: bool = True) -> None:
+        self._host = host
+        self._directory = directory
+        self._security = {**_SECURITY, "spark.network.crypto.enabled": str(is_encrypted).lower()}
+        self._port = free_ports(1)[0]
+        self._count = workers
+        self._servers: list[ServerProcess] = []
+
+    @property
+    def master(self) -> str:
+        """The address of the master."""
+        return f"spark://{self._host}:{self._port}"
+
+    def __enter__(self) -> Self:
+        self._start("master", "master.Master", "Starting Spark master", "--port", str(self._port))
+        for number in range(self._count):
+            self._start(f"worker-{number}", "worker.Worker", "registered with master", "--cores", "1", "--memory", "1g")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in reversed(self._servers):
+            server.kill()
+
+    def executor(self, worker: int) -> psutil.Process:
+        """The executor that a worker runs."""
+        parent = psutil.Process(self._servers[1 + worker].pid)
+        children = parent.children(recursive=True)
+        (found,) = [child for child in children if "CoarseGrainedExecutorBackend" in arguments(child)]
+        return found
+
+    def scratch(self, worker: int) -> Path:
+        """The directory for temporary files of a worker's executors."""
+        return self._directory / f"worker-{worker}" / "local"
+
+    def _start(self, name: str, main: str, ready: str, *arguments: str) -> None:
+        home = self._directory / name
+        for part in ("local", "work"):
+            (home / part).mkdir(parents=True)
+        options = " ".join(f"-D{key}={value}" for key, value in self._security.items())
+        environ = {
+            **os.environ,
+            "SPARK_HOME": str(_HOME),
+            "SPARK_LOCAL_DIRS": str(home / "local"),
+            "SPARK_WORKER_DIR": str(home / "work"),
+            "SPARK_DAEMON_JAVA_OPTS": f"{options} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": self._host,
+        }
+        of_worker = (self.master,) if main.startswith("worker") else ()
+        command = [
+            *(str(_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"),
+            *("--host", self._host, "--webui-port", "0", *arguments, *of_worker),
+        ]
+        log = home / "log"
+        server = ServerProcess(name, command, log, environ)
+        self._servers.append(server)
+        server.start(lambda: ready.lower() in log.read_text(errors="replace").lower(), timeout_s=120.0)
+
+
+def arguments(process: psutil.Process) -> str:
+    """The arguments of a process; empty for one that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

@@ -1,0 +1,47 @@
+"""A missing right ends `txnwatch run` at the start; while it runs, it waits until the right is there again."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+
+from txnwatch.cli import supervision
+from txnwatch.cli.stop_request import StopRequest
+from txnwatch.state.model.errors import AuthorizationError
+
+MISSING = AuthorizationError("events topic 'txnwatch.events': expected the right WRITE")
+
+
+class Stopping(StopRequest):
+    """A stop request that notes the pauses, and comes with the third one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def wait(self, timeout_s: float) -> bool:
+        """Notes the pause."""
+        self.pauses.append(timeout_s)
+        if len(self.pauses) == 3:
+            self.set()
+        return self.is_set()
+
+
+def supervise(batches: int, stop: StopRequest) -> None:
+    watch = mock.Mock(batches=batches)
+    watch.open_ledger.side_effect = MISSING
+    supervision.supervise(watch, mock.Mock(), stop, mock.Mock())
+
+
+def test_at_the_start_it_ends_with_the_error() -> None:
+    stop = Stopping()
+    with pytest.raises(AuthorizationError, match="expected the right WRITE"):
+        supervise(0, stop)
+    assert stop.pauses == []
+
+
+def test_after_a_micro_batch_it_tries_again_with_growing_pauses() -> None:
+    stop = Stopping()
+    supervise(7, stop)
+    assert stop.pauses == [1.0, 2.0, 4.0]
