@@ -22,6 +22,7 @@ def hangs_up(client: socket.socket, over: threading.Event) -> None:
     """Reads a request and closes."""
     del over
     client.recv(1 << 16)
+    _close(client)
 
 
 def answers(reply: bytes) -> Behaviour:
@@ -42,8 +43,20 @@ def answers_and_hangs_up(reply: bytes) -> Behaviour:
         del over
         client.recv(1 << 16)
         client.sendall(reply)
+        _close(client)
 
     return behave
+
+
+def _close(client: socket.socket) -> None:
+    """Ends the connection without a reset.
+
+    A request may arrive in two packets. The kernel resets a connection that is closed with bytes nobody has read, and
+    the client then loses the answer.
+    """
+    client.shutdown(socket.SHUT_WR)
+    while client.recv(1 << 16):
+        pass
 
 
 def trickles(client: socket.socket, over: threading.Event) -> None:
