@@ -117,6 +117,7 @@ def markers(cluster: Cluster, partition: TopicPartition) -> int:
     return len([batch for batch in read_log(cluster, partition) if batch.marker is not None]) - 1
 
 
+@pytest.mark.long
 def test_a_process_killed_before_and_after_its_marker_publishes_the_result_each_time(
     gate: Gate, cluster: Cluster, tail: EventTail, partitions: list[TopicPartition], tmp_path: Path
 ) -> None:

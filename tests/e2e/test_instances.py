@@ -65,6 +65,7 @@ def traffic(kafka: EmbeddedKafka, partition: TopicPartition) -> Iterator[None]:
     consumer.close()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("traffic")
 def test_two_instances_publish_one_incident_name_the_affected_groups_and_fill_an_emptied_redis(
     kafka: EmbeddedKafka,

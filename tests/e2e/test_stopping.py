@@ -94,6 +94,7 @@ def test_while_spark_starts(watch: Callable[..., RunningWatch], after_s: float) 
     stop_time(running, f"start of Spark, after {after_s} s")
 
 
+@pytest.mark.long
 def test_in_the_first_reading(
     watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, partition: TopicPartition
 ) -> None:

@@ -41,6 +41,7 @@ def evidence(checkpoint: Path) -> StoredFindings:
     return EvidenceFile(SideFiles(str(checkpoint)).evidence, pytest.fail).load()
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_version_is_replaced_and_no_event_is_lost_or_repeated(
     kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, other_version: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,7 +178,6 @@ def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
         ]
         assert {one.evidence.coordinator_view for one in found} == {"api"}
         assert {one.expected_outcome for one in found} == {"unknown"}
-        assert all(one.detection_latency_ms <= 15_000 for one in found)
         time.sleep(10.0)
         assert events_about(scene.kafka.bootstrap_servers, healthy, topic_of(API_USER)) == []
         shown = Scrape.at(watch.metrics_url)

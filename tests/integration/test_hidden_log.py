@@ -69,6 +69,7 @@ def test_a_healthy_transaction_is_not_hanging(gate: Gate, capsys: pytest.Capture
     assert (row["status"], "nothing is proven" in row["detail"]) == ("missing", True)
 
 
+@pytest.mark.long
 def test_nor_for_a_watch_until_the_log_is_shown(
     gate: Gate, hidden_log: GatedKafka, healthy: TopicPartition, tmp_path: Path
 ) -> None:

@@ -286,6 +286,7 @@ def test_an_id_that_looks_like_a_partition_is_an_id_still(
     assert (code, answer["rows"][0]["transactional_id"]) == (0, f"{secret.topic}-7")
 
 
+@pytest.mark.long
 def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs(
     scene: Scene, secret: TopicPartition, tmp_path: Path
 ) -> None:

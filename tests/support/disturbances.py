@@ -165,9 +165,10 @@ DISTURBANCES: tuple[Disturbance, ...] = (
     Disturbance(
         "cut_from_all",
         "the network to all brokers is cut",
-        "log: `no broker of ... has answered for 15 s`; `txnwatch_up` is 0",
+        "log: `no broker of ... has answered for 15 s`, or, if the cut comes during a micro-batch, `the current "
+        "micro-batch has not completed for 15 s`; `txnwatch_up` is 0",
         lambda world: cut(world, *NODES),
-        says=" has answered for 15 s",
+        says=" for 15 s",
         sees="down",
     ),
     Disturbance(
@@ -201,16 +202,16 @@ DISTURBANCES: tuple[Disturbance, ...] = (
     Disturbance(
         "few_bytes",
         f"a quota of {_FEW_BYTES:,} bytes per second (`consumer_byte_rate`), far below the write rate",
-        "log: `brokers throttle us by a quota`, then `the current micro-batch has not completed for 15 s`; "
+        "log: `brokers throttle txnwatch by a quota`, then `the current micro-batch has not completed for 15 s`; "
         "`txnwatch_throttled_seconds_total` rises",
         few_bytes,
         lasts_s=40.0,
-        says="brokers throttle us by a quota",
+        says="brokers throttle txnwatch by a quota",
     ),
     Disturbance(
         "little_time",
         f"a quota of {_LITTLE_TIME:g} % of the brokers' request threads (`request_percentage`)",
-        "log: `... can be neither confirmed nor refuted now: ... throttles us`; `txnwatch_throttled_seconds_total` "
+        "log: `... can be neither confirmed nor refuted now: ... throttles txnwatch`; `txnwatch_throttled_seconds_total` "
         "rises",
         little_time,
         sees="throttled",

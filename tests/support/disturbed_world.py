@@ -32,7 +32,7 @@ from txnwatch.streaming.client.cluster import Cluster
 NODES = [1, 2]
 EVENTS, SOURCE, TARGET = "disturbed.events", "disturbed.source", "disturbed.target"
 HEALTHY_S = 120.0
-_SPARE = 24
+_SPARE = 48
 _COMPACTED = {"cleanup.policy": "compact", "min.insync.replicas": "1"}
 
 
