@@ -119,6 +119,7 @@ _TYPES = {
     "Path": "path of a file",
     "Prefixes": "list of strings",
     "RedisUrl": "URL",
+    "RegistryUrl": "http:// or https:// URL, or several of them, comma-separated",
     "Regex": "regular expression",
     "SparkConf": "table of strings",
     "Text": "string",

@@ -19,6 +19,8 @@ from redis.connection import SSLConnection, parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from txnwatch.state.text.host_names import is_host_name
+
 TIMEOUT_S: Final = 2.0
 SENTINEL, CLUSTER, ONE = "sentinel", "cluster", "one"
 _PORTS: Final = {SENTINEL: 26379, CLUSTER: 6379}
@@ -43,13 +45,15 @@ def is_url(url: str) -> bool:
             pool = redis.ConnectionPool.from_url(url)
             pool.connection_class(**pool.connection_kwargs)
             database = urlsplit(url).path.strip("/")
-            return url.startswith("unix:") or not database or database.isdecimal()
+            is_reachable = url.startswith("unix:") or is_host_name(urlsplit(url).hostname or "localhost")
+            return is_reachable and (url.startswith("unix:") or not database or database.isdecimal())
         redis.Connection(
             **{name: value for name, value in address.options.items() if not name.startswith(_NOT_OF_A_SERVER)}
         )
     except (ValueError, TypeError, redis.RedisError):
         return False
-    return bool(address.hosts) and bool(address.service) == (address.kind == SENTINEL)
+    are_hosts = bool(address.hosts) and all(is_host_name(host) for host, _ in address.hosts)
+    return are_hosts and bool(address.service) == (address.kind == SENTINEL)
 
 
 def redis_client(url: str, **options: Any) -> Any:  # noqa: ANN401 - redis-py types answers as anything

@@ -25,6 +25,7 @@ from txnwatch.setting_types import (
     Prefixes,
     RedisUrl,
     Regex,
+    RegistryUrl,
     SparkConf,
     Text,
     TopicName,
@@ -78,7 +79,7 @@ class RunSettings(BaseModel):
         description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
         "with a schema registry)",
     )
-    schema_registry_url: Text | None = Field(
+    schema_registry_url: RegistryUrl | None = Field(
         None, description=f"{REGISTRY_URL_RULE} of a Confluent-compatible schema registry", repr=False
     )
     events_key_file: Path | None = Field(

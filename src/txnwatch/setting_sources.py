@@ -138,4 +138,11 @@ def _problem(error: Any, sources: Mapping[str, str], values: Mapping[str, Any]) 
         found = given  # not the value that was read
     elif isinstance(found, str):
         found = shown_url(found) if key.endswith("_url") else redacted(found)
-    return f"{key}: {expected}, found {found!r} from {source}"
+    return f"{key}: {expected}, found {_shown(found)} from {source}"
+
+
+def _shown(found: object) -> str:
+    """A value for an error. Of a table or a list only the kind: a secret in it may stand under any name."""
+    if isinstance(found, dict):
+        return "a table"
+    return "a list" if isinstance(found, list) else repr(found)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import INTERNAL_TOPICS, TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.model.quantities import DurationMs
-from txnwatch.state.text.redaction import REDIS_URL_RULE
+from txnwatch.state.text.host_names import is_host_name
+from txnwatch.state.text.redaction import REDIS_URL_RULE, REGISTRY_URL_RULE
 from txnwatch.streaming.job.spark_conf import conf_of
 from txnwatch.streaming.source.options import parse_bootstrap
 
@@ -81,6 +83,24 @@ def _redis(value: str) -> str:
     return value
 
 
+def _registry(value: str) -> str:
+    if not is_registry_url(value):
+        raise ValueError(f"expected {REGISTRY_URL_RULE}")
+    return value
+
+
+def is_registry_url(urls: str) -> bool:
+    """Whether a client of a schema registry can be made of the URL, or of several comma-separated ones."""
+    try:
+        return all(_is_http(urlsplit(url)) for url in re.split(r",(?=https?://)", urls))
+    except ValueError:
+        return False
+
+
+def _is_http(url: SplitResult) -> bool:
+    return url.scheme in {"http", "https"} and is_host_name(url.hostname or "") and url.port != 0
+
+
 def is_redis_url(url: str) -> bool:
     """Whether a client of Redis can be made of the URL; makes no connection."""
     from txnwatch.sinks.delivery.redis_client import is_url  # noqa: PLC0415 - the import takes 0.25 s
@@ -100,4 +120,5 @@ Prefixes = Annotated[tuple[str, ...], BeforeValidator(_prefixes)]
 Bootstrap = Annotated[Text, AfterValidator(_bootstrap)]
 TopicName = Annotated[str, AfterValidator(_topic)]
 RedisUrl = Annotated[str, AfterValidator(_redis)]
+RegistryUrl = Annotated[Text, AfterValidator(_registry)]
 SparkConf = Annotated[dict[str, str], BeforeValidator(conf_of)]

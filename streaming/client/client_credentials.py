@@ -64,7 +64,7 @@ class ClientCredentials:
                 found = _json(answer.read(_MOST_BYTES))
         except HTTPError as exc:
             raise self._refusal(exc) from None  # its headers and body are not for a log
-        except (OSError, HTTPException) as exc:
+        except (OSError, HTTPException, UnicodeError) as exc:
             reason = printable(str(getattr(exc, "reason", exc)).strip())
             raise BrokerError(f"{self._where}: {reason}{self._doubt(exc)}") from exc
         return token_of(found.get("access_token"), self._where, seconds_of(found.get("expires_in")))
@@ -96,7 +96,7 @@ class ClientCredentials:
         )
         return AuthorizationError(message) if exc.code in _REFUSED else BrokerError(message)
 
-    def _doubt(self, exc: OSError | HTTPException) -> str:
+    def _doubt(self, exc: OSError | HTTPException | UnicodeError) -> str:
         reason = getattr(exc, "reason", exc)
         parts = urlsplit(self.url)
         return self.tls.doubt(reason, parts.hostname or "", parts.port or 443)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from txnwatch.state.text.host_names import is_host_name
+
 
 class Endpoint(NamedTuple):
     """A broker's address."""
@@ -19,9 +21,12 @@ class Endpoint(NamedTuple):
         """An endpoint written as host:port, or [v6]:port.
 
         Raises:
-            ValueError: there is no port, or it is not a number from 1 to 65535.
+            ValueError: there is no port, it is not a number from 1 to 65535, or no host can have the name.
         """
         host, colon, port = text.strip().rpartition(":")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ValueError(f"expected host:port, found {text.strip()!r}")
-        return cls(host.strip("[]"), int(port))
+        name = host.strip("[]")
+        if not is_host_name(name):
+            raise ValueError(f"expected host:port, whose labels have 1 to 63 characters, found {text.strip()!r}")
+        return cls(name, int(port))

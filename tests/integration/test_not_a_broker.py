@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -59,6 +60,8 @@ def test_a_closed_port_is_a_broker_error() -> None:
         Connection(endpoint, Security(), timeout_s=IN_TIME_S)
 
 
-def test_a_host_that_does_not_exist_is_a_broker_error() -> None:
-    with pytest.raises(BrokerError, match=r"cannot connect to broker no-such-host\.invalid:9092: "):
-        Connection(Endpoint("no-such-host.invalid", 9092), Security(), timeout_s=IN_TIME_S)
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 64])
+def test_a_host_that_does_not_exist_is_a_broker_error(host: str) -> None:
+    """A broker can tell any host in its metadata, also one that no socket accepts."""
+    with pytest.raises(BrokerError, match=rf"cannot connect to broker {re.escape(host)}:9092: "):
+        Connection(Endpoint(host, 9092), Security(), timeout_s=IN_TIME_S)

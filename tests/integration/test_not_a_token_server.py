@@ -33,3 +33,8 @@ def test_a_life_that_is_no_time_is_not_used() -> None:
     answer = OK + b'\r\n{"access_token": "opaque", "expires_in": 1%s}' % (b"0" * 400)
     with bad_server(answers_and_hangs_up(answer)) as endpoint:
         assert ClientCredentials(f"http://{endpoint}/token", "id", "secret").fetch().text == "opaque"
+
+
+def test_a_host_that_no_socket_accepts_is_a_broker_error() -> None:
+    with pytest.raises(BrokerError, match="label empty or too long"):
+        ClientCredentials("http://a..b/token", "id", "secret").fetch()

@@ -211,8 +211,8 @@ DISTURBANCES: tuple[Disturbance, ...] = (
     Disturbance(
         "little_time",
         f"a quota of {_LITTLE_TIME:g} % of the brokers' request threads (`request_percentage`)",
-        "log: `... can be neither confirmed nor refuted now: ... throttles txnwatch`; `txnwatch_throttled_seconds_total` "
-        "rises",
+        "log: `... can be neither confirmed nor refuted now: ... throttles txnwatch`; "
+        "`txnwatch_throttled_seconds_total` rises",
         little_time,
         sees="throttled",
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from txnwatch.cli.flag_types import id32, kafka_text, topic_name
+from txnwatch.cli.flag_types import id32, kafka_text, registry_url, topic_name
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cli.settings_flags import add_config_flag, add_flags
 from txnwatch.config import EVENTS_TOPIC, THRESHOLDS, RunSettings
@@ -79,7 +79,7 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
         help=f"the topic of the incident events (default: {EVENTS_TOPIC})",
     )
     parser.add_argument(
-        "--schema-registry-url", type=kafka_text, metavar="URL", help="schema registry, for events in confluent-avro"
+        "--schema-registry-url", type=registry_url, metavar="URL", help="schema registry, for events in confluent-avro"
     )
     parser.add_argument(
         "--events-key-file",

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 
 from txnwatch.config_providers import expanded, has_reference
-from txnwatch.setting_types import INT32, INT64, is_redis_url
+from txnwatch.setting_types import INT32, INT64, is_redis_url, is_registry_url
 from txnwatch.state.model.ids import TOPIC_NAME_RULE, is_topic_name
-from txnwatch.state.text.redaction import REDIS_URL_RULE, shown_url
+from txnwatch.state.text.redaction import REDIS_URL_RULE, REGISTRY_URL_RULE, shown_url
 
 
 def int64(text: str) -> int:
@@ -64,10 +65,18 @@ def topic_pattern(text: str) -> str:
 
 def redis_url(text: str) -> str:
     """The URL of a Redis, as it is given; parts of it may be references to a variable or a file."""
-    read = expanded(kafka_text(text), "--redis-url")
-    if not is_redis_url(read):
+    return _url(text, "--redis-url", REDIS_URL_RULE, is_redis_url)
+
+
+def registry_url(text: str) -> str:
+    """The URL of a schema registry, as it is given; parts of it may be references to a variable or a file."""
+    return _url(text, "--schema-registry-url", REGISTRY_URL_RULE, is_registry_url)
+
+
+def _url(text: str, flag: str, rule: str, is_valid: Callable[[str], bool]) -> str:
+    if not is_valid(expanded(kafka_text(text), flag)):
         found = text if has_reference(text) else shown_url(text)
-        raise argparse.ArgumentTypeError(f"expected {REDIS_URL_RULE}, found {found!r}")
+        raise argparse.ArgumentTypeError(f"expected {rule}, found {found!r}")
     return text
 
 

@@ -219,13 +219,26 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
         {},
         "abort_transactional_id_prefixes = ['a', 5]",
         {},
-        rf"abort_transactional_id_prefixes: expected prefixes, comma-separated or .*, found \['a', 5\] from {FILE}",
+        rf"abort_transactional_id_prefixes: expected prefixes, comma-separated or .*, found a list from {FILE}",
     ),
     "a prefix of every id, by mistake": (
         {},
         "abort_deny_transactional_id_prefixes = ['']",
         {},
         "abort_deny_transactional_id_prefixes: expected prefixes, .* that are not empty, found",
+    ),
+    "a table whose values are not shown": (
+        {},
+        "redis_url = {uri = 'sesame'}",
+        {},
+        f"redis_url: expected a valid string, found a table from {FILE}",
+    ),
+    "a host that no socket takes": ({"bootstrap_server": "a..b:9092"}, "", {}, "bootstrap_server: expected host:port"),
+    "a registry without a host": (
+        {"schema_registry_url": "http://a..b/"},
+        "",
+        {},
+        "schema_registry_url: expected http://",
     ),
     "text expected": ({}, "checkpoint = 5", {}, f"checkpoint: expected a valid string, found 5 from {FILE}"),
     "the nearest source is named": (
@@ -319,6 +332,8 @@ def test_any_url_that_redis_py_takes_is_taken(url: str) -> None:
         ("redis+cluster://h1:6379/1", False),
         ("redis+cluster://h1:6379?foo=1", False),
         ("redis+ring://h1:6379", False),
+        ("redis://a..b:6379", False),
+        ("redis+cluster://h1:6379,a..b:6379", False),
         ("unix+cluster://h1:6379", False),
     ],
 )
