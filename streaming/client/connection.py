@@ -31,7 +31,7 @@ from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.client.answers import decode_answer, has_flexible_header
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
-from txnwatch.streaming.client.sasl import Login
+from txnwatch.streaming.client.sasl import Login, take_message
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import Reader
 from txnwatch.streaming.wire.record_skipper import RecordSkipper
@@ -77,7 +77,7 @@ class Connection:
         self.pace = Pace()
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
-        self._is_proven = False
+        self._is_proven = self._is_set_up = False
         self._session_end = NEVER
         self._can_drop_bytes = sys.platform == "linux" and not security.uses_tls  # TCP there, with MSG_TRUNC
         tls = security.tls.context() if security.uses_tls else None
@@ -93,6 +93,7 @@ class Connection:
             self._versions = self._learn_versions(deadline)
             if security.login is not None:
                 self._authenticate(security.login, deadline)
+            self._is_set_up = True
         except BaseException:
             self.close()
             raise
@@ -222,8 +223,9 @@ class Connection:
 
     def _answer_size(self, claimed: int) -> int:
         """The size in front of an answer; four bytes of another protocol read as hundreds of megabytes."""
-        if claimed < 0 or (claimed > _FIRST_BUFFER and not self._versions):
-            raise ConnectionError(f"not a Kafka broker: its first answer begins with a length of {claimed} bytes")
+        if claimed < 0 or (claimed > _FIRST_BUFFER and not self._is_set_up):
+            answer = "an answer before the login" if self._versions else "its first answer"
+            raise ConnectionError(f"not a Kafka broker: {answer} begins with a length of {claimed} bytes")
         return claimed
 
     def _read(self, size: int, wait: AnswerWait, skipper: RecordSkipper | None = None) -> memoryview:
@@ -259,7 +261,7 @@ class Connection:
     def _learn_versions(self, deadline: float) -> dict[int, tuple[int, int]]:
         for version in (_API_VERSIONS, 0):
             request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
-            self.send(request)
+            self.send(request, deadline)
             response = self.receive(deadline - time.monotonic(), deadline)
             if response.error_code == 0:
                 return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
@@ -268,7 +270,7 @@ class Connection:
         raise BrokerError(f"{self.endpoint} did not return its API versions: {error_name(response.error_code)}")
 
     def _authenticate(self, login: Login, deadline: float) -> None:
-        self.send(SaslHandshakeRequest(version=1, mechanism=login.mechanism))
+        self.send(SaslHandshakeRequest(version=1, mechanism=login.mechanism), deadline)
         response = self.receive(deadline - time.monotonic(), deadline)
         if response.error_code:
             raise AuthorizationError(
@@ -277,13 +279,16 @@ class Connection:
             )
         exchange = login.exchange(self.endpoint.host, self._security.protocol)
         while not exchange.is_done():
-            self.send(SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes()))
+            self.send(SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes()), deadline)
             response = self.receive(deadline - time.monotonic(), deadline)
             if response.error_code:
                 raise AuthorizationError(
                     f"{self.endpoint} refused user {login.user!r}: {response.error_message or 'no reason given'}"
                 )
-            exchange.receive(response.auth_bytes)
+            try:
+                take_message(exchange, response.auth_bytes)
+            except WireError as exc:
+                raise self.broken(exc) from exc
         if response.session_lifetime_ms > 0:
             self._session_end = time.monotonic() + _SESSION_PART * response.session_lifetime_ms / 1000
 

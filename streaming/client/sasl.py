@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from kafka.net.sasl import get_sasl_mechanism
 
+from txnwatch.state.model.errors import BrokerError, WireError
+
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _ESCAPED = re.compile(r"\\(.)")
 _JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
@@ -48,6 +50,22 @@ class PasswordLogin:
             sasl_plain_username=self.user,
             sasl_plain_password=self.password,
         )
+
+
+def take_message(exchange: Any, message: bytes) -> None:
+    """Gives the broker's message to an exchange. kafka-python reads it without checks, so it can raise anything.
+
+    Raises:
+        WireError: the message cannot be used: it is damaged, or it does not prove that the broker knows the password.
+        BrokerError: the mechanism has its own error.
+    """
+    try:
+        exchange.receive(message)
+    except BrokerError:
+        raise
+    except Exception as exc:
+        kind = "no " if isinstance(exc, KeyError) else ""
+        raise WireError("SASL message", 0, f"{kind}{exc}", "a message of the mechanism") from exc
 
 
 def jaas_options(properties: Mapping[str, str]) -> dict[str, str]:
