@@ -5,7 +5,11 @@ and the file system lets only one driver create it. So no clocks are compared an
 finds the highest number unchanged for `STALE_S` of its own clock takes over; the number of a living driver rises every
 `RENEWED_S`. A driver that cannot create its next number has lost the lease and must not begin a micro-batch.
 
-A release is a file too: a number never comes again, because its file may be deleted only when a higher one exists.
+A number counts only if there is no higher one. A slow driver can create a number whose file was deleted long ago, and
+it looks for higher numbers afterwards. A release is a file too, so that the highest number never comes again.
+
+A file that names no holder is held until it is stale, because its driver may still write it. The clock goes on while
+the machine is suspended.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -74,6 +79,11 @@ def holder_of(content: str) -> Holder | None:
         return None
 
 
+def clock_s() -> float:
+    """Seconds since the machine was started, with the time for which it was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
 class CheckpointLease:
     """The lease of one driver."""
 
@@ -82,7 +92,7 @@ class CheckpointLease:
         checkpoint: str,
         files: LeaseFiles,
         log: Log,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = clock_s,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._checkpoint, self._files, self._log = checkpoint, files, log
@@ -90,6 +100,7 @@ class CheckpointLease:
         self._me = Holder(socket.gethostname(), os.getpid(), secrets.token_hex(8))
         self._number = 0
         self._renewed_s = 0.0
+        self._attempt = (0, 0.0)
         self._lost_to: str | None = None
 
     def take(self) -> None:
@@ -98,30 +109,40 @@ class CheckpointLease:
         Raises:
             CheckpointError: another driver holds it, or the file system refuses it.
         """
-        begin_s, seen = self._clock(), self._highest()
-        while seen and self._clock() - begin_s < STALE_S:
-            holder = holder_of(self._read(seen))
-            if holder is not None and holder.is_released:
+        seen = self._highest()
+        begin_s = self._clock()  # after the look: a slow file system may answer with a file that is new
+        while seen and not self._is_released(seen):
+            if self._clock() - begin_s >= STALE_S:
+                left = holder_of(self._files.read(seen)) or "another driver"
+                self._log.warning(f"{left} has not renewed its lease of the checkpoint for {STALE_S:.0f} s: taken over")
                 break
             self._sleep(RENEWED_S / 5)
-            if (now := self._highest()) != seen:
+            if (now := self._highest()) != seen and not self._is_released(now):
                 raise self._in_use(now)
-        else:
-            if seen:
-                left = holder_of(self._read(seen)) or "another driver"
-                self._log.warning(f"{left} has not renewed its lease of the checkpoint for {STALE_S:.0f} s: taken over")
-        if not self._create(seen + 1) or self._highest() != seen + 1:
+            seen = now
+        if not self._create(seen + 1):
             raise self._in_use(self._highest())
         self._tidy()
 
     def renew(self) -> None:
         """Creates the next number; an error of the file system is tried again at the next call."""
         try:
-            if self._lost_to is None and not self._create(self._number + 1):
-                self._lost_to = str(holder_of(self._read(self._number + 1)) or "another driver")
+            if self._lost_to is None and not self._create_next():
+                self._lost_to = str(holder_of(self._files.read(self._highest())) or "another driver")
         except CheckpointError:
             return
         self._tidy()
+
+    def _create_next(self) -> bool:
+        """Creates the next number, or the one after a file of this driver that an error has left without its content.
+
+        Before the lease is stale, no other driver creates a file.
+        """
+        number = self._number + 1
+        is_mine = self._create(number)
+        if is_mine or self._age_s() > _USABLE_S or self._highest() > number:
+            return is_mine
+        return holder_of(self._files.read(number)) is None and self._create(number + 1)
 
     def check(self) -> None:
         """Checks that this driver may begin a micro-batch.
@@ -135,18 +156,22 @@ class CheckpointLease:
                 f"--checkpoint {self._checkpoint} was taken over by {self._lost_to}, because this process did not "
                 f"renew its lease for {STALE_S:.0f} s"
             )
-        if (age_s := self._clock() - self._renewed_s) > _USABLE_S:
+        if (age_s := self._age_s()) > _USABLE_S:
             raise OSError(f"Timeout: the lease of the checkpoint could not be renewed for {age_s:.0f} s")
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Renews the lease in a thread while the block runs, and releases it."""
+    def kept(self, has_ended: Callable[[], bool]) -> Iterator[None]:
+        """Renews the lease in a thread while the block runs, and releases it if the work has ended by then.
+
+        What was left behind may still write to the checkpoint. Then the next driver waits until the lease is stale.
+        """
         ends = threading.Event()
 
         def keep() -> None:
             while not ends.wait(RENEWED_S):
                 self.renew()
-            self.release()
+            if has_ended():
+                self.release()
 
         thread = threading.Thread(target=keep, name="lease", daemon=True)
         thread.start()
@@ -163,25 +188,31 @@ class CheckpointLease:
                 self._files.create(self._number + 1, replace(self._me, is_released=True).to_json())
 
     def _create(self, number: int) -> bool:
-        now_s = self._clock()  # before the request: the file may exist from this moment on
+        if self._attempt[0] != number:
+            self._attempt = number, self._clock()  # the file may exist from the first attempt on
         try:
             is_mine = self._files.create(number, self._me.to_json())
         except OSError as exc:
             raise CheckpointError(f"--checkpoint {self._checkpoint}: its lease cannot be written: {exc}") from exc
-        if not is_mine and holder_of(self._read(number)) == self._me:
+        if not is_mine and holder_of(self._files.read(number)) == self._me:
             is_mine = True  # the client has repeated a request whose answer was lost
-        if is_mine:
-            self._number, self._renewed_s = number, now_s
-        return is_mine
+        if not is_mine or self._highest() != number:
+            return False
+        self._number, self._renewed_s = self._attempt
+        return True
+
+    def _age_s(self) -> float:
+        return self._clock() - self._renewed_s
+
+    def _is_released(self, number: int) -> bool:
+        holder = holder_of(self._files.read(number))
+        return holder is not None and holder.is_released
 
     def _highest(self) -> int:
         try:
             return max(self._files.numbers(), default=0)
         except OSError as exc:
             raise CheckpointError(f"--checkpoint {self._checkpoint}: its lease cannot be read: {exc}") from exc
-
-    def _read(self, number: int) -> str:
-        return self._files.read(number)
 
     def _tidy(self) -> None:
         try:
@@ -193,5 +224,5 @@ class CheckpointLease:
                 self._files.delete(number)
 
     def _in_use(self, number: int) -> CheckpointError:
-        who = holder_of(self._read(number)) or "another driver"
+        who = holder_of(self._files.read(number)) or "another driver"
         return CheckpointError(f"--checkpoint {self._checkpoint} is in use by {who}: one txnwatch run per checkpoint")

@@ -121,4 +121,4 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_
     assert json.loads(capsys.readouterr().out)["rows"][0]["expected_outcome"] == "unknown"
     eventually(lambda: not open_now(world, partition), IN_TIME_S, "the end of every incident")
     by_hand = [event for event in about(world, partition) if event.is_by_hand and event.resolution is not None]
-    assert [(event.resolution or {})["by"] for event in by_hand] == ["txnwatch"]
+    assert [event.resolution.by for event in by_hand if event.resolution] == ["txnwatch"]

@@ -1,11 +1,12 @@
 """SIGTERM ends `txnwatch run` within three seconds, whatever it does at that moment, and leaves no JVM behind.
 
-With STOP_TIMES=FILE each phase appends its time to that file; docs/runbook.md has the table.
+With STOP_TIMES=FILE each phase appends its time to that file; docs/stopping.md has the table.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -138,6 +139,20 @@ def test_while_redis_does_not_answer(
         running.until("are kept and delivered later")
         stop_time(running, "Redis does not answer")
         forwarder.is_stalled.clear()
+
+
+@pytest.mark.long
+def test_while_spark_stands_still(watch: Callable[..., RunningWatch]) -> None:
+    """As in a long pause of its garbage collector: no call of Spark returns."""
+    running = watch().until_ready()
+    (jvm,) = [pid for pid in descendants(running.pid) if command_of(pid).endswith("java")]
+    os.kill(jvm, signal.SIGSTOP)
+    time.sleep(1.0)
+    stop_time(running, "Spark stands still")
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
 
 
 @pytest.mark.long

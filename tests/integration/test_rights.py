@@ -93,6 +93,24 @@ def ask(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answe
     return asked
 
 
+def fixes(answer: dict[str, Any]) -> set[str]:
+    """The lines of the doctor that grant what is missing."""
+    return {row["fix"] for row in answer["rows"] if row["check"] == "right" and row["fix"]}
+
+
+def grant(scene: Scene, lines: set[str]) -> None:
+    for line in sorted(lines):
+        command = shlex.split(line)
+        assert command[0] == "kafka-acls.sh"
+        scene.acls(*command[command.index("--add") :])
+
+
+@pytest.fixture
+def granted(scene: Scene, ask: Callable[..., Answered]) -> None:
+    """The reader has all rights, whichever tests have run before."""
+    grant(scene, fixes(ask("doctor")[1]))
+
+
 def not_checked(answer: dict[str, Any]) -> dict[str, str]:
     return {missing["what"]: missing["why"] for missing in answer["not_checked"]}
 
@@ -123,13 +141,10 @@ def test_without_rights_nothing_is_found_and_that_is_no_clean_bill(ask: Callable
 def test_the_doctors_lines_grant_what_is_missing(scene: Scene, ask: Callable[..., Answered]) -> None:
     code, answer = ask("doctor")
     assert code == 1
-    lines = {row["fix"] for row in answer["rows"] if row["check"] == "right" and row["fix"]}
+    lines = fixes(answer)
     assert f"--allow-principal User:{READER} --operation Describe --transactional-id '*'" in " ".join(lines)
     assert all(f"--command-config {scene.config}" in line for line in lines)
-    for line in sorted(lines):
-        grant = shlex.split(line)
-        assert grant[0] == "kafka-acls.sh"
-        scene.acls(*grant[grant.index("--add") :])
+    grant(scene, lines)
 
     code, answer = ask("doctor")
     wrong = [row for row in answer["rows"] if row["check"] == "right" and row["status"] != "ok"]
@@ -287,6 +302,7 @@ def test_an_id_that_looks_like_a_partition_is_an_id_still(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("granted")
 def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs(
     scene: Scene, secret: TopicPartition, tmp_path: Path
 ) -> None:
@@ -309,6 +325,7 @@ def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_ha
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("granted")
 def test_a_topic_that_no_census_may_describe_is_unproven_in_log_heartbeat_and_metrics(
     scene: Scene, ask: Callable[..., Answered], tmp_path: Path
 ) -> None:

@@ -83,7 +83,7 @@ def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
 
 def _claimed(watch: Watch, session: SparkSession, stop: StopRequest) -> contextlib.AbstractContextManager[None]:
     try:
-        return stop.run(functools.partial(watch.claim, session), limit_s=_CLAIM_S)
+        return stop.run(functools.partial(watch.claim, session, lambda: not stop.has_left_steps), limit_s=_CLAIM_S)
     except StepTooLongError:
         raise CheckpointError(
             f"--checkpoint {watch.checkpoint}: its file system has not answered for {_CLAIM_S:.0f} s: check its "

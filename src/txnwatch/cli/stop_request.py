@@ -60,8 +60,8 @@ class StopRequest:
             self._requested_at = time.monotonic()
             self._event.set()
 
-    def run(self, step: Callable[[], _T], *, limit_s: float = math.inf) -> _T:
-        """The result of a step that may block.
+    def run(self, step: Callable[[], _T], *, limit_s: float = math.inf, grace_s: float = 0.0) -> _T:
+        """The result of a step that may block. A step that ends by itself at a stop has `grace_s` seconds for it.
 
         Raises:
             StopRequestedError: the stop was requested first; the step is left behind.
@@ -75,7 +75,7 @@ class StopRequest:
             if time.monotonic() > deadline and not outcome.done():
                 self.has_left_steps = True
                 raise StepTooLongError
-            if self._event.is_set() and not outcome.done():
+            if self._event.is_set() and time.monotonic() >= self._requested_at + grace_s and not outcome.done():
                 self.has_left_steps = True
                 raise StopRequestedError
         return outcome.result()

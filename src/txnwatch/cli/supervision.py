@@ -28,6 +28,7 @@ _FIRST_BATCH_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _PROCESSING = "Processing new data"  # Spark's text
 _SLOW = "a broker throttles its reads, a disk is slow, or the machine is busy"
+_WATCH_S = 0.6  # after the request to stop: Spark may stand still, so that no call of it returns
 _BATCH_S = 1.2  # after the request to stop
 
 
@@ -35,7 +36,7 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
     """Runs the query until the process is to stop.
 
     Raises:
-        StopRequestedError: the stop was requested while the query started.
+        StopRequestedError: the stop was requested while the query started, or Spark does not answer.
         TxnwatchError: the query cannot run, and a restart does not help.
     """
     failures, repeats, is_rebuilt = 0, Repeats(), False
@@ -78,7 +79,7 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
     if ledger.open_incidents:
         LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
     query = stop.run(functools.partial(_started, watch, session, repeats))
-    why = _watch_query(watch, query, stop, session, reload)
+    why = stop.run(functools.partial(_watch_query, watch, query, stop, session, reload), grace_s=_WATCH_S)
     if stop.is_set():
         if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
             LOG.info("the current micro-batch is interrupted; the next start repeats it")

@@ -33,6 +33,22 @@ def test_a_stop_leaves_a_step_that_blocks() -> None:
     blocked.set()
 
 
+def test_a_step_that_ends_by_itself_at_a_stop_has_a_grace() -> None:
+    stop = StopRequest()
+    threading.Timer(0.1, stop.set).start()
+    assert stop.run(lambda: stop.wait(30.0) and time.sleep(0.3) is None, grace_s=10.0)
+    assert not stop.has_left_steps
+
+
+def test_a_step_beyond_its_grace_is_left() -> None:
+    stop, blocked = StopRequest(), threading.Event()
+    stop.set()
+    with pytest.raises(StopRequestedError):
+        stop.run(lambda: blocked.wait(30.0), grace_s=0.2)
+    assert stop.has_left_steps
+    blocked.set()
+
+
 def test_a_step_beyond_its_limit_is_left() -> None:
     stop, blocked = StopRequest(), threading.Event()
     with pytest.raises(StepTooLongError):

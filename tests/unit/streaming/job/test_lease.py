@@ -184,6 +184,64 @@ def test_a_file_without_content_is_held_until_it_is_stale(stage: Stage) -> None:
 def test_the_lease_is_renewed_while_a_block_runs_and_released_after_it(stage: Stage) -> None:
     lease = stage.driver()
     lease.take()
-    with lease.kept():
+    with lease.kept(lambda: True):
         assert max(stage.files.content) == 1
     assert '"is_released": true' in stage.files.content[2]
+
+
+def test_a_lease_is_not_released_while_a_step_that_was_left_behind_may_still_write(stage: Stage) -> None:
+    lease = stage.driver()
+    lease.take()
+    with lease.kept(lambda: False):
+        pass
+    assert list(stage.files.content) == [1]
+
+
+def test_a_driver_that_waits_starts_as_soon_as_the_first_one_releases(stage: Stage) -> None:
+    first, second = stage.driver(), stage.driver()
+    first.take()
+    stage.meanwhile = first.release
+    second.take()
+    second.check()
+    assert stage.now_s <= RENEWED_S
+    assert not stage.log
+
+
+def test_a_file_that_an_error_has_left_without_content_is_no_loss(stage: Stage) -> None:
+    lease = stage.driver()
+    lease.take()
+    stage.files.content[2] = ""
+    lease.renew()
+    lease.check()
+    assert max(stage.files.content) == 3
+
+
+def test_a_stale_driver_does_not_take_a_file_without_content_for_its_own(stage: Stage) -> None:
+    lease = stage.driver()
+    lease.take()
+    stage.files.content[2] = ""
+    stage.now_s = STALE_S
+    lease.renew()
+    with pytest.raises(CheckpointError, match="was taken over by another driver"):
+        lease.check()
+    assert max(stage.files.content) == 2
+
+
+def test_a_number_that_was_deleted_long_ago_does_not_count(stage: Stage) -> None:
+    slow, fast = stage.driver(), stage.driver()
+    slow.take()
+
+    def others_go_on() -> None:
+        stage.now_s += STALE_S
+        fast.take()
+        for _ in range(5):
+            fast.renew()
+        for number in (2, 3, 4):
+            stage.files.content.pop(number, None)
+
+    stage.files.before_create = others_go_on
+    slow.renew()
+    with pytest.raises(CheckpointError, match="was taken over"):
+        slow.check()
+    fast.renew()
+    fast.check()
