@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +15,7 @@ _DIRECTORY = "txnwatch-lease"
 # PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
 JVM_ERRORS = (Py4JError, PySparkException)
 _EXISTS = "FileAlreadyExistsException"
+_T = TypeVar("_T")
 
 
 class HadoopFiles:
@@ -32,11 +34,14 @@ class HadoopFiles:
 
     def numbers(self) -> list[int]:
         """The numbers of all files."""
-        if not self._try(lambda: self._files.exists(self._path(self._root))):
+        return self._try(self._numbers)
+
+    def _numbers(self) -> list[int]:
+        root = self._path(self._root)
+        if not self._files.exists(root):
             return []
-        found = self._try(lambda: self._files.listStatus(self._path(self._root)))
-        names = [str(status.getPath().getName()) for status in found]
-        return [int(name) for name in names if name.isdigit()]
+        names = [str(status.getPath().getName()) for status in self._files.listStatus(root)]
+        return [int(name) for name in names if name.isascii() and name.isdigit()]
 
     def create(self, number: int, content: str) -> bool:
         """Creates a file with this content; returns False if it exists already."""
@@ -47,12 +52,18 @@ class HadoopFiles:
             if _EXISTS in text or self._has(number):
                 return False
             raise OSError(root_cause(text)) from exc
-        self._try(lambda: out.write(bytearray(content.encode())))
-        self._try(out.close)
+        try:
+            out.write(bytearray(content.encode()))
+            out.close()
+        except JVM_ERRORS as exc:
+            text = text_of(exc)
+            if _EXISTS in text:  # an object store creates the file when it is closed
+                return False
+            raise OSError(root_cause(text)) from exc
         return True
 
     def read(self, number: int) -> str:
-        """The content; empty if it cannot be read."""
+        """The content; empty if it cannot be read, and only a part if it is being written."""
         try:
             stream = self._files.open(self._at(number))
             try:
@@ -75,7 +86,7 @@ class HadoopFiles:
     def _at(self, number: int) -> Any:  # noqa: ANN401 - a Path of the JVM
         return self._path(f"{self._root}/{number:012d}")
 
-    def _try(self, call: Any) -> Any:  # noqa: ANN401 - a call of the JVM
+    def _try(self, call: Callable[[], _T]) -> _T:
         try:
             return call()
         except JVM_ERRORS as exc:
