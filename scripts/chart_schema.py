@@ -117,6 +117,7 @@ def _network_policy() -> dict[str, Any]:
         kafka=rule,
         redis=rule,
         schemaRegistry=rule,
+        extraIngress=_LIST,
         extraEgress=_LIST,
     )
 

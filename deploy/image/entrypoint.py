@@ -1,6 +1,7 @@
-"""The entry point of the image: `txnwatch`, or an executor of Spark on Kubernetes if the first argument is `executor`.
+"""The entry point of the image: `txnwatch`, or a part of Spark on Kubernetes if the first argument names one.
 
-The driver on Kubernetes starts an executor with that argument and the variables SPARK_*.
+`spark-submit --deploy-mode cluster` starts the container with `driver` and the arguments of a second spark-submit. A
+driver starts it with `executor`. Both set variables SPARK_*, as for the entry point of Spark's own image.
 """
 
 from __future__ import annotations
@@ -26,13 +27,33 @@ _FLAGS = {
 
 def command(args: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """The command that the container runs. tini reaps the workers that Spark leaves behind."""
-    return ["tini", "--", *(_executor(environ) if args[:1] == ["executor"] else ["txnwatch", *args])]
+    return ["tini", "--", *_process(args, environ)]
+
+
+def _process(args: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    match args:
+        case ["executor", *_]:
+            return _executor(environ)
+        case ["driver", *rest]:
+            return _driver(rest, environ)
+        case _:
+            return ["txnwatch", *args]
+
+
+def _driver(args: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    _expect("driver", ["SPARK_DRIVER_BIND_ADDRESS"], environ)
+    address = environ["SPARK_DRIVER_BIND_ADDRESS"]
+    return [
+        f"{environ['SPARK_HOME']}/bin/spark-submit",
+        *("--conf", f"spark.driver.bindAddress={address}"),
+        *("--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}"),
+        *("--deploy-mode", "client"),
+        *args,
+    ]
 
 
 def _executor(environ: Mapping[str, str]) -> list[str]:
-    missing = [name for name in (*_FLAGS.values(), "SPARK_EXECUTOR_MEMORY") if name not in environ]
-    if missing:
-        sys.exit(f"executor: expected the variables of Spark on Kubernetes, found no {', '.join(missing)}")
+    _expect("executor", [*_FLAGS.values(), "SPARK_EXECUTOR_MEMORY"], environ)
     numbered = {int(found[1]): value for name, value in environ.items() if (found := _JAVA_OPTION.fullmatch(name))}
     memory = environ["SPARK_EXECUTOR_MEMORY"]
     class_path = [environ.get("SPARK_CONF_DIR"), f"{environ['SPARK_HOME']}/jars/*", environ.get("SPARK_CLASSPATH")]
@@ -46,6 +67,12 @@ def _executor(environ: Mapping[str, str]) -> list[str]:
         _BACKEND,
         *(part for flag, name in _FLAGS.items() for part in (flag, environ[name])),
     ]
+
+
+def _expect(part: str, names: Sequence[str], environ: Mapping[str, str]) -> None:
+    missing = [name for name in names if name not in environ]
+    if missing:
+        sys.exit(f"{part}: expected the variables of Spark on Kubernetes, found no {', '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ _TIMEOUT_S = 10
 
 
 def is_healthy(port: int) -> bool:
-    """Whether the process on this port of this container is healthy; it may ask for TLS and for a user."""
+    """Whether the process on this port of this container is healthy; it may ask for TLS, a user and a certificate."""
     # Nothing secret is sent, and the certificate is for the name that Prometheus uses.
     unverified = ssl._create_unverified_context()  # noqa: S323, SLF001
     return _answers(http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)) or _answers(
@@ -21,12 +21,26 @@ def is_healthy(port: int) -> bool:
 
 def _answers(connection: http.client.HTTPConnection) -> bool:
     try:
-        connection.request("GET", "/-/healthy")
-        return connection.getresponse().status in {http.HTTPStatus.OK, http.HTTPStatus.UNAUTHORIZED}
-    except (OSError, http.client.HTTPException):
+        connection.connect()
+        return _is_served(connection)
+    except OSError:
         return False
     finally:
         connection.close()
+
+
+def _is_served(connection: http.client.HTTPConnection) -> bool:
+    try:
+        connection.request("GET", "/-/healthy")
+        return connection.getresponse().status in {http.HTTPStatus.OK, http.HTTPStatus.UNAUTHORIZED}
+    except TimeoutError:
+        return False
+    except OSError:
+        # A server that requires a certificate of the client refuses after the client's handshake is complete: with an
+        # alert, or with a reset that removes the alert. The process has answered the handshake, so it is healthy.
+        return isinstance(connection, http.client.HTTPSConnection)
+    except http.client.HTTPException:
+        return False
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ EVERYTHING: dict[str, Any] = {
         "kafka": {"ports": [9092, 9093], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
         "redis": {"ports": []},
         "schemaRegistry": {"ports": [8081]},
+        "extraIngress": [{"ports": [{"protocol": "TCP", "port": 7078}]}],
         "extraEgress": [{"ports": [{"protocol": "TCP", "port": 443}]}],
     },
     "podDisruptionBudget": {"maxUnavailable": 0},
@@ -238,6 +239,13 @@ def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleTy
     assert "readinessProbe" not in container, "the kubelet has no user, and ready is not the same as healthy"
     (found,) = kinds(text)["ServiceMonitor"]["spec"]["endpoints"]
     assert found == {"port": "metrics", "interval": "15s", **endpoint}
+
+
+def test_further_rules_of_the_network_policy_are_added(manifests: ModuleType, tmp_path: Path) -> None:
+    policy = kinds(rendered(manifests, EVERYTHING, tmp_path))["NetworkPolicy"]["spec"]
+    assert len(policy["ingress"]) == 2
+    assert policy["ingress"][-1] == EVERYTHING["networkPolicy"]["extraIngress"][0]
+    assert policy["egress"][-1] == EVERYTHING["networkPolicy"]["extraEgress"][0]
 
 
 def test_the_queries_accept_the_same_variables_as_run(

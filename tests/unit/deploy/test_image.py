@@ -74,6 +74,19 @@ def test_the_image_runs_an_executor_of_spark_on_kubernetes() -> None:
     ]
 
 
+def test_the_image_runs_a_driver_that_spark_submit_starts_in_the_cluster() -> None:
+    environ = {"SPARK_HOME": "/opt/txnwatch/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.5"}
+    submitted = ["--properties-file", "/opt/spark/conf/spark.properties", "local:///opt/txnwatch/txnwatch_run.py", "run"]
+    assert ENTRYPOINT.command(["driver", *submitted], environ) == [
+        *("tini", "--", "/opt/txnwatch/spark/bin/spark-submit"),
+        *("--conf", "spark.driver.bindAddress=10.0.0.5"),
+        *("--conf", "spark.executorEnv.SPARK_DRIVER_POD_IP=10.0.0.5"),
+        *("--deploy-mode", "client", *submitted),
+    ]
+    with pytest.raises(SystemExit, match="driver: .* found no SPARK_DRIVER_BIND_ADDRESS"):
+        ENTRYPOINT.command(["driver"], {"SPARK_HOME": "/opt/txnwatch/spark"})
+
+
 def test_an_executor_without_its_variables_is_an_error_that_names_them() -> None:
     environ = {name: value for name, value in EXECUTOR.items() if name != "SPARK_DRIVER_URL"}
     with pytest.raises(SystemExit, match="found no SPARK_DRIVER_URL"):
@@ -90,8 +103,9 @@ def test_the_health_check_asks_the_metrics_server() -> None:
 def test_the_health_check_of_a_protected_metrics_server(tmp_path: Path) -> None:
     Authority(tmp_path, "ca").create().issue("server", "DNS:watch")
     tls = "tls_server_config: {cert_file: server.pem, key_file: server.pem}\n"
+    mutual = ", client_ca_file: ca.pem, client_auth_type: RequireAndVerifyClientCert}"
     users = f"basic_auth_users: {{watch: {bcrypt.hashpw(b'x', bcrypt.gensalt(4)).decode()}}}\n"
-    for text in (tls, users, tls + users):
+    for text in (tls, users, tls + users, tls.replace("}", mutual)):
         (tmp_path / "web.yml").write_text(text)
         (port,) = free_ports(1)
         web = read_web_config(tmp_path / "web.yml")
