@@ -25,6 +25,8 @@ _NEXT_URL: Final = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 NAMES_TO_HIDE: Final = (
     r"passw(?:or)?d|passphrase|secret|credential|token|jaas\.config|user\.info|api[._-]?key|access[._-]?key"
     r"|ssl[._]keystore[._]key|ssl[._]key[._]pem"
+    # of the clients of object stores
+    r"|(?:account|private|encryption)[._]key|azure[._]sas"
 )
 _SENSITIVE: Final = rf"[\w.-]*(?:{NAMES_TO_HIDE})[\w.-]*"
 _ASSIGNED: Final = re.compile(

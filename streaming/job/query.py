@@ -21,7 +21,6 @@ from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
-from txnwatch.state.text.redaction import is_secret_name
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.file_systems import file_system_settings
 from txnwatch.streaming.job.masters import check_checkpoint_place
@@ -29,7 +28,7 @@ from txnwatch.streaming.job.network import network_settings
 from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.planning_processes import plan_without_daemons, run_tasks_with_daemons
-from txnwatch.streaming.job.spark_conf import with_conf
+from txnwatch.streaming.job.spark_conf import arguments_of_the_jvm, with_conf
 from txnwatch.streaming.job.zipped_package import search_path
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
@@ -94,9 +93,7 @@ def spark_session(
     # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     popen = {"start_new_session": True, "stdout": output, "stderr": output}
-    # The arguments of the JVM are visible in the list of processes, so secrets are set after its start.
-    visible = {key: value for key, value in settings.items() if not is_secret_name(key)}
-    gateway = launch_gateway(_conf(visible, master), popen_kwargs=popen)
+    gateway = launch_gateway(_conf(arguments_of_the_jvm(settings), master), popen_kwargs=popen)
     whole = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
     master = whole.get("spark.master", "") or ""
     check_checkpoint_place(checkpoint, master, is_shared=is_checkpoint_shared)

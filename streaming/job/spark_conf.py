@@ -9,7 +9,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from txnwatch.state.text.redaction import is_secret_name
+
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_OF_HADOOP: Final = "spark.hadoop."
 _NEEDED: Final = {
     "spark.master": "the setting master",
     "spark.sql.shuffle.partitions": "the setting state_partitions",
@@ -44,6 +47,15 @@ def with_conf(own: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
     """The settings of txnwatch with those of an operator; Java options are appended, all others replace a default."""
     options = " ".join(filter(None, (own.get(JAVA_OPTIONS), given.get(JAVA_OPTIONS))))
     return {**own, **given, **({JAVA_OPTIONS: options} if options else {})}
+
+
+def arguments_of_the_jvm(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the JVM may get as arguments, which every user of the machine can read.
+
+    The others are set after its start. A setting of a file system may be a secret whatever its name is: the names of
+    Azure's keys and tokens, for example, end with the account. Spark's own settings are secrets only by their names.
+    """
+    return {key: text for key, text in settings.items() if not key.startswith(_OF_HADOOP) and not is_secret_name(key)}
 
 
 def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

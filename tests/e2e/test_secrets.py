@@ -28,7 +28,7 @@ VERDICT_S = 30.0
 EVENTS = "secrets.events"
 NO_REDIS = "127.0.0.1:1/0"
 _MARK = "kanarienvogel"
-VARIABLES = {"SASL": f"{_MARK}-sasl", "REDIS": f"{_MARK}-redis"}
+VARIABLES = {"SASL": f"{_MARK}-sasl", "REDIS": f"{_MARK}-redis", "STORE": f"{_MARK}-store"}
 SIGNING_KEY = f"{_MARK}-signing-{'x' * 40}"
 SCRAPER = f"{_MARK}-scraper"
 # Each is read from a variable or a file, except the key password, which is in the properties file itself.
@@ -50,6 +50,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "web.yml").write_text(f"basic_auth_users: {{prometheus: '{hashed}'}}\n")
     (found / "txnwatch.toml").write_text(
         f'schema_registry_url = "http://me:${{file:{found / "registry"}}}@127.0.0.1:1"\nevents_format = "json"\n'
+        "[spark_conf]\n"
+        f'"spark.hadoop.fs.azure.account.key.events.dfs.core.windows.net" = "{_MARK}-account"\n'
+        '"spark.hadoop.fs.store.whatever" = "${env:STORE}"\n'
+        f'"spark.authenticate.secret" = "{_MARK}-spark-{"x" * 40}"\n'
     )
     return found
 

@@ -9,7 +9,7 @@ import pytest
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.job.file_systems import file_system_settings
-from txnwatch.streaming.job.spark_conf import conf_of, with_conf
+from txnwatch.streaming.job.spark_conf import arguments_of_the_jvm, conf_of, with_conf
 
 BOOTSTRAP = {"bootstrap_server": "kafka:9092"}
 
@@ -49,6 +49,17 @@ def test_an_operator_replaces_a_default_and_appends_java_options() -> None:
     given = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Da=b"}
     assert with_conf(own, given) == {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss16m -Da=b"}
     assert with_conf({}, {}) == {}
+
+
+def test_no_setting_that_may_be_a_secret_is_an_argument_of_the_jvm() -> None:
+    visible = {"spark.executor.memory": "2g", "spark.jars": "/opt/a.jar"}
+    hidden = {
+        "spark.hadoop.fs.azure.account.key.events.dfs.core.windows.net": "x",
+        "spark.hadoop.fs.any.store": "x",
+        "spark.authenticate.secret": "x",
+        "spark.ssl.keyPassword": "x",
+    }
+    assert arguments_of_the_jvm({**visible, **hidden}) == visible
 
 
 def test_a_flag_replaces_a_key_of_the_file_and_keeps_the_others(tmp_path: Path) -> None:
