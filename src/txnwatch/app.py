@@ -206,13 +206,13 @@ class Watch:
             self.metrics.query_starts(ledger)
             return ledger
 
-    def start_spark(self) -> SparkSession:
-        """Starts the Spark session; the output of the JVM and its workers goes to `spark_log`.
+    def start_spark(self, scratch: Path) -> SparkSession:
+        """Starts the Spark session: its output goes to `spark_log`, its temporary files to `scratch`.
 
         Raises:
             SparkError: Spark does not start.
         """
-        return started_session(self.settings, self.checkpoint, self._master, self.spark_log)
+        return started_session(self.settings, self.checkpoint, self._master, self.spark_log, scratch)
 
     def claim(self, session: SparkSession, has_ended: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
         """Takes the lease of a checkpoint that is not local; the context renews it, and releases it if all has ended.

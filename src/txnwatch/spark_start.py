@@ -17,8 +17,10 @@ if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql import SparkSession
 
 
-def started_session(settings: RunSettings, checkpoint: str, master: str, spark_log: Path) -> SparkSession:
-    """A new Spark session; the output of the JVM and its workers goes to `spark_log`.
+def started_session(
+    settings: RunSettings, checkpoint: str, master: str, spark_log: Path, scratch: Path
+) -> SparkSession:
+    """A new Spark session: the output of the JVM and its workers goes to `spark_log`, temporary files to `scratch`.
 
     Raises:
         SparkError: Spark does not start.
@@ -39,6 +41,7 @@ def started_session(settings: RunSettings, checkpoint: str, master: str, spark_l
                 conf=settings.spark_conf,
                 state_partitions=settings.state_partitions,
                 output=output,
+                scratch=scratch,
             )
     except (Py4JError, PySparkException, ImportError) as exc:
         raise start_error(exc, text_since(spark_log, begin), f"details: {spark_log}") from exc

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -28,6 +29,7 @@ from txnwatch.streaming.job.network import network_settings
 from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.planning_processes import plan_without_daemons, run_tasks_with_daemons
+from txnwatch.streaming.job.scratch import has_room_for_sockets
 from txnwatch.streaming.job.spark_conf import arguments_of_the_jvm, with_conf
 from txnwatch.streaming.job.zipped_package import search_path
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
@@ -75,17 +77,19 @@ def spark_session(
     output: int | None = None,
     is_checkpoint_shared: bool = False,
     conf: Mapping[str, str] | None = None,
+    scratch: Path | None = None,
 ) -> SparkSession:
     """A Spark session with all settings for a latency of milliseconds (docs/decisions/0002).
 
     An empty `master` leaves it to Spark's own configuration; `state_partitions` is fixed by the checkpoint; `output` is
-    a descriptor for the output of the JVM; `conf` has settings of the operator. A local checkpoint uses a faster file
-    manager. It does not stop a second driver from writing to the same checkpoint, so the caller must lock it.
+    a descriptor for the output of the JVM; `conf` has settings of the operator; `scratch` is the directory for
+    temporary files, unless `conf` has another. A local checkpoint uses a faster file manager. It does not stop a second
+    driver from writing to the same checkpoint, so the caller must lock it.
 
     Raises:
         ConfigError: the master of Spark's own configuration has hosts that do not reach the checkpoint.
     """
-    settings = with_conf(_settings(checkpoint, state_partitions), conf or {})
+    settings = with_conf(_settings(checkpoint, state_partitions, scratch), conf or {})
     # glibc gives the JVM's many threads separate heaps, which do not shrink.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
@@ -108,12 +112,14 @@ def spark_session(
     return session
 
 
-def _settings(checkpoint: str, state_partitions: int) -> dict[str, str]:
+def _settings(checkpoint: str, state_partitions: int, scratch: Path | None) -> dict[str, str]:
     """The settings of the session; each has its reason in docs/decisions/0002, or beside it."""
+    # Spark's own directories (spark.local.dir) are below that of the JVM unless an operator sets them.
+    java_options = [*_JAVA_OPTIONS, *([f'-Djava.io.tmpdir="{scratch}"'] if scratch is not None else [])]
     settings = {
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": str(scratch is None or has_room_for_sockets(scratch)).lower(),
         # Spark starts a daemon for each set of environment variables. This setting is a variable of the operator's
         # workers only. Without it the source and the operator share the workers: 150 MB less (docs/decisions/0023).
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
@@ -125,7 +131,7 @@ def _settings(checkpoint: str, state_partitions: int) -> dict[str, str]:
         "spark.ui.retainedStages": _RETAINED,
         "spark.ui.retainedTasks": _RETAINED,
         "spark.sql.ui.retainedExecutions": _RETAINED,
-        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.driver.extraJavaOptions": " ".join(java_options),
         "spark.ui.showConsoleProgress": "false",
     }
     if local_directory(checkpoint) is not None:

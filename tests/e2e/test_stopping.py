@@ -116,11 +116,25 @@ def batches(running: RunningWatch) -> float:
     return Scrape.at(running.metrics_url).value("batches_total") or 0.0
 
 
-def test_under_load(watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, cluster: Cluster) -> None:
+def test_under_load_and_no_temporary_file_is_left(
+    watch: Callable[..., RunningWatch],
+    kafka: EmbeddedKafka,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporary = tmp_path / "temporary files"
+    abandoned = temporary / "txnwatch-spark-died"
+    abandoned.mkdir(parents=True)
+    os.utime(abandoned, (0.0, 0.0))
+    monkeypatch.setenv("TMPDIR", str(temporary))
     running = watch(*BACK_TO_BACK).until_ready()
     with load(kafka, cluster):
         time.sleep(5.0)
+        assert abandoned not in temporary.iterdir()
+        assert list(temporary.glob("txnwatch-spark-*/blockmgr-*")), "Spark uses it"
         stop_time(running, "under load")
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.long

@@ -24,6 +24,7 @@ from txnwatch.metrics.serving import served_metrics
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job.checkpoint import locked
+from txnwatch.streaming.job.scratch import scratch_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,12 +69,12 @@ def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:
 def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
     reload.certificates = watch.certificates
-    with locked(watch.checkpoint), contextlib.ExitStack() as served:
+    with locked(watch.checkpoint), scratch_directory() as scratch, contextlib.ExitStack() as served:
         reload.server = served.enter_context(served_metrics(watch.settings, watch.metrics, watch.log))
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
-        session = stop.run(watch.start_spark)
+        session = stop.run(functools.partial(watch.start_spark, scratch))
         try:
             with _claimed(watch, session, stop):
                 supervise(watch, session, stop, reload)

@@ -76,14 +76,19 @@ def test_the_image_runs_an_executor_of_spark_on_kubernetes() -> None:
 
 def test_the_image_runs_a_driver_that_spark_submit_starts_in_the_cluster() -> None:
     environ = {"SPARK_HOME": "/opt/txnwatch/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.5"}
-    submitted = ["--properties-file", "/opt/spark/conf/spark.properties", "local:///opt/txnwatch/txnwatch_run.py", "run"]
+    submitted = [
+        "--properties-file",
+        "/opt/spark/conf/spark.properties",
+        "local:///opt/txnwatch/txnwatch_run.py",
+        "run",
+    ]
     assert ENTRYPOINT.command(["driver", *submitted], environ) == [
         *("tini", "--", "/opt/txnwatch/spark/bin/spark-submit"),
         *("--conf", "spark.driver.bindAddress=10.0.0.5"),
         *("--conf", "spark.executorEnv.SPARK_DRIVER_POD_IP=10.0.0.5"),
         *("--deploy-mode", "client", *submitted),
     ]
-    with pytest.raises(SystemExit, match="driver: .* found no SPARK_DRIVER_BIND_ADDRESS"):
+    with pytest.raises(SystemExit, match=r"driver: .* found no SPARK_DRIVER_BIND_ADDRESS"):
         ENTRYPOINT.command(["driver"], {"SPARK_HOME": "/opt/txnwatch/spark"})
 
 
