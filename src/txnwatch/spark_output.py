@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from txnwatch.state.model.errors import ConfigError
+
 LIMIT_BYTES = 10 << 20
 OLDER_FILES = 2
 _CHUNK = 1 << 16
@@ -40,8 +42,17 @@ class RotatedLog(RotatingFileHandler):
 
 @contextlib.contextmanager
 def output_to(log: Path) -> Iterator[int]:
-    """A descriptor for the output of a JVM that starts in the block; the copying ends with that JVM."""
-    file = RotatedLog(log)
+    """A descriptor for the output of a JVM that starts in the block; the copying ends with that JVM.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        file = RotatedLog(log)
+    except OSError as exc:
+        raise ConfigError(
+            f"{log}: expected a file for Spark's output that can be written, found: {exc.strerror}"
+        ) from exc
     reading, writing = os.pipe()
     copier = threading.Thread(target=_copy, args=(reading, file), name="spark output", daemon=True)
     copier.start()

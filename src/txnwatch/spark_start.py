@@ -24,6 +24,7 @@ def started_session(
 
     Raises:
         SparkError: Spark does not start.
+        ConfigError: `spark_log` cannot be written.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415

@@ -49,14 +49,26 @@ def last_cluster(checkpoint: str) -> str | None:
     """The cluster of the last planned offset, even if another version wrote it; None as for `last_offset`.
 
     Raises:
-        CheckpointError: the checkpoint has an offset that txnwatch did not write.
+        CheckpointError: the checkpoint has an offset that txnwatch did not write, or cannot be read.
     """
+    with _reading(checkpoint):
+        try:
+            offset = last_offset(checkpoint)
+        except OtherVersionError:
+            latest = _last_file(checkpoint)
+            return str(_raw_offset(latest).get("cluster_id", "")) if latest is not None else None
+        return offset.cluster_id if offset is not None else None
+
+
+@contextmanager
+def _reading(checkpoint: str) -> Iterator[None]:
     try:
-        offset = last_offset(checkpoint)
-    except OtherVersionError:
-        latest = _last_file(checkpoint)
-        return str(_raw_offset(latest).get("cluster_id", "")) if latest is not None else None
-    return offset.cluster_id if offset is not None else None
+        yield
+    except OSError as exc:
+        raise CheckpointError(
+            f"--checkpoint {checkpoint}: {exc.filename} cannot be read: {exc.strerror}; the user of txnwatch must own "
+            "the directory"
+        ) from exc
 
 
 def _last_file(checkpoint: str) -> Path | None:
@@ -73,11 +85,15 @@ def check_files(checkpoint: str) -> None:
     """Checks what Spark wrote into a local checkpoint: nothing is missing, and the newest files can be read.
 
     Raises:
-        CheckpointError: a file is damaged, or a part of the checkpoint is missing.
+        CheckpointError: a file is damaged or cannot be read, or a part of the checkpoint is missing.
     """
     directory = local_directory(checkpoint)
-    if directory is None or not directory.is_dir():
-        return
+    if directory is not None:
+        with _reading(checkpoint):
+            _check_parts(checkpoint, directory)
+
+
+def _check_parts(checkpoint: str, directory: Path) -> None:
     commit = _newest(directory / "commits")
     for name in ("metadata", "offsets", "state"):
         if commit is not None and not (directory / name).exists():
@@ -101,8 +117,6 @@ def _check_json(checkpoint: str, file: Path, line: int) -> None:
         read_json(file.read_text().splitlines()[line])
     except (IndexError, ValueError) as exc:
         raise CheckpointError(f"--checkpoint {checkpoint}: {file} is damaged: {_INCOMPLETE}") from exc
-    except OSError as exc:
-        raise CheckpointError(f"--checkpoint {checkpoint}: {file} cannot be read: {exc.strerror}") from exc
 
 
 @contextmanager

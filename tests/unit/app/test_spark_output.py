@@ -11,6 +11,7 @@ import pytest
 
 from support.waiting import eventually
 from txnwatch.spark_output import RotatedLog, output_to
+from txnwatch.state.model.errors import ConfigError
 
 
 def sizes(directory: Path) -> dict[str, int]:
@@ -66,3 +67,12 @@ def test_all_output_of_a_process_is_copied_until_it_ends(tmp_path: Path) -> None
         process = subprocess.Popen([sys.executable, "-c", code], stdout=descriptor, stderr=descriptor)
     assert process.wait() == 0
     eventually(lambda: log.read_text() == "out\nerr", 5.0, log.read_text)
+
+
+def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "spark.log").mkdir()
+    with (
+        pytest.raises(ConfigError, match=r"spark\.log: expected a file .* found: Is a directory"),
+        output_to(tmp_path / "spark.log"),
+    ):
+        pass

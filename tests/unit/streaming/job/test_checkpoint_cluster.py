@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
-from txnwatch.streaming.job.checkpoint import last_cluster, last_offset
+from txnwatch.streaming.job.checkpoint import check_files, last_cluster, last_offset
 from txnwatch.streaming.source.offsets import VERSION, SourceOffset
 
 OFFSET = replace(SourceOffset.beginning(), cluster_id="k5kq2g0z").to_json()
@@ -45,3 +48,34 @@ def test_the_offset_of_another_program_is_refused(tmp_path: Path, offset: Any) -
     with pytest.raises(CheckpointError) as info:
         last_cluster(checkpoint(tmp_path, offset))
     assert not isinstance(info.value, OtherVersionError)
+
+
+@contextmanager
+def another_user(directory: Path) -> Iterator[None]:
+    """A user without a right on the directory; root gives up its own."""
+    directory.chmod(0)
+    user = os.geteuid()
+    os.seteuid(65_534 if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        directory.chmod(0o700)
+
+
+@pytest.mark.parametrize("check", [check_files, last_cluster])
+def test_a_checkpoint_of_another_user_is_an_error_that_names_the_file(
+    tmp_path: Path, check: Callable[[str], object]
+) -> None:
+    found = checkpoint(tmp_path, OFFSET)
+    expected = rf"{tmp_path}\S* cannot be read: Permission denied; the user of txnwatch must own the directory"
+    with another_user(tmp_path), pytest.raises(CheckpointError, match=expected):
+        check(found)
+
+
+@pytest.mark.parametrize(("check", "file"), [(check_files, "metadata"), (last_cluster, "offsets/11")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, check: Callable[[str], object], file: str) -> None:
+    found = checkpoint(tmp_path, OFFSET)
+    (tmp_path / file).mkdir()
+    with pytest.raises(CheckpointError, match=f"{tmp_path / file} cannot be read: Is a directory"):
+        check(found)
