@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import threading
@@ -25,14 +26,13 @@ from txnwatch.state.model.findings import BucketCount, Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import redacted
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.coordinator_view import ChosenView, longest_timeout
+from txnwatch.streaming.job.coordinator_view import ChosenView, broker_timeouts
 from txnwatch.streaming.job.events_rights import check_events_rights
 from txnwatch.streaming.job.lease import CheckpointLease
 from txnwatch.streaming.job.masters import check_checkpoint_place, chosen_master
@@ -50,6 +50,7 @@ from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.finding_lines import line_of
 from txnwatch.watch.source_settings import source_options
 from txnwatch.watch.throttling import Throttling
+from txnwatch.watch.timeout_limit import TimeoutLimit
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql import SparkSession
@@ -67,6 +68,7 @@ class Watch:
         is_stopping: whether no further micro-batch may begin.
         files: txnwatch's own files beside the checkpoint.
         certificates: the certificate files of the connection to Kafka.
+        timeout_limit: the longest timeout of a transaction, for the view `none`.
         coverage: the partitions without evidence, and whether the watch is ready.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
@@ -85,7 +87,6 @@ class Watch:
     _is_rebuilt: bool = field(default=False, init=False)
     _cores: int | None = field(default=None, init=False)
     _lease: CheckpointLease | None = field(default=None, init=False)
-    _longest_timeout_ms: DurationMs | None = field(default=None, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +110,7 @@ class Watch:
         self.metrics.progress = self._progress
         self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
         self._throttling = Throttling(self.log)
+        self.timeout_limit = TimeoutLimit(self.settings.max_transaction_timeout_ms)
 
     @property
     def instance(self) -> str:
@@ -154,12 +156,9 @@ class Watch:
         self.access = self.coverage.access = view.access
         self.options = parse_options(self._source_options())
         self.metrics.take_access(view.access)
-        limit_ms, problem = self.settings.max_transaction_timeout_ms, None
-        if view.access is CoordinatorAccess.NONE and limit_ms is None:
-            found = longest_timeout(cluster)
-            limit_ms, problem = found.ms, found.problem
-        self._longest_timeout_ms = limit_ms
-        for line in view_lines(view, limit_ms, problem):
+        if view.access is CoordinatorAccess.NONE:
+            self.timeout_limit.read(functools.partial(broker_timeouts, cluster))
+        for line in view_lines(view, self.timeout_limit.ms, self.timeout_limit.known.problem):
             self.log.warning(line)
 
     @property
@@ -168,7 +167,7 @@ class Watch:
             self.settings.policy,
             coordinator_access=self.access,
             coordinator_ask_ms=self.settings.census_interval_ms,
-            longest_timeout_ms=self._longest_timeout_ms,
+            longest_timeout_ms=self.timeout_limit.ms,
         )
 
     def _progress(self) -> Progress | None:
@@ -284,6 +283,8 @@ class Watch:
         self.metrics.on_batch(
             batch_id, emitted, ledger, is_ready=self.coverage.is_ready, evidence=self.coverage.evidence
         )
+        if self.access is CoordinatorAccess.NONE:
+            self.timeout_limit.refresh(functools.partial(broker_timeouts, self._sinks.cluster), wall_clock_ms())
         self.batches += 1
 
     def _report(self, finding: Finding) -> None:

@@ -6,16 +6,17 @@ not answer now is no missing right: only a refusal, or an unsupported request, l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.broker_settings import settings_of
+from txnwatch.streaming.admin.broker_settings import Settings, settings_of
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.read_right import hidden_topic, refused_read
 
@@ -85,22 +86,58 @@ def _why_no_api(cluster: Cluster) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LongestTimeout:
-    """The longest timeout that the brokers allow, and why it is not known or does not limit a transaction."""
+class BrokerTimeout:
+    """The longest timeout that one broker allows.
+
+    Attributes:
+        ms: `transaction.max.timeout.ms`; None if the broker does not show it.
+        is_unlimited: whether it allows two-phase transactions, which have no timeout.
+        problem: why the two are not known, or do not limit a transaction.
+    """
 
     ms: DurationMs | None
+    is_unlimited: bool = False
     problem: str | None = None
 
 
-def longest_timeout(cluster: Cluster) -> LongestTimeout:
-    """The largest `transaction.max.timeout.ms` of the brokers: any of them can be a coordinator."""
-    found_ms: list[DurationMs] = []
-    for node, found in settings_of(cluster, cluster.known.brokers, [_LONGEST_TIMEOUT, _TWO_PHASE]).items():
-        text = found.values.get(_LONGEST_TIMEOUT, "")
-        if not text.isdecimal():
-            why = found.problem or "it does not return it"
-            return LongestTimeout(None, f"broker {node} does not show {_LONGEST_TIMEOUT}: {why}")
-        if found.values.get(_TWO_PHASE) == "true":
-            return LongestTimeout(None, f"broker {node} has {_TWO_PHASE}=true: no timeout limits such a transaction")
-        found_ms.append(DurationMs(int(text)))
-    return LongestTimeout(max(found_ms, default=None))
+@dataclass(frozen=True, slots=True)
+class LongestTimeout:
+    """The longest timeout that all brokers allow; any of them can be a coordinator.
+
+    Attributes:
+        ms: the timeout; None if it is not known, or does not limit a transaction.
+        is_unlimited: whether no timeout limits a transaction.
+        problem: the reason for None.
+    """
+
+    ms: DurationMs | None
+    is_unlimited: bool = False
+    problem: str | None = None
+
+
+UNKNOWN = LongestTimeout(None)
+
+
+def broker_timeouts(cluster: Cluster) -> list[BrokerTimeout]:
+    """The longest timeout of each broker."""
+    found = settings_of(cluster, cluster.known.brokers, [_LONGEST_TIMEOUT, _TWO_PHASE])
+    return [_timeout_of(node, settings) for node, settings in found.items()]
+
+
+def _timeout_of(node: BrokerId, settings: Settings) -> BrokerTimeout:
+    text = settings.values.get(_LONGEST_TIMEOUT, "")
+    if not text.isdecimal():
+        why = settings.problem or "it does not return it"
+        return BrokerTimeout(None, problem=f"broker {node} does not show {_LONGEST_TIMEOUT}: {why}")
+    if settings.values.get(_TWO_PHASE) == "true":
+        why = f"broker {node} has {_TWO_PHASE}=true: no timeout limits such a transaction"
+        return BrokerTimeout(DurationMs(int(text)), is_unlimited=True, problem=why)
+    return BrokerTimeout(DurationMs(int(text)))
+
+
+def longest_timeout(timeouts: Sequence[BrokerTimeout]) -> LongestTimeout:
+    """The longest of the timeouts, if every broker shows one and none allows transactions without one."""
+    obstacle = next((one for one in sorted(timeouts, key=lambda one: not one.is_unlimited) if one.problem), None)
+    if obstacle is not None:
+        return LongestTimeout(None, obstacle.is_unlimited, obstacle.problem)
+    return LongestTimeout(max((one.ms for one in timeouts if one.ms is not None), default=None))

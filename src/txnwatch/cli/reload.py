@@ -25,6 +25,7 @@ from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.watch.certificate_files import CertificateFiles
+from txnwatch.watch.timeout_limit import TimeoutLimit
 
 LIMITS = ("max_offsets_per_trigger", "max_bytes_per_trigger", "max_bytes_per_second", "max_read_ms_per_trigger")
 ABORTS = tuple(name for name in RunSettings.model_fields if name.startswith(("abort_", "auto_abort")))
@@ -42,6 +43,7 @@ class Reload:
         is_due: the query has to start again; no micro-batch begins until then.
         server: the metrics server, if there is one.
         certificates: the files that are used without a signal when they change.
+        timeout_limit: the limit that the query gets without a signal when it changes.
     """
 
     def __init__(self, load: Callable[[], RunSettings]) -> None:
@@ -50,6 +52,7 @@ class Reload:
         self.is_due = False
         self.server: MetricsServer | None = None
         self.certificates: CertificateFiles | None = None
+        self.timeout_limit: TimeoutLimit | None = None
 
     def request(self) -> None:
         """Requests it; `apply` does the work."""
@@ -71,7 +74,7 @@ class Reload:
     def apply(self, watch: Watch) -> bool:
         """Applies what has changed, if it was requested. Returns whether the query has to start again."""
         if not self._requested.is_set():
-            return self._is_due_by_certificates()
+            return self._is_due_without_a_signal()
         self._requested.clear()
         former = watch.settings
         try:
@@ -90,10 +93,14 @@ class Reload:
         LOG.info(_summary(reloaded, [name for name in changed if name not in reloaded], is_due=self.is_due))
         return self.is_due
 
-    def _is_due_by_certificates(self) -> bool:
+    def _is_due_without_a_signal(self) -> bool:
         """The clients of the events topic read certificates only when they are made, so they are made again."""
         if not self.is_due and self.certificates is not None and self.certificates.are_renewed():
             LOG.info("the certificate files have changed, and the query starts again")
+            self.is_due = True
+        change = self.timeout_limit.take_change() if self.timeout_limit is not None else None
+        if change is not None:
+            LOG.info(f"{change}: the query starts again")
             self.is_due = True
         return self.is_due
 

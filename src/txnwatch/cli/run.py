@@ -68,7 +68,7 @@ def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:
 
 def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
-    reload.certificates = watch.certificates
+    reload.certificates, reload.timeout_limit = watch.certificates, watch.timeout_limit
     with locked(watch.checkpoint), scratch_directory() as scratch, contextlib.ExitStack() as served:
         reload.server = served.enter_context(served_metrics(watch.settings, watch.metrics, watch.log))
         partitions = sum(len(topic.partitions) for topic in watch.topics)

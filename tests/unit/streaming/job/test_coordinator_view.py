@@ -14,7 +14,7 @@ from txnwatch.state.model.ports import TransactionListing
 from txnwatch.streaming.admin.broker_settings import Settings
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.job import coordinator_view
-from txnwatch.streaming.job.coordinator_view import choose_view, longest_timeout
+from txnwatch.streaming.job.coordinator_view import broker_timeouts, choose_view, longest_timeout
 
 LOG = "__transaction_state"
 SHOWN = TopicInfo(LOG, "id", {0: PartitionInfo(1, 0)})
@@ -95,6 +95,6 @@ TIMEOUTS = {
 def test_the_longest_timeout(values: list[dict[str, str]], limit_ms: int | None, problem: str | None) -> None:
     answers = {node: Settings(found) for node, found in enumerate(values, 1)}
     with mock.patch.object(coordinator_view, "settings_of", return_value=answers):
-        found = longest_timeout(a_cluster())
+        found = longest_timeout(broker_timeouts(a_cluster()))
     assert found.ms == limit_ms
     assert (found.problem is None) if problem is None else problem in (found.problem or "")
