@@ -22,7 +22,7 @@ from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.spark_start import started_session
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.findings import BucketCount, Finding
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import Log
@@ -39,15 +39,13 @@ from txnwatch.streaming.job.masters import check_checkpoint_place, chosen_master
 from txnwatch.streaming.job.preflight import check_cluster
 from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.job.side_files import SideFiles
-from txnwatch.streaming.source.idle_barriers import next_barrier_due, write_next_barrier
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_file import write_requests
-from txnwatch.streaming.source.reread_requests import requests_after
 from txnwatch.watch.certificate_files import CertificateFiles
 from txnwatch.watch.coordinator_view_lines import view_lines
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.finding_lines import line_of
+from txnwatch.watch.source_requests import write_source_requests
 from txnwatch.watch.source_settings import source_options
 from txnwatch.watch.throttling import Throttling
 from txnwatch.watch.timeout_limit import TimeoutLimit
@@ -273,11 +271,7 @@ class Watch:
         self.coverage.on_batch(emitted)
         self._sinks.on_batch(emitted)
         ledger = self._sinks.ledger
-        write_requests(self.files.rereads, requests_after(emitted, ledger.doubted))
-        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-        due = next_barrier_due(counts, self.options.buckets, can_wait=ledger.can_wait)
-        if due is not None:
-            write_next_barrier(self.files.next_barrier, due)
+        write_source_requests(self.files, emitted, ledger, self.options.buckets)
         self._sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         self.metrics.on_batch(

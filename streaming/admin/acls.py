@@ -9,7 +9,7 @@ from kafka.protocol.admin import DescribeAclsRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import problem_of
+from txnwatch.streaming.client.error_names import problem_of
 
 # Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
 _TOPIC, _MATCH, _ANY, _ALL, _WRITE, _DENY, _ALLOW = 2, 2, 1, 2, 4, 2, 3

@@ -29,7 +29,7 @@ from txnwatch.streaming.admin.describe_transactions import describe_transactions
 from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, list_everywhere, problem_lines
 from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import problem_of
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.client.list_offsets import EARLIEST, READ_COMMITTED, ListedOffset
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
 from txnwatch.streaming.log.closing_marker import closing_marker

@@ -15,7 +15,8 @@ from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 
 SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _BROKER = 4

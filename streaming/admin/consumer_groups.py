@@ -22,7 +22,8 @@ from txnwatch.state.model.ports import GroupOffset, GroupOffsets
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.share_groups import read_committed_only, share_offsets
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.wire.absent import present
 
 _GROUPS_AT_A_TIME = 500

@@ -23,7 +23,8 @@ from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.list_transactions import LogLeaders, coordinators_log
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.client.fan_out import ask_for_each
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 

@@ -18,7 +18,8 @@ from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.text.lists import grouped, some
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.client.metadata import PartitionInfo
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 

@@ -25,7 +25,8 @@ from txnwatch.state.model.ids import BrokerId, ProducerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec
 from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.client.fan_out import RequestOf
 from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.transaction_log import coordinator_partition

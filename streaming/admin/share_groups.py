@@ -23,7 +23,8 @@ from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.wire.absent import present
 

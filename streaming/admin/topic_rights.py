@@ -12,7 +12,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import problem_of
+from txnwatch.streaming.client.error_names import problem_of
 
 # Kafka's class AclOperation
 READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 7, 8, 10

@@ -14,7 +14,7 @@ from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin import requests as messages
 from txnwatch.streaming.admin.queries import DURATION_SINCE, Filters, list_request
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import problem_of
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps
 
 _NOT_ASKED = Problem("brokers before 3.8 cannot answer this, and no timestamp of its coordinator is recent enough")

@@ -17,7 +17,8 @@ from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.client.list_offsets import EARLIEST, ListedOffset
 
 WINDOW_MS = DurationMs(3_600_000)

@@ -20,18 +20,15 @@ import time
 from collections import Counter, deque
 from typing import Any
 
-from kafka import errors as kafka_errors
 from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireError
-from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.state.model.quantities import NO_TIME, DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.client.answers import decode_answer, has_flexible_header
+from txnwatch.streaming.client.connection_start import authenticate, supported_versions
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
-from txnwatch.streaming.client.sasl import Login, take_message
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import Reader
 from txnwatch.streaming.wire.record_skipper import RecordSkipper
@@ -39,9 +36,6 @@ from txnwatch.streaming.wire.record_skipper import RecordSkipper
 CLIENT_ID = "txnwatch"
 _SIZE = struct.Struct(">i")
 _FIRST_BUFFER = 1 << 20
-_API_VERSIONS = 3
-_UNSUPPORTED_VERSION = 35
-_SESSION_PART = 0.85  # of a SASL session that is used
 _SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
 
 
@@ -90,9 +84,9 @@ class Connection:
             doubt = security.tls.doubt(exc, *endpoint)
             raise BrokerError(f"cannot connect to broker {endpoint}: {exc}{doubt}") from exc
         try:
-            self._versions = self._learn_versions(deadline)
+            self._versions = supported_versions(self, deadline)
             if security.login is not None:
-                self._authenticate(security.login, deadline)
+                self._session_end = authenticate(self, security.login, security.protocol, deadline)
             self._is_set_up = True
         except BaseException:
             self.close()
@@ -257,48 +251,3 @@ class Connection:
         doubt = "" if self._is_proven else f" (is security.protocol={protocol} right for this listener?)"
         doubt += self._security.tls.doubt(exc, *self.endpoint)
         return BrokerError(f"lost broker {self.endpoint}: {exc}{doubt}")
-
-    def _learn_versions(self, deadline: float) -> dict[int, tuple[int, int]]:
-        for version in (_API_VERSIONS, 0):
-            request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
-            self.send(request, deadline)
-            response = self.receive(deadline - time.monotonic(), deadline)
-            if response.error_code == 0:
-                return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-            if response.error_code != _UNSUPPORTED_VERSION:
-                break
-        raise BrokerError(f"{self.endpoint} did not return its API versions: {error_name(response.error_code)}")
-
-    def _authenticate(self, login: Login, deadline: float) -> None:
-        self.send(SaslHandshakeRequest(version=1, mechanism=login.mechanism), deadline)
-        response = self.receive(deadline - time.monotonic(), deadline)
-        if response.error_code:
-            raise AuthorizationError(
-                f"{self.endpoint} refused SASL mechanism {login.mechanism}: {error_name(response.error_code)}, "
-                f"it offers {', '.join(response.mechanisms)}"
-            )
-        exchange = login.exchange(self.endpoint.host, self._security.protocol)
-        while not exchange.is_done():
-            self.send(SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes()), deadline)
-            response = self.receive(deadline - time.monotonic(), deadline)
-            if response.error_code:
-                raise AuthorizationError(
-                    f"{self.endpoint} refused user {login.user!r}: {response.error_message or 'no reason given'}"
-                )
-            try:
-                take_message(exchange, response.auth_bytes)
-            except WireError as exc:
-                raise self.broken(exc) from exc
-        if response.session_lifetime_ms > 0:
-            self._session_end = time.monotonic() + _SESSION_PART * response.session_lifetime_ms / 1000
-
-
-def problem_of(code: int) -> Problem | None:
-    """The problem that an error code of an answer reports; None if it reports no error."""
-    return Problem(error_name(code), code) if code != ErrorCode.NONE else None
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code, for example NOT_LEADER_OR_FOLLOWER."""
-    known: str | None = getattr(kafka_errors.for_code(code), "message", None)
-    return known or f"error {code}"

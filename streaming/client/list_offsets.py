@@ -11,7 +11,8 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset, TimestampMs
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.client.fan_out import Brokers, RequestOf, ask_for_each
 from txnwatch.streaming.client.metadata import Metadata
 from txnwatch.streaming.wire.absent import NONE, encoded, present

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
 from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.error_names import problem_of
 from txnwatch.streaming.wire.absent import present
 
 NO_LEADER = Problem("no leader")

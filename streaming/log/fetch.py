@@ -21,7 +21,8 @@ from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name, problem_of
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import error_name, problem_of
 from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import topic_id_uuid
 from txnwatch.streaming.log.fetch_request import MAX_BYTES, fetch_request, fetch_size

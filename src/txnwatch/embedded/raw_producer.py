@@ -24,7 +24,8 @@ from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, error_name
+from txnwatch.streaming.client.connection import Connection
+from txnwatch.streaming.client.error_names import error_name
 from txnwatch.streaming.client.metadata import topic_id_uuid
 
 _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})

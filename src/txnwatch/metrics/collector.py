@@ -18,8 +18,9 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from txnwatch.metrics.label_values import COMPLETE, INITIAL_SERIES, PREPARED, STAGES, TARGETS
+from txnwatch.metrics.metric import NAMESPACE, Kind
 from txnwatch.metrics.scrape import Picture, gauge, histograms, log_of, of_picture, of_progress
-from txnwatch.metrics.table import METRICS, NAMESPACE, Kind
+from txnwatch.metrics.table import METRICS
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.broker_clocks import Clock

@@ -10,7 +10,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFam
 from prometheus_client.metrics_core import Metric as Family
 
 from txnwatch.metrics.label_values import STAGES
-from txnwatch.metrics.table import METRICS, NAMESPACE
+from txnwatch.metrics.metric import NAMESPACE
+from txnwatch.metrics.table import METRICS
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.quantities import Offset, TimestampMs, elapsed

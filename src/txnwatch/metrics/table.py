@@ -6,38 +6,8 @@ is unbounded; they are in the events. Labels with a topic and a partition exist 
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import NamedTuple
-
+from txnwatch.metrics.metric import Kind, Metric
 from txnwatch.state.model.completion_latency import BOUNDS_MS
-
-NAMESPACE = "txnwatch"
-
-
-class Kind(StrEnum):
-    """The types of Prometheus metrics."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class Metric(NamedTuple):
-    """One metric; `is_read` means that its value is computed at the scrape."""
-
-    group: str
-    name: str
-    kind: Kind
-    labels: tuple[str, ...]
-    meaning: str
-    is_read: bool = False
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def full_name(self) -> str:
-        """The name with its prefix, as a scrape has it."""
-        return f"{NAMESPACE}_{self.name}"
-
 
 HEALTH, EVIDENCE, INCIDENTS = "Health of txnwatch", "Evidence", "Incidents and their delivery"
 OPEN, COORDINATOR = "Open transactions", "Latencies of the coordinators, from their log"

@@ -8,7 +8,6 @@ from unittest import mock
 import pytest
 
 from support.log_lines import LogLines
-from txnwatch import app
 from txnwatch.app import Watch
 from txnwatch.config import RunSettings
 from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
@@ -16,6 +15,7 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue, read_next_barrier
 from txnwatch.streaming.source.reread_file import read_requests
 from txnwatch.streaming.source.reread_requests import RereadRequest
+from txnwatch.watch import source_requests
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -41,13 +41,13 @@ def test_the_requests_of_a_batch_are_written_before_its_next_barrier(
     seen: list[tuple[str, set[RereadRequest], NextBarrierDue | None]] = []
 
     def see(name: str) -> None:
-        write = getattr(app, name)
+        write = getattr(source_requests, name)
 
         def written(*arguments: object) -> None:
             write(*arguments)
             seen.append((name, read_requests(watch.files.rereads), read_next_barrier(watch.files.next_barrier)))
 
-        monkeypatch.setattr(app, name, written)
+        monkeypatch.setattr(source_requests, name, written)
 
     see("write_requests")
     see("write_next_barrier")

@@ -20,8 +20,9 @@ from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
 from txnwatch.metrics.label_values import INITIAL_SERIES
+from txnwatch.metrics.metric import Kind
 from txnwatch.metrics.server import MetricsServer
-from txnwatch.metrics.table import METRICS, Kind
+from txnwatch.metrics.table import METRICS
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
