@@ -8,9 +8,10 @@ from typing import Any
 
 _ABOUT = """\
 The decoders of bytes that come from outside are fuzzed: what brokers answer to the requests of the scan and of a fresh
-read, what any client can write to a topic or to Redis, and what other programs can write to a file that txnwatch reads.
-Not fuzzed are the start of a connection (ApiVersions, SASL), answers about ACLs, log directories and share groups, and
-Confluent framing. `make fuzz` runs it for an hour and writes this page.
+read, what a server sends before a login and during it, what a token endpoint answers, what any client can write to a
+topic or to Redis, and what other programs can write to a file that txnwatch reads. Not fuzzed are TLS, Kerberos, Redis'
+protocol and the answers of a schema registry: libraries decode them. `make fuzz` runs it for an hour and writes this
+page.
 [Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches of txnwatch or of
 the decoder of kafka-python. Values inside JSON are changed as values.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from txnwatch.streaming.client.error_names import problem_of
 
 SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _BROKER = 4
+_INTERVAL = re.compile(r"[0-9]{1,10}")
+_LARGEST_INTERVAL_MS = (1 << 31) - 1
 _AGAIN_S, _AFTER_SILENCE_S = 3_600.0, 60.0
 
 
@@ -80,13 +83,19 @@ class ScanInterval:
         brokers = cluster.known.brokers
         if now_s >= self._due_s and brokers:
             answers = settings_of(cluster, brokers, [SCAN_INTERVAL])
-            values = {
-                node: found.values[SCAN_INTERVAL] for node, found in answers.items() if SCAN_INTERVAL in found.values
-            }
+            values = {node: ms for node, found in answers.items() if (ms := _scan_interval_in(found)) is not None}
             self._known_ms = {node: ms for node, ms in self._known_ms.items() if node in brokers}
-            self._known_ms |= {node: DurationMs(int(text)) for node, text in values.items() if text.isdecimal()}
+            self._known_ms |= values
             self._due_s = now_s + (_AGAIN_S if len(values) == len(brokers) else _AFTER_SILENCE_S)
         return max(self._known_ms.values(), default=None)
+
+
+def _scan_interval_in(found: Settings) -> DurationMs | None:
+    """The interval of one broker; None if the broker returned none, or one that Kafka does not allow."""
+    text = found.values.get(SCAN_INTERVAL, "")
+    if _INTERVAL.fullmatch(text) is None or not 0 < int(text) <= _LARGEST_INTERVAL_MS:
+        return None
+    return DurationMs(int(text))
 
 
 def with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionPolicy:

@@ -185,11 +185,11 @@ def cleanup_policy_request(connection: Connection, topics: list[str]) -> Any:
 
 
 def cleanup_policies(response: Any) -> dict[str, str]:
-    """Each topic's `cleanup.policy`; topics with an error are left out."""
+    """Each topic's `cleanup.policy`; topics with an error and topics without a value are left out."""
     return {
         result.resource_name: config.value
         for result in response.results
         if not result.error_code
         for config in result.configs
-        if config.name == "cleanup.policy"
+        if config.name == "cleanup.policy" and config.value is not None
     }

@@ -34,7 +34,11 @@ def topic_operations(cluster: Cluster) -> dict[str, Operations]:
             include_topic_authorized_operations=True,
         )
         topics: Iterable[Any] = cluster.call(connection, request).topics
-        return {topic.name: operations_of(topic.authorized_operations) for topic in topics if not topic.error_code}
+        return {
+            topic.name: operations_of(topic.authorized_operations)
+            for topic in topics
+            if not topic.error_code and topic.name is not None  # null only answers a request by topic id
+        }
     except BrokerError:
         return {}
 

@@ -90,10 +90,8 @@ class ClientCredentials:
         found: Mapping[str, Any] = {}
         with exc, contextlib.suppress(OSError, HTTPException):  # the status is enough
             found = _json(exc.read(_MOST_BYTES))
-        reason = ": ".join(str(found[name]) for name in ("error", "error_description") if name in found)
-        message = (
-            f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {printable(redacted(reason)) or exc.reason}"
-        )
+        reason = ": ".join(str(found[name]) for name in ("error", "error_description") if name in found) or exc.reason
+        message = f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {printable(redacted(reason))}"
         return AuthorizationError(message) if exc.code in _REFUSED else BrokerError(message)
 
     def _doubt(self, exc: OSError | HTTPException | UnicodeError) -> str:

@@ -15,10 +15,11 @@ from txnwatch.state.model.errors import AuthorizationError, BrokerError, WireErr
 from txnwatch.streaming.client.answer_wait import NEVER
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.error_names import error_name
-from txnwatch.streaming.client.sasl import Login, take_message
+from txnwatch.streaming.client.sasl import Login
 
 _API_VERSIONS = 3
 _UNSUPPORTED_VERSION = 35
+_MOST_MESSAGES = 16  # of one login; Kerberos needs four
 _SESSION_PART = 0.85  # of a SASL session that is used
 
 
@@ -64,17 +65,24 @@ def authenticate(connection: NewConnection, login: Login, protocol: str, deadlin
             f"it offers {', '.join(response.mechanisms)}"
         )
     exchange = login.exchange(connection.endpoint.host, protocol)
-    while not exchange.is_done():
+    for _ in range(_MOST_MESSAGES):
         response = _call(connection, SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes()), deadline)
         if response.error_code:
             raise AuthorizationError(
                 f"{connection.endpoint} refused user {login.user!r}: {response.error_message or 'no reason given'}"
             )
         try:
-            take_message(exchange, response.auth_bytes)
+            exchange.receive(response.auth_bytes)
         except WireError as exc:
             raise connection.broken(exc) from exc
-    lifetime_ms: int = response.session_lifetime_ms
+        except AuthorizationError as exc:
+            raise AuthorizationError(f"{connection.endpoint}: {exc}") from exc
+        if exchange.is_done():
+            return _session_end(response.session_lifetime_ms)
+    raise connection.broken(ConnectionError(f"expected the end of the login after {_MOST_MESSAGES} messages at most"))
+
+
+def _session_end(lifetime_ms: int) -> float:
     return time.monotonic() + _SESSION_PART * lifetime_ms / 1000 if lifetime_ms > 0 else NEVER
 
 

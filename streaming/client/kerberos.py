@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.streaming.client.sasl_messages import Exchange
 
 GSSAPI: Final = "GSSAPI"
 _CACHE: Final = "MEMORY:txnwatch"
@@ -40,7 +41,7 @@ class KerberosLogin:
         """See Login; the brokers' default rules keep the first part of the principal."""
         return self.principal.partition("@")[0].partition("/")[0] if self.principal is not None else "of the ticket"
 
-    def exchange(self, host: str, protocol: str) -> Any:
+    def exchange(self, host: str, protocol: str) -> Exchange:
         """See Login.
 
         Raises:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafka.net.sasl import get_sasl_mechanism
 
-from txnwatch.state.model.errors import BrokerError, WireError
+from txnwatch.streaming.client.sasl_messages import Exchange, NoDataExchange, ScramExchange
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _ESCAPED = re.compile(r"\\(.)")
@@ -29,8 +29,8 @@ class Login(Protocol):
     @property
     def user(self) -> str: ...  # noqa: D102 - see the class
 
-    def exchange(self, host: str, protocol: str) -> Any:
-        """The messages of one authentication: an object of kafka-python's class SaslMechanism."""
+    def exchange(self, host: str, protocol: str) -> Exchange:
+        """The messages of one authentication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +41,18 @@ class PasswordLogin:
     user: str
     password: str = field(repr=False)
 
-    def exchange(self, host: str, protocol: str) -> Any:
+    def exchange(self, host: str, protocol: str) -> Exchange:
         """See Login."""
-        return get_sasl_mechanism(self.mechanism)(
+        computed = get_sasl_mechanism(self.mechanism)(
             host=host,
             security_protocol=protocol,
             sasl_mechanism=self.mechanism,
             sasl_plain_username=self.user,
             sasl_plain_password=self.password,
         )
-
-
-def take_message(exchange: Any, message: bytes) -> None:
-    """Gives the broker's message to an exchange. kafka-python reads it without checks, so it can raise anything.
-
-    Raises:
-        WireError: the message cannot be used: it is damaged, or it does not prove that the broker knows the password.
-        BrokerError: the mechanism has its own error.
-    """
-    try:
-        exchange.receive(message)
-    except BrokerError:
-        raise
-    except Exception as exc:
-        kind = "no " if isinstance(exc, KeyError) else ""
-        raise WireError("SASL message", 0, f"{kind}{exc}", "a message of the mechanism") from exc
+        if self.mechanism == "PLAIN":
+            return NoDataExchange(self.mechanism, computed, has_reason=False)
+        return ScramExchange(self.mechanism, computed)
 
 
 def jaas_options(properties: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.text.outside_json import read_json
+from txnwatch.streaming.client.sasl_messages import Exchange, NoDataExchange
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 _RENEWED_AFTER: Final = 0.8  # of its life, as Kafka's sasl.login.refresh.window.factor
@@ -104,11 +105,12 @@ class TokenLogin:
         """See Login."""
         return self.source.user
 
-    def exchange(self, host: str, protocol: str) -> Any:
+    def exchange(self, host: str, protocol: str) -> Exchange:
         """See Login."""
         del host, protocol
         provider = _Provider(current(self.source).text, dict(self.extensions))
-        return get_sasl_mechanism(self.mechanism)(sasl_oauth_token_provider=provider)
+        computed = get_sasl_mechanism(self.mechanism)(sasl_oauth_token_provider=provider)
+        return NoDataExchange(self.mechanism, computed, has_reason=True)
 
 
 class _Provider(AbstractTokenProvider):  # type: ignore[misc]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from txnwatch.state.model.errors import BrokerError, WireError
@@ -35,7 +35,7 @@ class _Connection:
 
     def __init__(self, answers: Iterator[bytes]) -> None:
         self._answers = answers
-        self._asked: list[Any] = []
+        self.asked: list[Any] = []
 
     def version(self, request_class: Any, highest: int | None = None) -> int:
         newest: int = request_class.max_version
@@ -47,7 +47,7 @@ class _Connection:
     def send(self, request: Any, _until: float = 0.0) -> None:
         request.with_header(correlation_id=1, client_id="fuzz")
         request.encode(framed=True, header=True)
-        self._asked.append(request.header)
+        self.asked.append(request.header)
 
     def call(self, request: Any, timeout_s: float) -> Any:
         self.send(request)
@@ -58,7 +58,7 @@ class _Connection:
         if body is None:
             raise BrokerError("lost the broker")
         try:
-            return decode_answer(self._asked.pop(0), body)
+            return decode_answer(self.asked.pop(0), body)
         except WireError as exc:
             raise BrokerError(str(exc)) from exc
 
@@ -75,3 +75,36 @@ class AnsweringCluster(Cluster):
 
     def connection(self, _endpoint: Endpoint) -> Any:
         return self._fuzzed
+
+    @property
+    def oldest_request(self) -> str:
+        """The name of the oldest request under way, for example Metadata."""
+        name: str = self._fuzzed.asked[0].get_response_class().name
+        return name.removesuffix("Response")
+
+    def answer_with(self, answers: Iterator[bytes]) -> None:
+        """Replaces the answers that are left."""
+        self._fuzzed = _Connection(answers)
+
+
+def on_cluster(ask: Callable[[AnsweringCluster], object]) -> Callable[[bytes], object]:
+    """Asks a cluster that answers with an input."""
+
+    def run(data: bytes) -> object:
+        return ask(AnsweringCluster(data))
+
+    return run
+
+
+def recorded(ask: Callable[[AnsweringCluster], object], answers: Mapping[str, bytes]) -> bytes:
+    """The input that gives `ask` these answers, by the name of the request."""
+    cluster, taken = AnsweringCluster(b""), []
+
+    def answer() -> Iterator[bytes]:
+        while True:
+            taken.append(answers[cluster.oldest_request])
+            yield taken[-1]
+
+    cluster.answer_with(answer())
+    ask(cluster)
+    return packed(taken)

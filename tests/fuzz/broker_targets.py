@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from itertools import repeat
-from typing import Any
 from unittest import mock
 
-from kafka.protocol.admin import (
-    DescribeProducersResponse,
-    DescribeTransactionsResponse,
-    ListGroupsResponse,
-    ListTransactionsResponse,
-)
-from kafka.protocol.consumer import ListOffsetsResponse, OffsetFetchResponse
-from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
-
-from fuzz.answers import AnsweringCluster, packed
+from fuzz import broker_answers
+from fuzz.answers import AnsweringCluster, on_cluster, packed
 from fuzz.target import Target
 from support.batches import a_batch, a_marker
 from support.fetch_responses import a_fetch_response, header_of, received
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import ErrorCode
+from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
-from txnwatch.streaming.admin.requests import one_id_for_each_partition
 from txnwatch.streaming.wire import record_skipper
 from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.fetch_response import decode_fetch_response
@@ -34,121 +22,6 @@ from txnwatch.streaming.wire.record_batch import end_of_entry
 
 _ORDERS = TopicPartition("orders", 0)
 _FETCH_VERSIONS = (4, 5, 11, 12, 13)
-
-
-def _encoded(response: Any, version: int) -> bytes:
-    return bytes(response.encode(version=version))
-
-
-def _metadata() -> bytes:
-    response, topic = MetadataResponse, MetadataResponse.MetadataResponseTopic
-    partition = topic.MetadataResponsePartition(
-        error_code=0,
-        partition_index=0,
-        leader_id=1,
-        leader_epoch=3,
-        replica_nodes=[1],
-        isr_nodes=[1],
-        offline_replicas=[],
-    )
-    topics = [
-        topic(error_code=0, name=name, is_internal=False, partitions=[partition])
-        for name in ("orders", TRANSACTION_STATE_TOPIC)
-    ]
-    broker = response.MetadataResponseBroker(node_id=1, host="a", port=1, rack=None)
-    made = response(throttle_time_ms=0, brokers=[broker], cluster_id="c", controller_id=1, topics=topics)
-    return _encoded(made, 12)
-
-
-def _offsets() -> bytes:
-    topic = ListOffsetsResponse.ListOffsetsTopicResponse
-    partition = topic.ListOffsetsPartitionResponse(
-        partition_index=0, error_code=0, timestamp=-1, offset=9, leader_epoch=3
-    )
-    made = ListOffsetsResponse(throttle_time_ms=0, topics=[topic(name="orders", partitions=[partition])])
-    return _encoded(made, 8)
-
-
-def _producers() -> bytes:
-    topic = DescribeProducersResponse.TopicResponse
-    row = topic.PartitionResponse.ProducerState(
-        producer_id=7,
-        producer_epoch=0,
-        last_sequence=3,
-        last_timestamp=5,
-        coordinator_epoch=1,
-        current_txn_start_offset=4,
-    )
-    partition = topic.PartitionResponse(partition_index=0, error_code=0, error_message=None, active_producers=[row])
-    made = DescribeProducersResponse(throttle_time_ms=0, topics=[topic(name="orders", partitions=[partition])])
-    return _encoded(made, 0)
-
-
-def _listing() -> bytes:
-    row = ListTransactionsResponse.TransactionState(transactional_id="app", producer_id=7, transaction_state="Ongoing")
-    made = ListTransactionsResponse(
-        throttle_time_ms=0, error_code=0, unknown_state_filters=[], transaction_states=[row]
-    )
-    return _encoded(made, 0)
-
-
-def _coordinator() -> bytes:
-    row = FindCoordinatorResponse.Coordinator(key="app", node_id=1, host="a", port=1, error_code=0, error_message=None)
-    return _encoded(FindCoordinatorResponse(throttle_time_ms=0, coordinators=[row]), 4)
-
-
-def _unused() -> bytes:
-    """What a coordinator answers about an id that nobody uses: it has loaded the id's partition of the log."""
-    row = DescribeTransactionsResponse.TransactionState
-    (name,) = one_id_for_each_partition(1)
-    made = row(
-        error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-        transactional_id=name,
-        transaction_state="",
-        transaction_timeout_ms=-1,
-        transaction_start_time_ms=-1,
-        producer_id=-1,
-        producer_epoch=-1,
-        topics=[],
-    )
-    return _encoded(DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=[made]), 0)
-
-
-def _group_list() -> bytes:
-    row = ListGroupsResponse.ListedGroup(group_id="g", protocol_type="consumer", group_state="Stable", group_type="")
-    return _encoded(ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=[row]), 5)
-
-
-def _group_offsets() -> bytes:
-    group = OffsetFetchResponse.OffsetFetchResponseGroup
-    topic = group.OffsetFetchResponseTopics
-    partition = topic.OffsetFetchResponsePartitions(
-        partition_index=0, committed_offset=4, committed_leader_epoch=-1, metadata=None, error_code=0
-    )
-    made = group(group_id="g", topics=[topic(name="orders", partitions=[partition])], error_code=0)
-    return _encoded(OffsetFetchResponse(throttle_time_ms=0, groups=[made]), 9)
-
-
-def _descriptions() -> bytes:
-    row = DescribeTransactionsResponse.TransactionState
-    made = row(
-        error_code=0,
-        transactional_id="app",
-        transaction_state="Ongoing",
-        transaction_timeout_ms=60_000,
-        transaction_start_time_ms=5,
-        producer_id=7,
-        producer_epoch=0,
-        topics=[row.TopicData(topic="orders", partitions=[0])],
-    )
-    return _encoded(DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=[made]), 0)
-
-
-def _on_cluster(ask: Callable[[AnsweringCluster], object]) -> Callable[[bytes], object]:
-    def run(data: bytes) -> object:
-        return ask(AnsweringCluster(data))
-
-    return run
 
 
 def _read(cluster: AnsweringCluster) -> None:
@@ -213,36 +86,64 @@ TARGETS = [
     Target(
         "metadata",
         "a Metadata answer",
-        _on_cluster(lambda cluster: cluster.refresh(["orders"])),
+        on_cluster(lambda cluster: cluster.refresh(["orders"])),
         (BrokerError,),
-        [packed([_metadata()])],
+        [packed([broker_answers.metadata()])],
     ),
     Target(
         "partition_reading",
         "answers to Metadata, ListOffsets and DescribeProducers",
-        _on_cluster(_read),
+        on_cluster(_read),
         (),
-        [packed([_metadata(), _offsets(), _producers(), *[_offsets()] * 3])],
+        [
+            packed(
+                [
+                    broker_answers.metadata(),
+                    broker_answers.offsets(),
+                    broker_answers.producers(),
+                    *[broker_answers.offsets()] * 3,
+                ]
+            )
+        ],
     ),
     Target(
         "description",
         "answers to FindCoordinator and DescribeTransactions",
-        _on_cluster(_describe),
+        on_cluster(_describe),
         (),
-        [packed([_metadata(), _coordinator(), _descriptions(), _metadata()])],
+        [
+            packed(
+                [
+                    broker_answers.metadata(),
+                    broker_answers.coordinator(),
+                    broker_answers.descriptions(),
+                    broker_answers.metadata(),
+                ]
+            )
+        ],
     ),
     Target(
         "listing",
         "answers to ListTransactions",
-        _on_cluster(lambda cluster: ClusterAdmin(cluster).list_transactions([7])),
+        on_cluster(lambda cluster: ClusterAdmin(cluster).list_transactions([7])),
         (),
-        [packed([_metadata(), _unused(), _listing(), _metadata(), _unused()])],
+        [
+            packed(
+                [
+                    broker_answers.metadata(),
+                    broker_answers.unused_id(),
+                    broker_answers.listing(),
+                    broker_answers.metadata(),
+                    broker_answers.unused_id(),
+                ]
+            )
+        ],
     ),
     Target(
         "groups",
         "answers to ListGroups and OffsetFetch",
-        _on_cluster(_groups),
+        on_cluster(_groups),
         (),
-        [packed([_metadata(), _group_list(), _group_offsets()])],
+        [packed([broker_answers.metadata(), broker_answers.group_list(), broker_answers.group_offsets()])],
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import socket
 import struct
 import threading
@@ -89,7 +90,7 @@ def connect(behaviour: Behaviour, mechanism: str = "SCRAM-SHA-256") -> Exception
 
 @pytest.mark.parametrize("messages", UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_a_message_of_scram_that_cannot_be_used(messages: tuple[Message, ...]) -> None:
-    assert "SASL message at byte 0: expected a message of the mechanism, found " in str(connect(broker(*messages)))
+    assert re.search(r"SCRAM-SHA-256 server-(first|final)-message\b.*: ", str(connect(broker(*messages))))
 
 
 def test_a_throttle_does_not_extend_the_time_of_a_login() -> None:
