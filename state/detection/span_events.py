@@ -48,7 +48,8 @@ class Effect(NamedTuple):
 
 EFFECTS: dict[SpanEvent, Effect] = {
     SpanEvent.MARKER: Effect(
-        SpanEnd.MARKER, "the leader compared the epochs before it appended the marker, so its epoch does not matter"
+        SpanEnd.MARKER,
+        "the leader compared the epochs before it appended the marker, so the epoch of the marker need not be compared",
     ),
     SpanEvent.MARKER_OF_NEXT: Effect(SpanEnd.ABSORBED, "the marker of the later transaction decides all data below it"),
     SpanEvent.PARTITION_GONE: Effect(SpanEnd.PARTITION_GONE, "its data no longer exists"),
@@ -62,12 +63,17 @@ EFFECTS: dict[SpanEvent, Effect] = {
     SpanEvent.RANGE_LOST: Effect(
         None,
         "only its first batch is certain, so no candidate is emitted before a census shows the same start again. The "
-        "proof continues, because a partition that is behind may lose a range in every micro-batch",
+        "proof continues: with a partition that is behind, a range may be lost in every micro-batch, and a proof that "
+        "starts again each time never ends",
         keeps_first_batch=True,
     ),
-    SpanEvent.CENSUS_WITHOUT_IT: Effect(SpanEnd.CENSUS, "the leader's memory replaces a marker that was not read"),
+    SpanEvent.CENSUS_WITHOUT_IT: Effect(
+        SpanEnd.CENSUS, "the leader's answer shows that the transaction has ended, although its marker was not read"
+    ),
     SpanEvent.HELD_BETWEEN_BARRIERS: Effect(
-        None, "the marker of that transaction may be above the listed end", restarts_proof=True
+        None,
+        "the marker of that transaction may be above the end offset that the barrier has listed",
+        restarts_proof=True,
     ),
 }
 

@@ -134,7 +134,7 @@ VERDICTS: tuple[VerdictRule, ...] = (
         Family.ONGOING,
         Severity.WARNING,
         "in Ongoing for longer than its timeout, the brokers' scan interval and `late_buffer_ms` "
-        f"({_DEFAULTS.late_buffer_ms // 1000} s) together; never for two-phase transactions",
+        f"({_DEFAULTS.late_buffer_ms // 1000} s) together; never for two-phase transactions, which have no timeout",
         "the coordinator should have aborted it by now, and has not aborted it",
         "yes, but it is not known when: the coordinator still owns it",
         age_rule=late_after_ms,
