@@ -9,6 +9,7 @@ from benchmark_page import table_line
 BATCH_S = 1.0
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
 MARKERS_OF_A_TRANSACTION = 3
+_CENSUS_INTERVAL = "the `--census-interval-ms` (at least 5,000)"
 
 
 class Load(NamedTuple):
@@ -147,7 +148,7 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
         "cores, total": f"{reading + records + judging + planning + costs.idle_s / BATCH_S:,.1f}",
         "cores, total, if a census watches all data": f"{records + judging + costs.idle_s / BATCH_S + 0.1:,.1f}",
         "a round of the census of all partitions": f"{load.partitions * costs.described_s:,.2f} s",
-        "`--census-interval-ms` for a tenth of one core": f"{every_s * 1000:,.0f}",
+        f"{_CENSUS_INTERVAL} with which the census needs at most a tenth of one core": f"{every_s * 1000:,.0f}",
     }
 
 
@@ -156,7 +157,7 @@ def _cost_rows(costs: Costs) -> list[tuple[str, float]]:
         ("one record batch: walk and fold (one-record batches)", costs.batch_s),
         ("one received megabyte: walk and fold (1 MB batches)", costs.byte_s * 1e6),
         ("one record of the coordinators' log: decode (exact fold)", costs.record_s),
-        ("one changed producer: pack and evaluate", costs.producer_s),
+        ("one changed producer: write its new state and evaluate it", costs.producer_s),
         ("a micro-batch in which nothing changes, all processes", costs.idle_s),
         ("one scanned partition in the plan of a micro-batch", costs.planned_s),
         ("one partition in a round of the census (wall time)", costs.described_s),

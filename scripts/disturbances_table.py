@@ -9,9 +9,11 @@ from typing import Any
 _ABOUT = """\
 ## Disturbances
 
-Not a fault of a transaction, but of what txnwatch or the brokers run on. Two brokers; broker 1 has all coordinators and
-the events topic, and both have data. Transactional applications run all the time, and one healthy transaction stays
-open. After two seconds a stray write makes a hang (if its partition cannot be written to, just before). *Right again*
+A disturbance is a fault of a machine, a network or a server that txnwatch or the brokers use. It is not a fault of a
+transaction. The cluster has two brokers. Both have data; broker 1 also has all coordinators and the events topic.
+Transactional applications run all the time, and one healthy transaction stays open. Two seconds after the disturbance
+begins, a stray write makes a hang. If the disturbance prevents writes to the partition, the stray write is made just
+before it. *Right again*
 is the time from the end of the disturbance until every partition is proven, no event waits, and the hang is on the
 events topic; the start of Spark's query takes some seconds of it. Then another hang is made: *next hang* is the time to
 its event.

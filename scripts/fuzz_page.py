@@ -13,13 +13,12 @@ topic or to Redis, and what other programs can write to a file that txnwatch rea
 protocol and the answers of a schema registry: libraries decode them. `make fuzz` runs it for an hour and writes this
 page.
 [Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches of txnwatch or of
-the decoder of kafka-python. Values inside JSON are changed as values.
+the decoder of kafka-python. In JSON it changes single values, so that most inputs stay valid.
 
 A decoder fails if it raises an error of another type than those in the table, if its result is wrong (for example if
-the fast pass over the coordinators' log differs from the exact fold, or an accepted event cannot be written again), if
-one input takes more than ten seconds, or if it needs more than 2 GB. Inputs that reached new branches, and inputs on
-which a decoder failed, are kept in `tests/fuzz/corpus`. `make test` tries all of them.
-"""
+the fast decoder of the coordinators' log and the exact one have different results, or an accepted event cannot be
+written again), if one input takes more than ten seconds, or if it needs more than 2 GB. Inputs that reached new
+branches, and inputs on which a decoder failed, are kept in `tests/fuzz/corpus`. `make test` tries all of them. """
 
 
 def fuzz_page(docs: Path, generated: str) -> str:
@@ -48,7 +47,7 @@ def fuzz_page(docs: Path, generated: str) -> str:
 
 
 def _row(one: dict[str, Any]) -> str:
-    typed = ", ".join(f"`{name}`" for name in one["typed"]) or "none: every error is a value"
+    typed = ", ".join(f"`{name}`" for name in one["typed"]) or "none: the decoder returns errors and raises none"
     failure = f"`{one['failure'].splitlines()[0][:80]}`" if one["failure"] else "none"
     cells = [
         one["reads"],

@@ -31,12 +31,12 @@ depends on the `expected_outcome`: how the transaction would have ended.
 | right | on | without it |
 |---|---|---|
 | ALTER (before Kafka 3.8: CLUSTER_ACTION) | the cluster | every abort is refused (`not_authorized`) |
-| READ | the topics | the marker that closed a transaction cannot be read: the result is `unknown` |
+| READ | the topics | no hang is proven on them, so nothing is aborted; if it is lost later, the result is `unknown` |
 | READ | the events topic, the consumer group `txnwatch-abort-<cluster id>` | the instance never gets the lease |
 
 ## The steps of an abort
 
-txnwatch publishes the incident first. The process that has proven the hang waits for `--abort-after-ms` (default: five
+txnwatch publishes the incident first. The instance that has proven the hang waits for `--abort-after-ms` (default: five
 minutes). Then it does the following:
 
 1. **Read.** It repeats the fresh read that confirmed the incident: it asks the partition's leader, then the
@@ -68,9 +68,9 @@ The circuit breaker stops all aborts for `--abort-breaker-cooldown-ms` in these 
 
 ## Why the topic cannot cause an abort
 
-Other users may be able to write to the events topic and to Redis, so txnwatch never uses them for a decision. A process
-acts only on what it has read from the brokers itself. A forged event cannot cause an abort. It can prevent aborts,
-because the hourly budget also counts the markers that events announce.
+Other users may be able to write to the events topic and to Redis, so txnwatch never aborts because of what it reads
+there. A process acts only on what it has read from the brokers itself. A forged event cannot cause an abort. It can
+prevent aborts, because the hourly budget also counts the markers that events announce.
 
 ## After a restart
 
@@ -78,16 +78,16 @@ because the hourly budget also counts the markers that events announce.
 - The file `txnwatch-evidence.jsonl` in the checkpoint directory keeps the outcomes and the markers of the last hour,
   also for another version of txnwatch. If the checkpoint is not a local directory, there is no such file after a
   restart, and the outcomes that the coordinator no longer shows are lost.
-- If a process ends between the steps 3 and 6, the announced abort has no result. After its restart the process reads
-  the log and publishes the result. If the incident ends before that, its last event has the result: `verified` if a
-  marker of the announced kind ended the transaction, otherwise `unknown`.
+- If the process ends between steps 3 and 6, the result of the announced abort is not published yet. After its restart
+  the process reads the log of the partition and publishes the result. If the incident ends before that, its last event
+  has the result: `verified` if a marker of the announced kind ended the transaction, otherwise `unknown`.
 
 ## Several instances
 
 Only one instance aborts: the one that has the lease. The lease is partition 0 of the events topic in the consumer group
 `txnwatch-abort-<cluster id>`. Any client that can join the group can get the lease, so a client that is not txnwatch
-could hold it and make no decision. So the other instances log a warning if there is no decision about a hang
-`--abort-after-ms` plus five minutes after they have proven it.
+could hold it and make no decision. So each of the other instances measures the time since it has proven a hang. If
+there is no decision after `--abort-after-ms` plus five minutes, it logs a warning.
 
 ## Refusals
 
@@ -118,7 +118,7 @@ If the events topic exists, the command publishes an incident of its own: `opene
 result, and `resolved` once it has read that the transaction is closed. `resolution.how` is `committed` or `aborted`,
 according to the marker that closed the transaction, or `no_longer_open` if that marker could not be read. A running
 watcher may have an incident of its own about the same transaction. The command does not change that incident, because
-only the watcher may continue its sequence. That incident ends when the watcher reads the marker.
+only the watcher publishes further events about its own incidents. That incident ends when the watcher reads the marker.
 """
 
 METRICS_ABOUT = """\

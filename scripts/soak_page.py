@@ -8,22 +8,23 @@ from typing import Any
 
 _ABOUT = """\
 An hour of healthy applications under constant disturbances, with real hangs among them. `make soak` runs it and writes
-this page. Every eight seconds comes the next disturbance:
+this page. Every eight seconds there is another disturbance:
 
-- a broker restarts, in order or after `kill -9`; the only controller is always killed;
+- a broker is restarted, with a clean shutdown or with `kill -9`; the controller (there is only one) is always killed;
 - all leaders are elected again, so coordinators move;
 - a client dies with a transaction open, and its coordinator aborts the transaction after five seconds;
 - Redis is killed and comes back after 24 seconds; after every second outage it is empty;
 - a stray write makes a hang; it is ended by hand after 45 seconds.
 
-Transactional ids and producer ids expire after two minutes, in Kafka and in the state of txnwatch (its default is an
-hour). Retention deletes data after ten minutes, and the coordinators' log is compacted.
+Transactional ids and producer ids expire after two minutes, in Kafka and in the state of txnwatch (by default the state
+of txnwatch keeps them for an hour). Retention deletes data after ten minutes, and the coordinators' log is compacted.
 
-The run fails if a verdict is false. True are only `hanging` for the hangs above, and `stuck_prepare` and `late` if the
-coordinators' log shows a transaction for so long in that state; another consumer reads that log, with a decoder of its
-own. (While the only controller restarts, no partition gets a new leader, so markers wait.) The run also fails if a hang
-is not found within a minute, if an incident is still open at the end, if Redis does not agree with the events topic
-within a minute after it came back, or if memory, disk or open descriptors grow by more than their bounds.
+The run fails if a verdict is false. `hanging` is true for the hangs above. `stuck_prepare` and `late` are true if the
+coordinators' log shows that the transaction was in that state for longer than the threshold: the test reads that log
+with a consumer and a decoder that are no part of txnwatch. No other verdict is true. (While the only controller
+restarts, no partition gets a new leader, so markers wait.) The run also fails if a hang is not found within a minute,
+if an incident is still open at the end, if Redis does not agree with the events topic within a minute after it came
+back, or if memory, disk or open descriptors grow by more than their bounds.
 """
 _LOAD = """\
 All servers, the applications and txnwatch shared the machine with other work, which makes every time longer."""
@@ -98,8 +99,8 @@ def _growth(found: dict[str, Any]) -> list[str]:
         change = one["end"] / one["begin"] - 1
         rows.append(f"| {name} | {begin} | {end} | {change:+.0%} | {most} |")
     return [
-        "Medians of the second sixth and of the last sixth of the run; the first sixth warms up. A change within its",
-        "bound does not prove that a longer run stays there: the plot shows the course.",
+        "Medians of the second sixth and of the last sixth of the run; the first sixth warms up. A change within the",
+        "bound does not prove that the values stay the same in a longer run. The plot shows all values over time.",
         "",
         "| | second sixth | last sixth | change | allowed at the end |",
         "|---|---|---|---|---|",

@@ -16,8 +16,8 @@ _EXCEPTIONS = """\
 `AWS_MSK_IAM` is not in the table, because the tests cannot use a broker of MSK. A unit test verifies the signature of
 the token and the message that carries it (`tests/unit/streaming/client/test_msk.py`).
 
-With GSSAPI, commands that use the events topic need a confluent-kafka that is built with it, because its wheels have no
-GSSAPI. With these wheels `run` ends with exit code 2 before Spark starts."""
+The wheels of confluent-kafka are built without GSSAPI. So with GSSAPI, commands that use the events topic need a
+confluent-kafka that you build from source. With the wheels `run` ends with exit code 2 before Spark starts."""
 
 
 def ways_page(root: Path, generated: str) -> str:

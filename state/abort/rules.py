@@ -201,7 +201,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
         Refusal.BREAKER_OPEN,
         "more than `abort_breaker_incidents` transactions hang at once, or an abort had an unexpected result within "
         "the last `abort_breaker_cooldown_ms`",
-        "find the cause; the breaker closes by itself, and at a restart",
+        "find the cause; aborts are possible again after that time, or after a restart",
         _breaker_open,
     ),
     RefusalRule(

@@ -82,7 +82,7 @@ _LARGE = _fetch_input(2, a_batch(0, count=40) + a_marker(40) + a_batch(41, count
 
 TARGETS = [
     Target("fetch", "a Fetch answer", _fetch, (WireError,), _FETCHES),
-    Target("skipped_fetch", "a Fetch answer of which records are dropped", _skipped, (WireError,), [*_FETCHES, _LARGE]),
+    Target("skipped_fetch", "a Fetch answer, read without its records", _skipped, (WireError,), [*_FETCHES, _LARGE]),
     Target(
         "metadata",
         "a Metadata answer",

@@ -154,7 +154,7 @@ TARGETS = [
     ),
     Target(
         "facts",
-        "facts between the tasks of a batch",
+        "data that the tasks of a micro-batch send to each other",
         unpack_facts,
         (CheckpointError,),
         [packed for _, packed in pack_facts(_FACTS, 1)],
