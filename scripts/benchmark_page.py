@@ -8,10 +8,11 @@ from typing import Any
 
 ABOUT = """
 Compare the ratios: both sides were measured in one run on one machine. Seconds are valid for that machine only. CPU is
-the time of all processes that took part, without the broker. A column *x ...* is the ratio to what its head names:
-*x tuned librdkafka* 0.2 means a fifth of its time. The slope is the exponent of growth over the sizes: 0 is
-constant, 1 is proportional. PSS (proportional set size) is memory in which a page that several processes share counts
-once. `make bench` measures everything, `make bench ARGS="scan idle"` a part of it. Each run replaces its own rows.
+the time of all processes that took part, without the broker. A column *x NAME* is the ratio to NAME: 0.2 in the column
+*x tuned librdkafka* means a fifth of the time of the tuned librdkafka. The slope is the exponent of growth over the
+sizes: 0 is constant, 1 is proportional. PSS (proportional set size) is memory in which a page that several processes
+share counts once. `make bench` measures everything, `make bench ARGS="scan idle"` a part of it. Each run replaces its
+own rows.
 """.strip()
 TITLES = {
     "scan": "Reading logs",
@@ -99,17 +100,18 @@ librdkafka consumer with default settings that reads the same partitions, for co
 receives, *from* is what it sends. *Busy* is a thousand records of a hundred bytes per second.
 """,
     "planning": """
-The driver's share of a micro-batch in proportion to the partitions, without listing and fetching: the next offset, its
-JSON to the JVM and back, the plans of the tasks, and their pickle. It is serial: more executors do not make it shorter.
+This measures the work of the driver that grows with the number of partitions: it computes the next offset, sends it to
+the JVM and back as JSON, makes the plans of the tasks, and pickles them. Listing and fetching are not included. The
+work is serial: more executors do not make it shorter.
 """,
     "steady": """
-Four clients begin, write and commit transactions, each under a new transactional id after 0.2 seconds; one transaction
-in a hundred is left open until its timeout. The state removes idle ids after four minutes here, not after an hour, so
-that there are many removals between two lines. The durations are of the micro-batches since the line above.
+Four clients begin, write and commit transactions. Every 0.2 seconds each client takes a new transactional id. One
+transaction in a hundred is left open until its timeout. The state removes idle ids after four minutes here, not after
+an hour, so that there are many removals between two lines. The durations are of the micro-batches since the line above.
 
-*Transactional ids come and go* was measured for 17 minutes beside other work that used both cores several times over:
-its memory is valid, its durations are upper bounds. *New transactional ids each second* is an earlier run of an
-hour with a new id each second and the usual retention, so that hardly an id was removed in it.
+During the 17 minutes of *Transactional ids come and go*, other work overloaded both cores. The memory figures are
+valid; the durations are upper bounds. *New transactional ids each second* is an earlier run of an hour with a new id
+each second and the usual retention of an hour, so almost no ids were removed during it.
 """,
 }
 

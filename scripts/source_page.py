@@ -82,8 +82,8 @@ ROWS = """\
 ## Rows
 
 The column `kind` names the column that has a value; all others are null. This column is a struct: `producer_seen.*`
-selects its fields. Its fields are those of a class of the detector (`state/model/facts.py`), so they change with the
-detector. Times are in epoch milliseconds. A row of a fact also has the column `bucket`.
+selects its fields. Its fields are those of a class of txnwatch (`state/model/facts.py`), so they can change in a later
+version. Times are in epoch milliseconds. A row of a fact also has the column `bucket`.
 
 | kind | meaning |
 |---|---|

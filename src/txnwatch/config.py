@@ -62,8 +62,8 @@ class RunSettings(BaseModel):
     )
     coordinator_view: Literal["auto", "log", "api", "none"] = Field(
         "auto",
-        description="how the coordinators' transactions are known: log (read __transaction_state), api (ask the "
-        "coordinators), none (only the partitions), or auto (the best of them that the rights allow)",
+        description="how the state of the transactions is known: log (read __transaction_state), api (ask the "
+        "coordinators), none (only the partitions are read), or auto (the first of these that the rights allow)",
     )
     checkpoint: NotEmpty = Field("txnwatch-checkpoint", description="directory (or URI) that keeps position and state")
     checkpoint_is_shared: bool = Field(
@@ -105,7 +105,9 @@ class RunSettings(BaseModel):
         description="file with TLS and users of the metrics port, in the format of Prometheus's web configuration; see "
         "docs/hardening.md",
     )
-    trigger_ms: PositiveMs = Field(DurationMs(500), description="pause between the starts of two micro-batches")
+    trigger_ms: PositiveMs = Field(
+        DurationMs(500), description="minimum time from the start of one micro-batch to the start of the next one"
+    )
     starting_offsets: Literal["latest", "earliest"] = Field(
         "latest", description="latest (the start of the oldest open transaction) or earliest; for the first start only"
     )
@@ -135,8 +137,8 @@ class RunSettings(BaseModel):
     )
     master: Text | None = Field(
         None,
-        description=f"Spark master; if not set, that of spark-submit, and {DEFAULT_MASTER} without spark-submit; if "
-        "empty, that of spark-defaults.conf",
+        description=f"Spark master. If it is not set, the master of spark-submit is used, or {DEFAULT_MASTER} without "
+        "spark-submit. If it is empty, the master of spark-defaults.conf is used",
     )
     state_partitions: Annotated[Positive, Field(le=MOST_STATE_PARTITIONS)] = Field(
         1, description="number of Spark partitions of the state; it cannot change once the checkpoint exists"
@@ -155,7 +157,7 @@ class RunSettings(BaseModel):
     late_buffer_ms: NotNegativeMs = Field(
         _DEFAULTS.late_buffer_ms,
         description="a transaction is late if it is older than the sum of its timeout, the coordinator's scan "
-        "interval and this",
+        "interval and this value",
     )
     coordinator_scan_interval_ms: NotNegativeMs | None = Field(
         _DEFAULTS.coordinator_scan_interval_ms,

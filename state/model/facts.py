@@ -214,7 +214,7 @@ class Throttled(Variant, frozen=True):
 
 
 class LogRead(Variant, frozen=True):
-    """What a task found in the coordinators' log if another task returns the barrier; it is merged into the barrier.
+    """What one of several tasks found in the coordinators' log. It is added to the barrier of another task.
 
     Attributes:
         holes, clocks, elected: as in `Barrier`, for the partitions that the task has read.

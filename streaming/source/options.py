@@ -44,11 +44,11 @@ KNOWN = {
     "foreignpattern": "regular expression; topics that match are not read: they are copies of another cluster's topics",
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
     "healintervalms": "pause between two censuses of the scanned partitions, which check what the scan has found",
-    "coordinatorview": "log (reads `__transaction_state`), api or none (do not read it); default: log",
+    "coordinatorview": "log (read `__transaction_state`), or api or none (do not read it)",
     "controlfile": "file in which the job asks for ranges to be read again",
     "nextbarrierfile": "file in which the job writes when the next barrier is due; without it, no barrier is skipped",
     "packed": "true for one blob of facts per task and bucket, as txnwatch's own operator reads it",
-    "episodes": "batch only: true for a row per finished transaction instead of facts",
+    "episodes": "batch only: true for a row per episode (one finished transaction on one partition) instead of facts",
 }
 
 

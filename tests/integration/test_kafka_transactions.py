@@ -46,7 +46,7 @@ DIFFERENCES = {
     "by its own timeout. It counts what a flag excludes.",
     "abort": "txnwatch proves the hang before it writes the marker, and reads the partition again after it: see "
     "[abort.md](abort.md). It reads both epochs from the leader, and never takes them from the user.",
-    "forceTerminateTransaction": "txnwatch does not have this command: it raises the epoch of an id that its "
+    "forceTerminateTransaction": "txnwatch does not have this command: the command raises the epoch of an id that its "
     "coordinator still owns, and creates the id if it does not exist.",
 }
 

@@ -97,7 +97,7 @@ def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True, 
             "--wide", action="store_true", help="one line for each row, even if it is wider than the terminal"
         )
     if can_find:
-        parser.add_argument("--fail-on-found", action="store_true", help="exit code 3 if something was found")
+        parser.add_argument("--fail-on-found", action="store_true", help="exit code 3 if there is a finding")
 
 
 def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]) -> int:

@@ -68,9 +68,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser: argparse.ArgumentParser = commands.add_parser(
         "status",
         help="show the open incidents, and whether a watcher is active",
-        description="Prints the open incidents, oldest first, and the last heartbeat of each watcher. It reads them "
-        "from Redis if --redis-url, its variable or the file names one, else from the events topic; with "
-        "--events-topic or --bootstrap-server and without --redis-url it reads the topic. Exit code 0: a watcher is "
+        description="Prints the open incidents, oldest first, and the last heartbeat of each watcher. It reads "
+        "Redis if --redis-url is given, or if its variable or the file names a Redis and neither --events-topic nor "
+        "--bootstrap-server is given as a flag. Otherwise it reads the events topic. Exit code 0: a watcher is "
         "active, everything was read, and no partition is unproven. Exit code 1: a failure, or an incomplete answer; "
         "the partitions on which an active watcher proves nothing are listed as not checked. Exit code 3: an incident "
         "is open (only with --fail-on-found), with or without an active watcher. Exit code 4: no watcher is active, "

@@ -41,8 +41,8 @@ METRICS: tuple[Metric, ...] = (
         "source_lag_seconds",
         _G,
         (),
-        "how far txnwatch is behind the cluster: the age of the last listing for which no data partition reached a "
-        "read limit",
+        "how far txnwatch is behind the cluster: the time since the last listing of ends after which every partition "
+        "was read to its listed end",
         is_read=True,
     ),
     Metric(
@@ -99,7 +99,7 @@ METRICS: tuple[Metric, ...] = (
         "coordinator_view",
         _G,
         ("view",),
-        "1 for the way in which the transactions of the coordinators are known, 0 for the others: log, api or none",
+        "1 for the coordinator view in use (log, api or none), 0 for the other two",
     ),
     Metric(
         EVIDENCE,
@@ -179,8 +179,8 @@ METRICS: tuple[Metric, ...] = (
         "abort_decisions_total",
         _C,
         ("decision", "result"),
-        "decisions about aborts. The label result has, for abort, the result of the marker (none: it is announced); "
-        "for refused, the refusal; for dry_run, none",
+        "decisions about aborts. For the decision abort, the label result has the result of the marker; it is none "
+        "until the marker is written. For refused it has the refusal. For dry_run it is always none",
     ),
     Metric(
         INCIDENTS,
@@ -212,8 +212,8 @@ METRICS: tuple[Metric, ...] = (
         "lso_pinned_seconds",
         _G,
         ("topic", "partition"),
-        "how long the transaction that holds the partition's last stable offset has been open; absent unless it has "
-        "been open for 2 s or is in Prepare*",
+        "how long the transaction that holds the partition's last stable offset has been open; present only if it "
+        "has been open for 2 s or is in Prepare*",
         is_read=True,
     ),
     Metric(
