@@ -80,8 +80,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "find-hanging",
         help="prove which transactions hang now, and show those that are late or stuck",
         description="Checks every partition and every coordinator once. It shows the transactions that hang, those "
-        "that are long running or late by their own timeout, and those whose markers are outstanding. What could not be checked is "
-        "listed as not checked.",
+        "that are long running or late by their own timeout, and those whose markers are outstanding. What could not "
+        "be checked is listed as not checked.",
     )
     add_connection_flags(parser)
     add_threshold_flags(parser)
