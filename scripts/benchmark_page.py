@@ -9,10 +9,9 @@ from typing import Any
 ABOUT = """
 Compare the ratios: both sides were measured in one run on one machine. Seconds are valid for that machine only. CPU is
 the time of all processes that took part, without the broker. A column *x NAME* is the ratio to NAME: 0.2 in the column
-*x tuned librdkafka* means a fifth of the time of the tuned librdkafka. The slope is the exponent of growth over the
-sizes: 0 is constant, 1 is proportional. PSS (proportional set size) is memory in which a page that several processes
-share counts once. `make bench` measures everything, `make bench ARGS="scan idle"` a part of it. Each run replaces its
-own rows.
+*x librdkafka* means a fifth of the time of librdkafka. The slope is the exponent of growth over the sizes: 0 is
+constant, 1 is proportional. PSS (proportional set size) is memory in which a page that several processes share counts
+once. `make bench` measures everything, `make bench ARGS="scan idle"` a part of it. Each run replaces its own rows.
 """.strip()
 TITLES = {
     "scan": "Reading logs",
@@ -35,15 +34,16 @@ TITLES = {
 MEANS = {
     "scan": """
 Several programs read the same topic from the same broker, one after the other; the figures are medians of three rounds.
-*Bare socket* receives the bytes without a broker and does nothing else: the limit of this machine. *Header walk* also
-finds each batch. *Fold* is what txnwatch does with a range of a log: it computes from the batches what is open and what
-has ended. *Fold to Arrow* also encodes the result for Spark. *kafka-consumer-perf-test* is Kafka's own tool, measured
-once. The rows with *Spark* compare a whole Spark query with Spark's own Kafka source.
+*Bare socket* receives the segment files of the topic from another process, without a broker, and drops them: the limit
+of the loopback interface. *Bare Fetch* sends the same Fetch requests as the fold and drops the answers: the limit of
+the broker. Over TLS the answers are decrypted first. *Header walk* finds each batch with the code of the fold. *Fold*
+is what txnwatch does with a range of a log: it computes from the batches what is open and what has ended. Neither
+copies the records of large batches. *Fold to Arrow* also encodes the result for Spark. *kafka-consumer-perf-test* is
+Kafka's own tool, measured once. The rows with *Spark* compare a whole Spark query with Spark's own Kafka source.
 
-*Librdkafka* has a queue that is never full, large fetches without a check of checksums, and takes 10,000 messages at
-once with a short wait at the end. *Default queue* is the same with its default queue of 100,000 messages: it pauses for
-a second when the queue is full. *Bare Fetch* sends txnwatch's own requests and does not look at the answers: no client
-in Python on this broker is faster. Sizes in MB are before compression.
+Both rows of *librdkafka* have large fetches without a check of checksums, take up to 10,000 messages at once, and stop
+at the last message. *Default queue* is librdkafka's default queue of 100,000 messages: it pauses for a second when the
+queue is full. *Large queue* holds ten million messages, so it never pauses. Sizes in MB are before compression.
 """,
     "buckets": """
 One micro-batch of all 16 buckets of the state, in one process, without Spark. *Open* transactions are Ongoing and have

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.results import Point, Row
-from bench.scan_ways import END_WAIT_S
+from bench.scan_ways import messages_of
 from support.answers import listed
 from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.raw_log import range_of
@@ -86,14 +86,8 @@ def _ours(bootstrap: str, partitions: list[TopicPartition], gaps: list[int]) -> 
 
 
 def _theirs(bootstrap: str, partitions: list[TopicPartition]) -> float:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": THEIRS, "client.id": THEIRS, "enable.partition.eof": True}
-    )
-    consumer.assign([Assigned(partition.topic, partition.partition, 0) for partition in partitions])
-    left, begin = len(partitions), time.monotonic()
-    while left:
-        for message in consumer.consume(100, timeout=END_WAIT_S):
-            left -= message.error() is not None
-    took = time.monotonic() - begin
-    consumer.close()
-    return took
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": THEIRS, "client.id": THEIRS})) as consumer:
+        consumer.assign([Assigned(partition.topic, partition.partition, 0) for partition in partitions])
+        begin = time.monotonic()
+        assert sum(map(len, messages_of(consumer, BYTES // BATCH))) == BYTES
+        return time.monotonic() - begin

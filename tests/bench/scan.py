@@ -1,9 +1,9 @@
 """Reading logs: the header walk and the fold beside what else can read a topic.
 
-The same data, the same broker, one way after the other, three rounds; the medians count. A ratio is against a tuned
-librdkafka: below 1 is faster. The bare socket is the limit of the loopback of this machine, our Fetch without a walk
-that of the broker. Between them and the fold stand the header walk and the fold without Arrow; behind it Spark, beside
-Spark's own Kafka source.
+The same data, the same broker, one way after the other, three rounds; the medians count. A ratio is against librdkafka
+with a large queue: below 1 is faster. The bare socket is the limit of the loopback interface of this machine, and the
+bare Fetch that of the broker. Between them and the fold stand the header walk and the fold without Arrow; behind it
+Spark, beside Spark's own Kafka source.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bench.results import Point, Row
 from bench.scan_ways import (
-    BareScan,
+    HeaderWalk,
     Spent,
     Where,
     bare_fetch,
     bare_socket,
+    fetches_of,
     kafka_python,
     librdkafka,
     our_fold,
     ours,
     perf_test,
-    topic_size,
+    segments_of,
 )
 from support.certificates import Authority
 from txnwatch.embedded.kafka import EmbeddedKafka
@@ -43,7 +44,8 @@ SIZES_MB = (4, 40, 400)
 ONE_RECORD = (4_000, 40_000, 400_000)
 LARGE, MIDDLE = 1_000_000, 16_000
 VALUES = 500  # different ones: gzip does not find the same value again within its 32 KB
-BESIDE, SPARK = "librdkafka", "Spark's Kafka source"
+BESIDE, DEFAULT = "librdkafka, large queue", "librdkafka, default queue"
+SPARK = "Spark's Kafka source"
 OURS = {"header walk", "fold", "fold to Arrow"}
 Places = dict[str, dict[int, Where]]
 
@@ -80,24 +82,26 @@ def _unit(shape: str) -> str:
 def _compare(shape: str, topics: dict[int, Where]) -> list[Row]:
     rows: dict[str, Row] = {}
     for size, where in topics.items():
+        requests, batches = fetches_of(where)
         ways: dict[str, Callable[[], Spent]] = {
             BESIDE: partial(librdkafka, where),
-            "bare socket": partial(bare_socket, topic_size(where.kafka.log_directory(1), where.topic)),
-            "bare Fetch": bare_fetch(where),
-            "header walk": partial(ours, where, BareScan),
+            "bare Fetch": partial(bare_fetch, where, requests),
+            "header walk": partial(ours, where, HeaderWalk),
             "fold": partial(ours, where, PartitionFold),
             "fold to Arrow": partial(our_fold, where),
             "kafka-python": partial(kafka_python, where),
         }
         if not where.ca_file:
-            ways[f"{BESIDE}, default queue"] = partial(librdkafka, where, has_large_queue=False)
+            segments = segments_of(where.kafka.log_directory(1), where.topic)
+            ways["bare socket"] = partial(bare_socket, segments)
+            ways[DEFAULT] = partial(librdkafka, where, has_large_queue=False)
         measured = {way: [read() for _ in range(ROUNDS)] for way, read in ways.items()}
         measured["kafka-consumer-perf-test"] = [perf_test(where)]  # once: it starts a JVM
         theirs = _median(measured[BESIDE])
         for way, found in measured.items():
-            row = rows.setdefault(way, Row("scan", f"{shape}: {way}", _unit(shape), f"tuned {BESIDE}"))
-            batches = measured["header walk"][0].batches if way in OURS else 0
-            row.points.append(_point(size, found, _median(measured["fold to Arrow"]), theirs, batches))
+            row = rows.setdefault(way, Row("scan", f"{shape}: {way}", _unit(shape), BESIDE))
+            counted = batches if way in OURS else 0
+            row.points.append(_point(size, found, _median(measured["fold to Arrow"]), theirs, counted))
     return list(rows.values())
 
 

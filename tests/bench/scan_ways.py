@@ -9,35 +9,37 @@ import socket
 import subprocess
 import sys
 import time
-from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
+from kafka.protocol.consumer import FetchRequest
 
 from support.answers import listed
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.packed_facts import packed_batch
-from txnwatch.streaming.wire.record_batch import HEADER
+from txnwatch.streaming.wire.batch_walker import BatchWalker
 
 BUCKETS, PATIENCE_S, AT_ONCE = 16, 5.0, 16 << 20
 _LARGE_QUEUE = 10_000_000
-END_WAIT_S = 0.02
-_SENDER = "import socket,sys;s=socket.create_connection(('127.0.0.1',int(sys.argv[1])));n=int(sys.argv[2])\n"
-_SENDER += "b=memoryview(bytes(1<<20))\nwhile n: s.sendall(b[:n]); n-=min(n,len(b))"
+NOTHING_S = 30.0  # without a message
+DROP = socket.MSG_TRUNC if sys.platform == "linux" else 0  # as streaming/client/connection.py drops records
+_SENDER = "import socket,sys;s=socket.create_connection(('127.0.0.1',int(sys.argv[1])))\n"
+_SENDER += "for name in sys.argv[2:]: s.sendfile(open(name,'rb'))"
 
 
 class Spent(NamedTuple):
@@ -69,72 +71,27 @@ class Where:
         )
 
 
-class BareScan:
-    """Walks headers and does nothing with them: what the fold is compared with."""
+class HeaderWalk(BatchWalker):
+    """The walk of the fold without the fold: it finds every batch and does nothing with it."""
 
     reads_records = False
-    last_epoch = None
 
-    def __init__(self, start: int, end: int) -> None:
-        self.position, self.end = start, end
+    def feed(self, buffer: memoryview | bytes) -> None:
+        for _ in self.runs(buffer):
+            pass
+
+
+class CountingWalk(BatchWalker):
+    """Counts batches."""
+
+    reads_records = False
+
+    def __init__(self, start: Offset, end: Offset) -> None:
+        super().__init__(start, end)
         self.batches = 0
 
-    @property
-    def is_done(self) -> bool:
-        return self.position >= self.end
-
     def feed(self, buffer: memoryview | bytes) -> None:
-        at, size, unpack = 0, len(buffer), HEADER.unpack_from
-        batches, position = 0, self.position
-        while at + 61 <= size:
-            header = unpack(buffer, at)
-            if at + 12 + header[1] > size:
-                break
-            position = header[0] + header[6] + 1
-            at += 12 + header[1]
-            batches += 1
-        self.batches += batches
-        self.position = position
-
-
-class BatchEnds:
-    """Where each batch of a partition ends: in bytes of its log, and the offset after it."""
-
-    def __init__(self) -> None:
-        self.bytes, self.offsets = [0], [0]
-
-
-class EndsScan(BareScan):
-    """Notes the end of each batch."""
-
-    def __init__(self, ends: BatchEnds, start: int, end: int) -> None:
-        super().__init__(start, end)
-        self._ends = ends
-
-    def feed(self, buffer: memoryview | bytes) -> None:
-        at = 0
-        while at + 61 <= len(buffer):
-            header = HEADER.unpack_from(buffer, at)
-            if at + 12 + header[1] > len(buffer):
-                break
-            self.position = header[0] + header[6] + 1
-            at += 12 + header[1]
-            self._ends.bytes.append(self._ends.bytes[-1] + 12 + header[1])
-            self._ends.offsets.append(self.position)
-
-
-class NoScan(BareScan):
-    """Knows before where batches end, so that it looks at no byte of them."""
-
-    def __init__(self, ends: BatchEnds, start: int, end: int) -> None:
-        super().__init__(start, end)
-        self._ends = ends
-        self._number = 0  # of the next batch
-
-    def feed(self, buffer: memoryview | bytes) -> None:
-        reached = self._ends.bytes[self._number] + len(buffer)
-        self._number = bisect_right(self._ends.bytes, reached) - 1
-        self.position = self._ends.offsets[self._number]
+        self.batches += sum(1 for _ in self.runs(buffer, joined=False))
 
 
 def timed(read: Callable[[], tuple[int, int]]) -> Spent:
@@ -144,41 +101,28 @@ def timed(read: Callable[[], tuple[int, int]]) -> Spent:
     return Spent(time.perf_counter() - wall, time.process_time() - cpu, size, batches)
 
 
-def bare_socket(size: int) -> Spent:
-    """As many bytes from another process over the loopback interface, and nothing done with them."""
+def bare_socket(segments: Sequence[Path]) -> Spent:
+    """Segment files from another process over the loopback interface, sent as a broker sends them, and dropped."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        port = server.getsockname()[1]
-        sender = subprocess.Popen([sys.executable, "-c", _SENDER, str(port), str(size)])
+        sender = subprocess.Popen([sys.executable, "-c", _SENDER, str(server.getsockname()[1]), *map(str, segments)])
         connection, _ = server.accept()
+        connection.recv(1, socket.MSG_PEEK)  # the sender has begun
         buffer = bytearray(AT_ONCE)
 
         def read() -> tuple[int, int]:
             got = 0
-            while count := connection.recv_into(buffer):
+            while count := connection.recv_into(buffer, 0, DROP):
                 got += count
             return got, 0
 
         with closing(connection):
             spent = timed(read)
-        sender.wait()
+        assert sender.wait() == 0, "the sender failed"
     return spent
 
 
-def ours(where: Where, fold: Callable[[int, int], Any], *, to_arrow: bool = False) -> Spent:
+def ours(where: Where, new_fold: Callable[[Offset, Offset], Any], *, to_arrow: bool = False) -> Spent:
     """Our own Fetch, with a fold of each partition."""
-    return _fetched(where, lambda _: fold, to_arrow=to_arrow)
-
-
-def bare_fetch(where: Where) -> Callable[[], Spent]:
-    """Our own Fetch, and nothing done with the bytes: what the broker and our connection can do at best."""
-    ends: dict[ids.TopicPartition, BatchEnds] = {}
-    _fetched(where, lambda partition: partial(EndsScan, ends.setdefault(partition, BatchEnds())))
-    return lambda: _fetched(where, lambda partition: partial(NoScan, ends[partition]))
-
-
-def _fetched(
-    where: Where, fold_of: Callable[[ids.TopicPartition], Callable[[int, int], Any]], *, to_arrow: bool = False
-) -> Spent:
     with closing(Cluster([Endpoint.parse(where.listener)], where.security)) as cluster:
         info = cluster.refresh().topics[where.topic]
         partitions = [ids.TopicPartition(where.topic, number) for number in info.partitions]
@@ -186,7 +130,7 @@ def _fetched(
 
         def read() -> tuple[int, int]:
             reads = [
-                RangeRead(one, info.topic_id, 0, ends[one].offset, None, must_check=False, new_fold=fold_of(one))
+                RangeRead(one, info.topic_id, 0, ends[one].offset, None, must_check=False, new_fold=new_fold)
                 for one in partitions
             ]
             read_ranges(cluster, reads, patience_s=PATIENCE_S)
@@ -200,6 +144,47 @@ def _fetched(
         return timed(read)
 
 
+def fetches_of(where: Where) -> tuple[list[Any], int]:
+    """The Fetch requests with which the fold reads a topic, and how many batches the topic has."""
+    requests: list[Any] = []
+    send = Connection.send
+
+    def noting(connection: Connection, request: Any, *more: float) -> None:
+        if request.API_KEY == FetchRequest.API_KEY:
+            requests.append(request)
+        send(connection, request, *more)
+
+    Connection.send = noting  # type: ignore[method-assign]
+    try:
+        return requests, ours(where, CountingWalk).batches
+    finally:
+        Connection.send = send  # type: ignore[method-assign]
+
+
+def bare_fetch(where: Where, requests: Sequence[Any]) -> Spent:
+    """The same Fetch requests, one after the other, and every byte of their answers dropped: the broker's limit.
+
+    Bytes of TLS cannot be dropped before they are decrypted, so there they are received and not looked at.
+    """
+    with closing(Connection(Endpoint.parse(where.listener), where.security)) as connection:
+        plain, buffer = connection._socket, memoryview(bytearray(AT_ONCE))
+        flags = 0 if where.ca_file else DROP
+
+        def read() -> tuple[int, int]:
+            size = 0
+            for request in requests:
+                connection.send(request)
+                left = int.from_bytes(plain.recv(4, 0 if where.ca_file else socket.MSG_WAITALL), "big")
+                size += left
+                while left:
+                    count = plain.recv_into(buffer[: min(left, AT_ONCE)], 0, flags)
+                    assert count, "the broker closed the connection"
+                    left -= count
+            return size, 0
+
+        return timed(read)
+
+
 def our_fold(where: Where) -> Spent:
     """As the job reads."""
     return ours(where, PartitionFold, to_arrow=True)
@@ -208,9 +193,9 @@ def our_fold(where: Where) -> Spent:
 def librdkafka(where: Where, *, has_large_queue: bool = True) -> Spent:
     """librdkafka's Python client: large batches of messages, and nothing done with them.
 
-    With its default queue of 100,000 messages it stops fetching for a second whenever the queue is full; with a large
-    queue it is as fast as it can be. The short timeout matters at the end: `consume` waits for it if fewer messages
-    are left than it may return.
+    Both variants have large fetches, no check of checksums, and stop at the last message, so neither waits for the end
+    of a partition. With its default queue of 100,000 messages it stops fetching for a second whenever the queue is
+    full. With a large queue it never does: that is what its best-informed user has, who has the memory for it.
     """
     consumer = Consumer(
         {
@@ -218,7 +203,6 @@ def librdkafka(where: Where, *, has_large_queue: bool = True) -> Spent:
             "group.id": f"bench-{time.time_ns()}",
             "isolation.level": "read_uncommitted",
             "enable.auto.commit": False,
-            "enable.partition.eof": True,
             "fetch.message.max.bytes": AT_ONCE,
             "fetch.max.bytes": 64 << 20,
             "queued.max.messages.kbytes": 1 << 20,
@@ -228,20 +212,30 @@ def librdkafka(where: Where, *, has_large_queue: bool = True) -> Spent:
         }
     )
     partitions = list(consumer.list_topics(where.topic).topics[where.topic].partitions)
+    starts = [TopicPartition(where.topic, number, OFFSET_BEGINNING) for number in partitions]
+    for start in starts:
+        consumer.get_watermark_offsets(start)  # connects to the leader, as our own way has done before the clock runs
 
     def read() -> tuple[int, int]:
-        consumer.assign([TopicPartition(where.topic, number, OFFSET_BEGINNING) for number in partitions])
-        ended = size = 0
-        while ended < len(partitions):
-            for message in consumer.consume(10_000, timeout=END_WAIT_S):
-                if message.error() is not None:
-                    ended += 1
-                else:
-                    size += len(message)
-        return size, 0
+        consumer.assign(starts)
+        return sum(map(len, messages_of(consumer, where.count))), 0
 
     with closing(consumer):
         return timed(read)
+
+
+def messages_of(consumer: Consumer, count: int) -> Iterator[Message]:
+    """So many messages; an error, or a pause of `NOTHING_S`, is an exception."""
+    left = count
+    while left:
+        found = consumer.consume(min(10_000, left), timeout=NOTHING_S)
+        if not found:
+            raise TimeoutError(f"{left:,} of {count:,} messages did not come")
+        for message in found:
+            if (error := message.error()) is not None:
+                raise KafkaException(error)
+        yield from found
+        left -= len(found)
 
 
 def kafka_python(where: Where) -> Spent:
@@ -294,6 +288,6 @@ def spark_source(session: Any, name: str, options: dict[str, str]) -> Spent:
     return Spent(time.perf_counter() - begin, None)
 
 
-def topic_size(directory: Path, topic: str) -> int:
-    """Bytes of a topic's segments on disk."""
-    return sum(file.stat().st_size for file in directory.glob(f"{topic}-*/*.log"))
+def segments_of(directory: Path, topic: str) -> list[Path]:
+    """A topic's segments on disk."""
+    return sorted(directory.glob(f"{topic}-*/*.log"))
