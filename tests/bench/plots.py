@@ -1,4 +1,7 @@
-"""A panel for each row: what it costs by size, both axes in decades, with the slope; a picture for each benchmark."""
+"""A picture for each benchmark: what each row costs by size, in a panel of its own; or some figures of one row.
+
+In a panel both axes are in decades, and the title has the slope. Figures have linear axes that begin at 0.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from bench.results import Row
 
 _COLUMNS, _WIDTH, _HEIGHT = 3, 2.9, 1.9  # of a panel, in inches
@@ -20,6 +25,9 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
 
     All panels have the same axes, so rows can be compared. CPU where all rows have it, else wall time.
     """
+    if rows[0].drawn:
+        _plot_figures(path, rows[0])
+        return
     has_cpu = all(point.cpu_s is not None for row in rows for point in row.points)
     drawn = [(row, found) for row in rows if len(found := _costs(row, has_cpu=has_cpu)) > 1]
     if not drawn:
@@ -41,8 +49,29 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
             axes.set_visible(False)
         figure.supxlabel(drawn[0][0].sizes_are)
         figure.supylabel("CPU seconds" if has_cpu else "seconds")
-        path.parent.mkdir(exist_ok=True)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        _write(figure, path)
+
+
+def _plot_figures(path: Path, row: Row) -> None:
+    """A line for each drawn figure of one row."""
+    from matplotlib import rc_context  # only `make bench` has it
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH * 2, _HEIGHT * 2), layout="constrained")
+        axes = figure.subplots()
+        sizes = [point.size for point in row.points]
+        for name in row.drawn:
+            axes.plot(sizes, [point.figures[name] for point in row.points], marker="o", markersize=4, label=name)
+        axes.set(xlabel=row.sizes_are, title=row.name, xlim=(0, None), ylim=(0, None))
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend()
+        _write(figure, path)
+
+
+def _write(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def _title(row: Row) -> str:

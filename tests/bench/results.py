@@ -40,13 +40,18 @@ class Point:
 
 @dataclass(slots=True)
 class Row:
-    """One line of one plot."""
+    """One line of one plot.
+
+    Attributes:
+        drawn: the figures to plot instead of the cost; the row is then the only one of its sizes.
+    """
 
     bench: str
     name: str
     sizes_are: str
     beside: str = ""
     points: list[Point] = field(default_factory=list)
+    drawn: tuple[str, ...] = ()
 
     @property
     def slope(self) -> float | None:

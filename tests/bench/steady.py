@@ -3,7 +3,8 @@
 One broker. Four clients begin, write and commit transactions, each under a new transactional id five times a second;
 one transaction in a hundred is left to its timeout of ten seconds. A bucket of the state removes idle ids when it
 writes a snapshot: at the latest after 256 micro-batches that change it. So there are several removals between two
-measurements, and the slowest micro-batch stands beside the median.
+looks, and the slowest micro-batch stands beside the median. The first and the last look end with a full collection of
+the JVM, after their memory has been read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.idle import cpu_seconds, pss_bytes, pss_of
+from bench.jvm_heap import committed_mb, jvm_of, live_mb
 from bench.latency import durations
 from bench.results import Point, Row
 from support.watch import RunningWatch
@@ -31,14 +33,15 @@ from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 
 MINUTES = int(os.environ.get("BENCH_STEADY_MINUTES", "60"))
-CLIENTS, PARTITIONS, WARM_UP_MINUTES, EVERY_MINUTES = 4, 12, 5, 3
+CLIENTS, PARTITIONS, WARM_UP_MINUTES, EVERY_MINUTES = 4, 12, 5, 5
 NEW_ID_S, LEFT_EVERY, TIMEOUT_MS = 0.2, 100, 10_000
 RETENTION_MS = 240_000
+DRAWN = ("PSS MB", "PSS MB of JVM", "PSS MB of driver", "PSS MB of workers", "JVM heap MB, committed")
 
 
 def run(directory: Path, rows: list[Row]) -> None:
     """One watch; sizes are minutes after its start."""
-    row = Row("steady", "transactional ids come and go", "minutes", "the first row")
+    row = Row("steady", "transactional ids come and go", "minutes", "the first look", drawn=DRAWN)
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -59,14 +62,14 @@ def run(directory: Path, rows: list[Row]) -> None:
             ]
             for client in clients:
                 client.start()
-            for minute in range(1, MINUTES + 1):
+            minutes = range(WARM_UP_MINUTES, MINUTES + 1, EVERY_MINUTES)
+            for minute in minutes:
                 time.sleep(max(0.0, begin + minute * 60.0 - time.monotonic()))
-                if minute == WARM_UP_MINUTES or (
-                    minute > WARM_UP_MINUTES and (minute - WARM_UP_MINUTES) % EVERY_MINUTES == 0
-                ):
-                    made_so_far = {"transactions so far": float(next(made)), "ids so far": float(next(ids))}
-                    row.points.append(_look(watch.pid, minute, row, batches.take() | made_so_far))
-                    print(f"  {row.points[-1]}", flush=True)
+                counted = batches.take()
+                counted |= {"transactions so far": float(next(made)), "ids so far": float(next(ids))}
+                is_end = minute in {minutes[0], minutes[-1]}
+                row.points.append(_look(watch.pid, minute, row, counted, collects=is_end))
+                print(f"  {row.points[-1]}", flush=True)
             is_over.set()
             for client in clients:
                 client.join(30.0)
@@ -104,7 +107,7 @@ class _Batches(threading.Thread):
         }
 
 
-def _look(pid: int, minute: int, row: Row, counted: dict[str, float]) -> Point:
+def _look(pid: int, minute: int, row: Row, counted: dict[str, float], *, collects: bool) -> Point:
     memory = pss_bytes(pid)
     driver = pss_of(pid)
     memory["python"] -= driver
@@ -115,9 +118,12 @@ def _look(pid: int, minute: int, row: Row, counted: dict[str, float]) -> Point:
         "PSS MB of driver": driver / 1e6,
         "PSS MB of JVM": memory.pop("java") / 1e6,
         "PSS MB of workers": sum(memory.values()) / 1e6,
+        "JVM heap MB, committed": committed_mb(jvm_of(pid)),
         "CPU s so far": sum(cpu_seconds(pid).values()),
         **counted,
     }
+    if collects:
+        figures["JVM heap MB, live"] = live_mb(jvm_of(pid))
     return Point(minute, ratio=total / first, figures=figures)
 
 
