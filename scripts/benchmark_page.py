@@ -67,7 +67,9 @@ watches every partition.
 """,
     "changing": """
 The same time, while another process writes batches of many other transactional producers to the same broker.
-*Micro-batch s* is the median duration of a micro-batch.
+Each of these producers writes once a second. With a trigger of 500 ms about half of them change in a micro-batch, with
+a trigger of a second about all of them: see *writes of each producer in a batch*. *Micro-batch s* is the median
+duration of a micro-batch.
 """,
     "census": """
 A round of the census, compared with `kafka-transactions.sh find-hanging --broker-id` for the same partitions. Nothing
@@ -109,9 +111,8 @@ Four clients begin, write and commit transactions. Every 0.2 seconds each client
 transaction in a hundred is left open until its timeout. The state removes idle ids after four minutes here, not after
 an hour, so that there are many removals between two lines. The durations are of the micro-batches since the line above.
 
-During the 17 minutes of *Transactional ids come and go*, other work overloaded both cores. The memory figures are
-valid; the durations are upper bounds. *New transactional ids each second* is an earlier run of an hour with a new id
-each second and the usual retention of an hour, so almost no ids were removed during it.
+A JVM keeps memory that it does not use at the moment. *Committed* is the heap that it has from the operating system.
+*Live* is what is in use after a full collection, measured at the first and at the last line: a leak would let it grow.
 """,
 }
 
