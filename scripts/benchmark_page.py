@@ -6,6 +6,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from page_tables import table_line
+from scan_summary import scan_summary
+
 ABOUT = """
 Compare the ratios: both sides were measured in one run on one machine. Seconds are valid for that machine only. CPU is
 the time of all processes that took part, without the broker. A column *x NAME* is the ratio to NAME: 0.2 in the column
@@ -78,7 +81,7 @@ is open.
     "many_hangs": """
 Many hangs begin within a second or two. The seconds are from the last write until a consumer has the event about the
 last hang, and until the expected outcome of the last hang is known. *Of them* is the number of hangs that were
-reported.
+reported. The CPU seconds are those of all processes of txnwatch, until the last outcome is known.
 """,
     "idle": """
 txnwatch watches partitions in which nothing is written. CPU is counted for one minute, two minutes after the first
@@ -103,8 +106,9 @@ receives, *from* is what it sends. *Busy* is a thousand records of a hundred byt
 """,
     "planning": """
 This measures the work of the driver that grows with the number of partitions: it computes the next offset, sends it to
-the JVM and back as JSON, makes the plans of the tasks, and pickles them. Listing and fetching are not included. The
-work is serial: more executors do not make it shorter.
+the JVM and back as JSON, makes the plans of the tasks, and pickles them. *Listing* is the row of the work before: the
+requests for the ends of all partitions are encoded and the answers decoded, without the network. The work is serial:
+more executors do not make it shorter.
 """,
     "steady": """
 Four clients begin, write and commit transactions. Every 0.2 seconds each client takes a new transactional id. One
@@ -127,18 +131,26 @@ def benchmarks_page(found: dict[str, Any], docs: Path, generated: str) -> str:
 
 
 def _benchmark(bench: str, rows: list[dict[str, Any]], docs: Path) -> list[str]:
-    first = rows[0]
-    lines = [f"## {TITLES[bench]}", "", f"`make bench ARGS={bench}`, {first['measured']}, {first['machine']}.", ""]
-    lines += [MEANS[bench].strip(), ""]
-    for row in rows:
-        lines += _row(row)
+    origins = [_origin(row) for row in rows]
+    is_one_run = len(set(origins)) == 1
+    lines = [f"## {TITLES[bench]}", "", *([origins[0], ""] if is_one_run else []), MEANS[bench].strip(), ""]
+    if bench == "scan":
+        lines += scan_summary(rows)
+    for row, origin in zip(rows, origins, strict=True):
+        lines += _row(row, "" if is_one_run else f" {origin}")
     for picture, sizes_are in {row["plot"]: row["sizes_are"] for row in rows}.items():
         if (docs / picture).exists():
             lines += [f"![{TITLES[bench]}, by {sizes_are}]({picture})", ""]
     return lines
 
 
-def _row(row: dict[str, Any]) -> list[str]:
+def _origin(row: dict[str, Any]) -> str:
+    """How, when and where a row was measured."""
+    command = row.get("command", f"make bench ARGS={row['bench']}")
+    return f"`{command}`, {row['measured']}, {row['machine']}."
+
+
+def _row(row: dict[str, Any], origin: str) -> list[str]:
     points = row["points"]
     names = sorted({name for point in points for name in point["figures"]})
     columns: list[tuple[str, list[float | None]]] = [
@@ -150,15 +162,10 @@ def _row(row: dict[str, Any]) -> list[str]:
     shown = [(head, values) for head, values in columns if any(value is not None for value in values)]
     slope = f" Slope {row['slope']:.2f}." if row["slope"] is not None else ""
     heads = [row["sizes_are"], *(head for head, _ in shown)]
-    lines = [f"**{row['name']}.**{slope}", "", table_line(heads), table_line(["---:"] * len(heads))]
+    lines = [f"**{row['name']}.**{slope}{origin}", "", table_line(heads), table_line(["---:"] * len(heads))]
     for number, point in enumerate(points):
         lines.append(table_line([f"{point['size']:,.0f}", *(_figure(values[number]) for _, values in shown)]))
     return [*lines, ""]
-
-
-def table_line(cells: list[str]) -> str:
-    """One line of a table in Markdown."""
-    return "| " + " | ".join(cells) + " |"
 
 
 def _figure(value: float | None) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
-from benchmark_page import table_line
+from page_tables import table_line
 
-BATCH_S = 1.0
+WANTED_TRIGGER_MS = 1_000
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
 MARKERS_OF_A_TRANSACTION = 3
 _CENSUS_INTERVAL = "the `--census-interval-ms` (at least 5,000)"
@@ -20,51 +21,61 @@ class Load(NamedTuple):
     partitions: int
     transactions_s: int
     bytes_s: float
-    batch_bytes: int
 
 
 class Costs(NamedTuple):
     """The cost of single operations, in seconds on one core of the machine that was measured.
 
     Attributes:
-        batch_s: CPU time of one record batch, its header decoded and folded.
-        byte_s: CPU time of one received byte.
+        batch_s: CPU time of one batch with one record, or of one marker.
+        byte_s, tls_byte_s: CPU time of one received byte in batches of at most 16 KB, with the work for each batch.
         record_s: CPU time of one record of the coordinators' log.
         producer_s: CPU time of one producer that changed in a micro-batch, packed and evaluated.
         idle_s: CPU time of a micro-batch in Spark in which nothing changes, with the most open transactions measured.
+        idle_wall_s: the duration of that micro-batch.
         described_s: wall time of one partition in a round of the census.
-        planned_s: CPU time of one scanned partition in the plan of a micro-batch; it is serial.
+        listed_s, planned_s: CPU time of one scanned partition in the listing and in the plan of a micro-batch; serial.
     """
 
     batch_s: float
     byte_s: float
+    tls_byte_s: float
     record_s: float
     producer_s: float
     idle_s: float
+    idle_wall_s: float
     described_s: float
+    listed_s: float
     planned_s: float
 
 
 LOADS = (
-    Load("small", 3, 500, 500, 20e6, 16_000),
-    Load("medium", 12, 5_000, 10_000, 500e6, 16_000),
-    Load("large", 100, 50_000, 100_000, 10e9, 16_000),
+    Load("small", 3, 500, 500, 20e6),
+    Load("medium", 12, 5_000, 10_000, 500e6),
+    Load("large", 100, 50_000, 100_000, 10e9),
 )
 ABOUT = """
 A core is one core of the machine of the [benchmarks](benchmarks.md). Every figure below is computed from a row of that
 page. Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of 200
 bytes to the coordinators' log. An active producer is evaluated once per micro-batch. *Walk* means: find each batch of a
 range. *Fold* means: compute from the batches what is open and what has ended. *Evaluate* means: compute verdicts.
+
+In a micro-batch the driver first lists the ends of all scanned partitions and makes a plan; only then do tasks run. So
+a micro-batch takes at least as long as listing, planning, and a micro-batch in which nothing changes. If that is longer
+than `--trigger-ms`, the micro-batches follow each other without a pause, and a verdict comes later. The table uses a
+trigger of one second, or the smallest feasible one if that is longer.
 """.strip()
 NEEDED = frozenset(
     {
-        "scan/1 MB batches: fold to Arrow",
+        "scan/16 KB batches: fold to Arrow",
+        "scan/16 KB batches, TLS: fold to Arrow",
         "scan/one-record batches: fold to Arrow",
         "first_reading/exact fold",
         "buckets/10,000 others open",
         "census/a round",
         "operators/nothing changes",
         "planning/every partition has grown",
+        "planning/listing",
     }
 )
 MISSING = "This page is computed from docs/benchmarks.json. `make bench` has not measured these rows yet:"
@@ -77,8 +88,9 @@ READ_SO = """
   --topics REGEX` estimates how many bytes a scan reads in a day.
 - **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is watched by census until it has
   caught up.
-- **Partitions.** Listing and planning are serial work of the driver, in proportion to the scanned partitions. With tens
-  of thousands of them, set `--trigger-ms` to a second or more, or scan fewer topics.
+- **Partitions.** Listing and planning are serial work of the driver, in proportion to the scanned partitions. More
+  executors do not make them shorter. Set `--trigger-ms` to at least the smallest feasible value of the table, or scan
+  fewer topics.
 - **Parallel work.** The state is divided into 16 buckets by producer id. `--state-partitions` is the number of tasks
   that evaluate them in parallel, at most 16. `--input-partitions` is the number of tasks that fetch and fold. More
   executors help as long as there are tasks for them: see [Benchmarks](benchmarks.md).
@@ -108,57 +120,88 @@ def capacity_page(found: dict[str, Any], generated: str) -> str:
 
 def costs_of(found: dict[str, Any]) -> Costs:
     """Computes the costs from the rows of docs/benchmarks.json."""
-    large, small = (_last(found, f"scan/{shape}: fold to Arrow") for shape in ("1 MB batches", "one-record batches"))
+    middle, secured, small = (
+        _last(found, f"scan/{shape}: fold to Arrow")
+        for shape in ("16 KB batches", "16 KB batches, TLS", "one-record batches")
+    )
     ids = _last(found, "first_reading/exact fold")
     changing, census = _last(found, "buckets/10,000 others open"), _last(found, "census/a round")
-    planning = _last(found, "planning/every partition has grown")
-    at_rest = found["operators/nothing changes"]["points"][-1]
+    planning, listing = (_last(found, f"planning/{row}") for row in ("every partition has grown", "listing"))
+    at_rest = _last(found, "operators/nothing changes")
     return Costs(
         batch_s=small["cpu_s"] / small["size"],
-        byte_s=large["cpu_s"] / (large["size"] * 1e6),
+        byte_s=middle["cpu_s"] / (middle["size"] * 1e6),
+        tls_byte_s=secured["cpu_s"] / (secured["size"] * 1e6),
         record_s=ids["cpu_s"] / ids["size"],
         producer_s=(changing["cpu_s"] + changing["figures"]["CPU s to pack"]) / changing["size"],
         idle_s=at_rest["cpu_s"],
+        idle_wall_s=at_rest["wall_s"],
         described_s=census["wall_s"] / census["size"],
+        listed_s=listing["cpu_s"] / listing["size"],
         planned_s=planning["cpu_s"] / planning["size"],
     )
 
 
+def smallest_trigger_ms(load: Load, costs: Costs) -> int:
+    """The shortest trigger in which a micro-batch of this cluster can end, rounded up to a tenth of a second."""
+    serial_s = load.partitions * (costs.listed_s + costs.planned_s)
+    return math.ceil((serial_s + costs.idle_wall_s) * 10) * 100
+
+
 def needs(load: Load, costs: Costs) -> dict[str, str]:
     """The resources that a watcher of this cluster needs, as the rows of the table."""
-    batches_s = load.bytes_s / load.batch_bytes + load.transactions_s * MARKERS_OF_A_TRANSACTION
-    reading = batches_s * costs.batch_s + load.bytes_s * costs.byte_s
+    markers = load.transactions_s * MARKERS_OF_A_TRANSACTION * costs.batch_s
+    reading, secured = (load.bytes_s * byte_s + markers for byte_s in (costs.byte_s, costs.tls_byte_s))
     records = load.transactions_s * RECORDS_OF_A_TRANSACTION * costs.record_s
     judging = load.transactions_s * costs.producer_s
     log_bytes_s = load.transactions_s * RECORDS_OF_A_TRANSACTION * RECORD_BYTES
-    planning = load.partitions * costs.planned_s / BATCH_S
+    smallest_ms = smallest_trigger_ms(load, costs)
+    trigger_s = max(WANTED_TRIGGER_MS, smallest_ms) / 1000
+    listing, planning = (load.partitions * each_s / trigger_s for each_s in (costs.listed_s, costs.planned_s))
+    spark = costs.idle_s / trigger_s
+    common = records + judging + spark
     every_s = max(5.0, load.partitions * costs.described_s * 10)
     return {
         "brokers": f"{load.brokers:,}",
         "partitions": f"{load.partitions:,}",
         "transactions per second": f"{load.transactions_s:,}",
-        "bytes per second, in batches of 16 KB": _bytes(load.bytes_s),
+        "bytes per second, in batches of at most 16 KB": _bytes(load.bytes_s),
         "network to scan everything": f"{(load.bytes_s + log_bytes_s) * 8 / 1e9:,.1f} Gbit/s",
         "network for the coordinators' log alone": f"{log_bytes_s * 8 / 1e9:,.2f} Gbit/s",
+        "smallest feasible `--trigger-ms` to scan everything": f"{smallest_ms:,}",
+        "one micro-batch per second": _feasible(smallest_ms),
+        "`--trigger-ms` of the lines below": f"{trigger_s * 1000:,.0f}",
         "cores: fetching and folding data": f"{reading:,.1f}",
+        "cores: fetching and folding data over TLS": f"{secured:,.1f}",
         "cores: decoding the coordinators' log": f"{records:,.1f}",
         "cores: evaluation": f"{judging:,.1f}",
-        "cores: planning, serial in the driver, at one micro-batch per second": f"{planning:,.2f}",
-        "cores: Spark itself, at one micro-batch per second": f"{costs.idle_s / BATCH_S:,.1f}",
-        "cores, total": f"{reading + records + judging + planning + costs.idle_s / BATCH_S:,.1f}",
-        "cores, total, if a census watches all data": f"{records + judging + costs.idle_s / BATCH_S + 0.1:,.1f}",
+        "cores: listing, serial in the driver": f"{listing:,.2f}",
+        "cores: planning, serial in the driver": f"{planning:,.2f}",
+        "cores: Spark itself": f"{spark:,.1f}",
+        "cores, total": f"{reading + listing + planning + common:,.1f}",
+        "cores, total, over TLS": f"{secured + listing + planning + common:,.1f}",
+        "cores, total, if a census watches all data": f"{common + 0.1:,.1f}",
         "a round of the census of all partitions": f"{load.partitions * costs.described_s:,.2f} s",
         f"{_CENSUS_INTERVAL} with which the census needs at most a tenth of one core": f"{every_s * 1000:,.0f}",
     }
 
 
+def _feasible(smallest_ms: int) -> str:
+    if smallest_ms <= WANTED_TRIGGER_MS:
+        return "feasible"
+    return f"not feasible: it takes {smallest_ms / 1000:,.1f} s even if nothing changes"
+
+
 def _cost_rows(costs: Costs) -> list[tuple[str, float]]:
     return [
-        ("one record batch: walk and fold (one-record batches)", costs.batch_s),
-        ("one received megabyte: walk and fold (1 MB batches)", costs.byte_s * 1e6),
+        ("one batch with one record, or one marker: walk and fold", costs.batch_s),
+        ("one received megabyte in batches of at most 16 KB: walk and fold", costs.byte_s * 1e6),
+        ("the same over TLS", costs.tls_byte_s * 1e6),
         ("one record of the coordinators' log: decode (exact fold)", costs.record_s),
         ("one changed producer: write its new state and evaluate it", costs.producer_s),
         ("a micro-batch in which nothing changes, all processes", costs.idle_s),
+        ("the duration of that micro-batch (wall time)", costs.idle_wall_s),
+        ("one scanned partition in the listing of a micro-batch", costs.listed_s),
         ("one scanned partition in the plan of a micro-batch", costs.planned_s),
         ("one partition in a round of the census (wall time)", costs.described_s),
     ]
@@ -170,7 +213,7 @@ def _last(found: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:,.0f} ms"
+    return f"{seconds * 1e6:,.1f} µs" if seconds < 1e-2 else f"{seconds * 1e3:,.0f} ms"
 
 
 def _bytes(size: float) -> str:
