@@ -6,6 +6,7 @@ the tool is run as an operator would, as a process. Requests are counted at the 
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Collection
@@ -67,23 +68,32 @@ def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> Point:
         send(connection, request, *more)
 
     times: list[float] = []
+    cpu_times: list[float] = []
     Connection.send = counting  # type: ignore[method-assign]
     try:
         for _ in range(ROUNDS):
-            begin = time.perf_counter()
+            begin, cpu_begin = time.perf_counter(), time.process_time()
             assert len(_taken(cluster, census)) == expected
             times.append(time.perf_counter() - begin)
+            cpu_times.append(time.process_time() - cpu_begin)
     finally:
         Connection.send = send  # type: ignore[method-assign]
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), _children_cpu_s()
     done = kafka.tool(
         "org.apache.kafka.tools.TransactionsCommand",
         *("--bootstrap-server", kafka.bootstrap_servers, "find-hanging", "--broker-id", "1"),
     )
     assert done.returncode == 0, done.stderr
-    tool = time.perf_counter() - begin
+    tool, tool_cpu_s = time.perf_counter() - begin, _children_cpu_s() - cpu_begin
     ours = statistics.median(times)
-    return Point(expected, ours, ratio=ours / tool, figures={"requests": sent / ROUNDS, "find-hanging s": tool})
+    figures = {"requests": sent / ROUNDS, "find-hanging s": tool, "find-hanging CPU s": tool_cpu_s}
+    return Point(expected, ours, statistics.median(cpu_times), ours / tool, figures)
+
+
+def _children_cpu_s() -> float:
+    """CPU seconds of the processes that this one has started and that have ended."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def _taken(cluster: Cluster, census: Census) -> Collection[TopicPartition]:

@@ -1,7 +1,8 @@
 """Many hangs at once: how long until all are published, and until the outcome of each is known.
 
 Each hang is a late write after an abort, of a producer id of its own, all within a second or two. The clock runs
-from the broker's last acknowledgement to the moment a consumer has the event.
+from the broker's last acknowledgement to the moment a consumer has the event. CPU is that of all processes of the
+watch, from the first of these writes until the outcome of the last hang is known.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from bench.following import follow_incidents
+from bench.idle import cpu_seconds
 from bench.results import Point, Row
 from support.watch import RunningWatch
 from txnwatch.embedded.faults import await_end, set_verification
@@ -36,7 +38,8 @@ IN_TIME_S = 45.0
 
 def run(directory: Path, rows: list[Row]) -> None:
     """One broker, one watch; the time of a row is that of the last one of them."""
-    reported, known = (Row("many_hangs", name, "hangs at once") for name in ("published", "outcome known"))
+    names = ("published", "outcome known")
+    _, known = both = [Row("many_hangs", name, "hangs at once", f"{SIZES[0]} hangs") for name in names]
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         bootstrap = kafka.bootstrap_servers
@@ -50,11 +53,13 @@ def run(directory: Path, rows: list[Row]) -> None:
             for size in SIZES:
                 producers = _prepare(bootstrap, size)
                 time.sleep(5.0)
+                cpu_before = sum(cpu_seconds(watch.pid).values())
                 at_s = _hang(bootstrap, producers)
                 _wait(arrived, size)
-                reported.points.append(_point(size, _when(arrived, size, at_s, is_known=False)))
-                known.points.append(_point(size, _when(arrived, size, at_s, is_known=True)))
-    rows += [reported, known]
+                cpu_s = sum(cpu_seconds(watch.pid).values()) - cpu_before
+                for row in both:
+                    row.points.append(_point(row, size, _when(arrived, size, at_s, is_known=row is known), cpu_s))
+    rows += both
 
 
 def _topic(size: int) -> str:
@@ -142,8 +147,10 @@ def _when(arrived: Arrivals, size: int, at_s: float, *, is_known: bool) -> list[
     return sorted(found.values())
 
 
-def _point(size: int, seconds: list[float]) -> Point:
+def _point(row: Row, size: int, seconds: list[float], cpu_s: float) -> Point:
     if not seconds:
         return Point(size, figures={"of them": 0.0})
     figures = {"of them": float(len(seconds)), "half of them after s": seconds[len(seconds) // 2]}
-    return Point(size, seconds[-1], figures=figures)
+    figures["CPU s of the watch until then"] = cpu_s
+    fewest_s = row.points[0].wall_s if row.points else seconds[-1]
+    return Point(size, seconds[-1], ratio=seconds[-1] / fewest_s if fewest_s else None, figures=figures)

@@ -78,7 +78,7 @@ class Results:
         rows: list[Row] = []
         yield rows
         kept = {key: row for key, row in self._rows.items() if row["bench"] != bench}
-        origin = {"machine": machine(), "measured": f"{datetime.now(UTC):%Y-%m-%d}"}
+        origin = {"machine": machine(), "measured": f"{datetime.now(UTC):%Y-%m-%d}", "command": _command(bench)}
         fresh = {
             f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, "plot": _plot(row), **origin} for row in rows
         }
@@ -88,6 +88,12 @@ class Results:
             plot(self._path.parent / picture, [row for row in rows if _plot(row) == picture])
         for row in rows:
             print(_line(row), flush=True)
+
+
+def _command(bench: str) -> str:
+    """How to measure a benchmark again as it was measured; settings of a benchmark are variables BENCH_*."""
+    settings = [f"{name}={value} " for name, value in sorted(os.environ.items()) if name.startswith("BENCH_")]
+    return f"{''.join(settings)}make bench ARGS={bench}"
 
 
 def _plot(row: Row) -> str:

@@ -129,8 +129,8 @@ def _in_spark(places: Places, directory: Path) -> list[Row]:
     rows: list[Row] = []
     for shape, of in places.items():
         both = {size: next(found) for size in of}
-        theirs = [Point(size, theirs_s) for size, (theirs_s, _) in both.items()]
-        ours = [Point(size, ours_s, ratio=ours_s / theirs_s) for size, (theirs_s, ours_s) in both.items()]
+        theirs = [Point(size, *spent) for size, (spent, _) in both.items()]
+        ours = [Point(size, *spent, ratio=spent[0] / beside[0]) for size, (beside, spent) in both.items()]
         rows += [
             Row("scan", f"{shape}: {SPARK}", _unit(shape), SPARK, theirs),
             Row("scan", f"{shape}: txnwatch's source in Spark", _unit(shape), SPARK, ours),

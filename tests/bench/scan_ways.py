@@ -1,10 +1,12 @@
 """Ways of reading a topic from its beginning to its end, from a bare socket to Spark's Kafka source.
 
-Each returns wall and CPU seconds of its own process. Java's consumer reports only the time of its fetches.
+Each returns wall and CPU seconds of its own process; those of Spark, of all its processes. Java's consumer reports only
+the time of its fetches.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 from kafka.protocol.consumer import FetchRequest
 
+from bench.idle import cpu_seconds
 from support.answers import listed
 from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
@@ -281,11 +284,11 @@ def perf_test(where: Where) -> Spent:
 
 
 def spark_source(session: Any, name: str, options: dict[str, str]) -> Spent:
-    """All rows of a batch query, counted; wall time only, because the JVM does most of it."""
+    """All rows of a batch query; CPU is of this process, the JVM and the workers."""
     frame = session.read.format(name).options(**options).load()
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), sum(cpu_seconds(os.getpid()).values())
     frame.write.format("noop").mode("overwrite").save()
-    return Spent(time.perf_counter() - begin, None)
+    return Spent(time.perf_counter() - begin, sum(cpu_seconds(os.getpid()).values()) - cpu_begin)
 
 
 def segments_of(directory: Path, topic: str) -> list[Path]:
