@@ -96,8 +96,9 @@ No broker: only the reading of the bytes is timed. *Exact fold* decodes every re
 ([decision 0019](decisions/0019-first-reading-in-two-passes.md)). *Plain walk* finds each batch and does nothing else.
 """,
     "million": """
-From the start of txnwatch to its first verdict. One in a hundred ids has an open transaction, and a hang exists before
-the start. *Peak* is the largest sum over all processes of txnwatch.
+From the start of txnwatch to its first verdict. Of the first million ids, one in a hundred has an open transaction, and
+a hang exists before the start. *Peak* is the largest sum over all processes of txnwatch. `BENCH_MILLION_MAX=10000000
+make bench ARGS=million` also measures ten million ids; it writes their records first, which takes minutes.
 """,
     "partitions": """
 A proxy in front of the broker counts requests and bytes. *The watch* is txnwatch. *Beside* is a consumer group of one

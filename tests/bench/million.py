@@ -1,12 +1,14 @@
 """A `__transaction_state` of many ids and the whole job: from the start of the process to the first verdict.
 
-One broker. The ids' records are written to its log one record a batch, as a coordinator writes them; 1 % of them are
-Ongoing. A hang is there before the watch starts. Memory is the largest sum over all processes of the watch that was
-seen, a look every half second.
+One broker. The ids' records are written to its log one record a batch, as a coordinator writes them; 1 % of the first
+million are Ongoing. A hang is there before the watch starts. Memory is the largest sum over all processes of the watch
+that was seen, a look every half second. `BENCH_MILLION_MAX=10000000` adds ten million ids, which take minutes to write
+and two gigabytes of disk.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import closing
@@ -31,8 +33,10 @@ from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
-SIZES, LIVE_EVERY = (10_000, 100_000, 1_000_000), 100
-IN_TIME_S, LOOK_S = 180.0, 0.5
+LARGEST = int(os.environ.get("BENCH_MILLION_MAX", "1000000"))
+SIZES = tuple(size for size in (10_000, 100_000, 1_000_000, 10_000_000) if size <= LARGEST)
+LIVE_EVERY, LIVE_BELOW = 100, 1_000_000
+IN_TIME_S, LOOK_S, WRITTEN_S = 600.0, 0.5, 600.0
 _FIRST_ID, _NUMBER = 10**12, "#" * 16
 _PLACE = _FIRST_ID + 0x1234567
 
@@ -69,14 +73,16 @@ def _write(bootstrap: str, cluster: Cluster, first: int, end: int) -> None:
     settings = {"bootstrap.servers": bootstrap, "client.id": "__admin_client", "batch.num.messages": 1, "linger.ms": 0}
     producer = Producer({**settings, "acks": "1", "queue.buffering.max.messages": 500_000})
     for number in range(first, end):
-        value = values[number % LIVE_EVERY == 0].replace(place, (_FIRST_ID + number).to_bytes(8, "big"))
+        value = values[number < LIVE_BELOW and number % LIVE_EVERY == 0].replace(
+            place, (_FIRST_ID + number).to_bytes(8, "big")
+        )
         while True:
             try:
                 producer.produce(TRANSACTION_STATE_TOPIC, value, key.replace(name, b"%016d" % number), number % count)
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(120.0) == 0
+    assert producer.flush(WRITTEN_S) == 0
 
 
 def _measure(bootstrap: str, directory: Path, size: int, number: int, row: Row) -> Point:
