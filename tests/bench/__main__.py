@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from bench import (
+    batch_profile,
     buckets,
     census,
     changing,
@@ -28,6 +29,7 @@ from bench.results import Results, machine
 BENCHMARKS = {
     "scan": scan.run,
     "buckets": buckets.run,
+    "profile": batch_profile.run,
     "operators": operators.run,
     "executors": executors.run,
     "latency": latency.run,

@@ -1,0 +1,97 @@
+"""Where the CPU time of one micro-batch goes if 10,000 producers change in it: the share of each part.
+
+The same batches as in tests/bench/buckets.py, with Arrow on both sides of the operator as in Spark. CPU seconds are
+without the profiler. The shares are from cProfile, which makes parts with many small Python calls look larger.
+"""
+
+from __future__ import annotations
+
+import pstats
+import time
+from cProfile import Profile
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.buckets import BUCKETS, batch_of
+from bench.results import Point, Row
+from support.state_variables import Handle
+from txnwatch.state.model.facts import Fact
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.streaming.job.operator import BucketProcessor
+from txnwatch.streaming.source.packed_facts import packed_batch
+
+CHANGING, BATCHES, SETTLING = 10_000, 10, 4
+# Functions by file and name. `process` contains the evaluation, and reads and writes the state.
+_PACK, _UNPACK = ("packed_facts.py", "pack_facts"), ("packed_facts.py", "unpack_facts")
+_PROCESS, _EVALUATE = ("bucket.py", "process"), ("bucket.py", "_judge_all")
+_LOAD, _READ = ("bucket_log.py", "load"), ("bucket_log.py", "get")
+_CHANGES, _WRITE = ("loaded_producers.py", "store_changes"), ("bucket_log.py", "write")
+_TO_ARROW, _FROM_ARROW = ("batch_profile.py", "_to_arrow"), ("batch_profile.py", "_from_arrow")
+_PACKED, _BATCH = ("packed_facts.py", "packed_batch"), ("batch_profile.py", "_batch")
+
+
+def run(directory: Path, rows: list[Row]) -> None:
+    """One size, without and with the profiler."""
+    del directory
+    cpu_s = _cpu_seconds(None)
+    profile = Profile(time.process_time)
+    _cpu_seconds(profile)
+    row = Row("profile", "share of each part", "producers that change")
+    row.points.append(Point(CHANGING, cpu_s=cpu_s, figures=_shares(profile)))
+    rows.append(row)
+
+
+def _cpu_seconds(profile: Profile | None) -> float:
+    """CPU seconds of a batch, the mean of those after the first few."""
+    handles = [Handle() for _ in range(BUCKETS)]
+    processors = [BucketProcessor(DetectionPolicy()) for _ in range(BUCKETS)]
+    for processor, handle in zip(processors, handles, strict=True):
+        processor.init(handle)
+    spent = 0.0
+    for number in range(1, BATCHES + 1):
+        facts = batch_of(number, 0, CHANGING, "")
+        is_settled = number > SETTLING
+        if profile is not None and is_settled:
+            profile.enable()
+        begin = time.process_time()
+        _batch(processors, facts)
+        spent += (time.process_time() - begin) * is_settled
+        if profile is not None:
+            profile.disable()
+    return spent / (BATCHES - SETTLING)
+
+
+def _batch(processors: list[BucketProcessor], facts: list[Fact]) -> None:
+    """One micro-batch: the source's task, then each bucket."""
+    for bucket, blob in _from_arrow(packed_batch(facts, BUCKETS)):
+        found = processors[bucket].handleInputRows((bucket,), iter([(bucket, blob)]), None)
+        _to_arrow([finding[0] for finding in found])
+
+
+def _from_arrow(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _to_arrow(findings: list[bytes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(findings, pa.binary())], names=["finding"])
+
+
+def _shares(profile: Profile) -> dict[str, float]:
+    """Percent of the whole of each part; a part that contains another one is counted without it."""
+    spent: dict[tuple[str, str], float] = {}
+    for (file, _, name), (*_, cumulative_s, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        key = (Path(file).name, name)
+        spent[key] = spent.get(key, 0.0) + cumulative_s
+    parts = {
+        "pack facts": spent[_PACK],
+        "Arrow": spent[_PACKED] - spent[_PACK] + spent[_TO_ARROW] + spent[_FROM_ARROW],
+        "decode facts": spent[_UNPACK],
+        "read state": spent[_LOAD] + spent[_READ],
+        "apply": spent[_PROCESS] - spent[_EVALUATE] - spent[_CHANGES] - spent[_READ],
+        "evaluate": spent[_EVALUATE],
+        "store state": spent[_CHANGES] + spent[_WRITE],
+    }
+    whole = spent[_BATCH]
+    parts["the rest"] = whole - sum(parts.values())
+    return {f"% {name}": 100 * part / whole for name, part in parts.items()}
