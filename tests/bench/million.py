@@ -19,10 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.following import follow_incidents
 from bench.idle import cpu_seconds, pss_bytes
 from bench.results import Point, Row
+from support.kafka_faults import late_write_after_abort
 from support.transaction_log import a_key, a_value
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import TransactionState
@@ -30,6 +29,8 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 SIZES, LIVE_EVERY = (10_000, 100_000, 1_000_000), 100
 IN_TIME_S, LOOK_S = 180.0, 0.5

@@ -22,7 +22,6 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
 from support.answers import listed
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
@@ -32,6 +31,7 @@ from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.packed_facts import packed_batch
 from txnwatch.streaming.wire.record_batch import HEADER
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BUCKETS, PATIENCE_S, AT_ONCE = 16, 5.0, 16 << 20
 _LARGE_QUEUE = 10_000_000

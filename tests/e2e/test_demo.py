@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.demo.play import STEPS
+from txnwatch_demo.play import STEPS
 
 ROOT = Path(__file__).parents[2]
 DEMO_S = 300.0

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.ports import free_ports
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.ports import free_ports
 
 pytestmark = pytest.mark.long
 

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 from txnwatch.cli.event_lines import duration
-from txnwatch.demo.play import STEPS, Demo
-from txnwatch.demo.view import DemoView
+from txnwatch_demo.play import STEPS, Demo
+from txnwatch_demo.view import DemoView
 from txnwatch.state.model.errors import TxnwatchError
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from txnwatch.embedded.jars import KAFKA_VERSION, Progress, kafka_jars
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.process import ServerProcess
+from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, kafka_jars
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import ServerProcess
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
 
