@@ -1,1 +1,1 @@
-"""The demo of txnwatch: a real Kafka, a real Redis, a real hang. A distribution of its own: txnwatch never imports it."""
+"""The demo: a real Kafka, a real Redis, a real hang. A distribution of its own, which txnwatch never imports."""

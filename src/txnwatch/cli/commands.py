@@ -46,7 +46,7 @@ def needed_for(given: Sequence[str]) -> Sequence[str]:
     if first in added:
         return (first,)
     if first in DISTRIBUTIONS:
-        raise ConfigError(f"the command {first} is not installed: pip install {DISTRIBUTIONS[first]}")
+        raise ConfigError(f"the command {first} is in another package: pip install {DISTRIBUTIONS[first]}")
     return (*COMMANDS, *added)
 
 
@@ -66,4 +66,6 @@ def module_of(command: str) -> Any:  # noqa: ANN401 - a module with `add_parser`
     try:
         return added_commands()[command].load()
     except ImportError as exc:
-        raise ConfigError(f"the command {command} cannot be imported: {exc}") from exc
+        raise ConfigError(
+            f"the command {command} cannot be imported (is its package of this version of txnwatch?): {exc}"
+        ) from exc

@@ -9,10 +9,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Self
 
+from txnwatch.state.model.errors import TxnwatchError
 from txnwatch_demo.embedded.jars import Progress
 from txnwatch_demo.embedded.ports import free_ports
 from txnwatch_demo.embedded.process import ServerProcess
-from txnwatch.state.model.errors import TxnwatchError
 
 
 class EmbeddedRedis:
