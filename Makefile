@@ -50,6 +50,7 @@ types: dev-venv ## types and the import contracts, checked on what both wheels s
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/pkg . ./src/txnwatch_demo
 	@MYPYPATH=build/pkg $(BIN)/mypy -p txnwatch -p txnwatch_demo
 	@PYTHONPATH=build/pkg $(BIN)/lint-imports
+	@rm -rf src/txnwatch_demo/build
 
 bench: bench-venv ## ratios against what a user would use instead; writes docs/benchmarks.md (ARGS="scan idle": some of it)
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)

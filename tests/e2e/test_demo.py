@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -70,8 +71,10 @@ def test_only_the_second_wheel_has_the_demo_and_the_servers(wheel: Path, demo_wh
 
 
 def test_without_the_second_wheel_the_demo_ends_with_one_line(wheel: Path, tmp_path: Path) -> None:
-    without_site_packages = "-S"  # the environment of the tests has both distributions
-    shown = run((wheel,), tmp_path, without_site_packages, "-m", "txnwatch", "demo")
+    for found in Path(sysconfig.get_path("purelib")).iterdir():  # the environment of the tests has both distributions
+        if not found.name.startswith(("txnwatch", "__editable__")):
+            (tmp_path / found.name).symlink_to(found)
+    shown = run((wheel, tmp_path), tmp_path, "-S", "-m", "txnwatch", "demo")
     expected = "txnwatch: the command demo is in another package: pip install txnwatch-demo\n"
     assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", expected)
 
