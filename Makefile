@@ -45,11 +45,12 @@ lint: dev-venv ## formatting and lint rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 
-types: dev-venv ## types and the import contract, checked on what the wheel ships
-	@rm -rf build
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/pkg .
-	@MYPYPATH=build/pkg $(BIN)/mypy -p txnwatch
+types: dev-venv ## types and the import contracts, checked on what both wheels ship
+	@rm -rf build src/txnwatch_demo/build
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/pkg . ./src/txnwatch_demo
+	@MYPYPATH=build/pkg $(BIN)/mypy -p txnwatch -p txnwatch_demo
 	@PYTHONPATH=build/pkg $(BIN)/lint-imports
+	@rm -rf src/txnwatch_demo/build
 
 bench: bench-venv ## ratios against what a user would use instead; writes docs/benchmarks.md (ARGS="scan idle": some of it)
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
@@ -72,7 +73,7 @@ site: dev-venv ## the documentation site, in build/site; a broken link or anchor
 ci: lint types test ## all that CI runs
 
 clean: ## removes what the other targets made, but not the download cache
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build src/txnwatch_demo/build dist *.egg-info src/txnwatch_demo/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 run-venv:
 	@scripts/venv.sh run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kubernetes_tools import KUBERNETES, KUBERNETES_VERSION, go
 
-from txnwatch.embedded.jars import cache_directory
+from txnwatch_demo.embedded.jars import cache_directory
 
 _ETCD = "go.etcd.io/etcd/server/v3"
 _ETCD_VERSION = "v3.6.4"

@@ -6,12 +6,13 @@ import argparse
 
 from page_links import link_pages
 
+from txnwatch.cli.commands import COMMANDS, DISTRIBUTIONS
 from txnwatch.cli.main import parser
 
 
 def cli_page(generated: str) -> str:
     """docs/cli.md."""
-    top = parser()
+    top = parser((*COMMANDS, *DISTRIBUTIONS))
     commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
     lines = [
         "# The command line",
@@ -34,7 +35,10 @@ def cli_page(generated: str) -> str:
         "one event per line.",
     ]
     for name, command in commands.choices.items():
-        lines += ["", f"## txnwatch {name}", "", str(command.description), "", "| flag | meaning |", "|---|---|"]
+        lines += ["", f"## txnwatch {name}", "", str(command.description)]
+        if name in DISTRIBUTIONS:
+            lines += ["", f"This command is in a package of its own: `pip install {DISTRIBUTIONS[name]}`."]
+        lines += ["", "| flag | meaning |", "|---|---|"]
         shown = (action for action in command._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
         lines += [_flag(action) for action in shown if action.dest != "help"]
     return "\n".join([*lines, ""])

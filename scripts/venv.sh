@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Makes .venv with txnwatch installed editable, once: scripts/venv.sh run | dev | bench | fuzz
+# Makes .venv with txnwatch and its demo installed editable, once: scripts/venv.sh run | dev | bench | fuzz
 # Quiet, with a sign of life; the whole of pip's output is in .venv/install-*.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=$1
-stamp=.venv/.installed-$kind
-if [ -e "$stamp" ] && [ "$stamp" -nt pyproject.toml ]; then exit 0; fi
-if [ "$kind" = run ] && [ -e .venv/.installed-dev ] && [ .venv/.installed-dev -nt pyproject.toml ]; then exit 0; fi
+is_installed() {
+  local stamp=.venv/.installed-$1
+  [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt src/txnwatch_demo/pyproject.toml ]
+}
+if is_installed "$kind"; then exit 0; fi
+if [ "$kind" = run ] && is_installed dev; then exit 0; fi
 
 python=${PYTHON:-python3}
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -14,12 +17,12 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   echo "txnwatch needs Python 3.11 or later, found: ${found:-none}. Set PYTHON=/path/to/python3.11" >&2
   exit 1
 fi
-extra=demo
-[ "$kind" != run ] && extra=$kind
+extra=
+[ "$kind" != run ] && extra="[$kind]"
 printf 'setting up .venv with %s, once (PySpark is 400 MB: a minute or two) ' "$("$python" --version)" >&2
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 log=.venv/install-$kind.log
-.venv/bin/python -m pip install --disable-pip-version-check --no-input --editable ".[$extra]" >"$log" 2>&1 &
+.venv/bin/python -m pip install --disable-pip-version-check --no-input --editable ".$extra" --editable src/txnwatch_demo >"$log" 2>&1 &
 pip=$!
 while kill -0 "$pip" 2>/dev/null; do printf '.' >&2; sleep 3; done
 if ! wait "$pip"; then
@@ -29,4 +32,4 @@ if ! wait "$pip"; then
   exit 1
 fi
 printf ' done\n' >&2
-touch "$stamp"
+touch ".venv/.installed-$kind"

@@ -15,8 +15,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.results import Point, Row
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
+from support.raw_producer import RawProducer
 from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -24,6 +23,7 @@ from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 SIZES = (100, 1_000, 10_000)
 PARTITIONS_OF_A_TOPIC = 500

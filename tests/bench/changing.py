@@ -20,12 +20,12 @@ from bench.idle import cpu_seconds
 from bench.latency import create_topic, durations, follow_arrivals, highest, one_hang, open_transactions
 from bench.results import Point, Row
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 SIZES, PARTITIONS, HANGS = (100, 1_000, 10_000), 100, 15
 WARM_UP_S = 20.0

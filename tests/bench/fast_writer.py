@@ -18,8 +18,9 @@ from typing import Any
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from txnwatch.embedded.raw_producer import RawProducer, produce_request
+from support.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch_demo.stepwise_producer import produce_request
 
 ROUND_S, AT_ONCE = 1.0, 200
 _SIZE, _TIMES, _CRC, _SEQUENCE, _ERROR = (struct.Struct(form) for form in (">i", ">qq", ">I", ">i", ">h"))

@@ -22,15 +22,16 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.following import follow_incidents
 from bench.idle import cpu_seconds
 from bench.results import Point, Row
+from support.kafka_faults import late_write_after_abort
+from support.raw_producer import RawProducer
 from support.watch import RunningWatch
-from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
-from txnwatch.embedded.faults import late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
+from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 HANGS = 30
 WARM_UP_S, IDLE_S = 60.0, 30.0

@@ -19,16 +19,17 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from bench.following import follow_incidents
 from bench.idle import cpu_seconds
 from bench.results import Point, Row
+from support.raw_producer import RawProducer
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import await_end, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer, produce_request
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import await_end, set_verification
+from txnwatch_demo.stepwise_producer import produce_request
 
 SIZES = (10, 100, 1_000)
 PARTITIONS = 250

@@ -21,10 +21,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.following import follow_incidents
 from bench.idle import cpu_seconds, pss_bytes
 from bench.results import Point, Row
+from support.kafka_faults import late_write_after_abort
 from support.transaction_log import a_key, a_value
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import TransactionState
@@ -32,6 +31,8 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 LARGEST = int(os.environ.get("BENCH_MILLION_MAX", "1000000"))
 SIZES = tuple(size for size in (10_000, 100_000, 1_000_000, 10_000_000) if size <= LARGEST)

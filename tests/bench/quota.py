@@ -16,13 +16,13 @@ from bench.scan_ways import messages_of
 from support.answers import listed
 from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.raw_log import range_of
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
+from support.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 RATE, BATCH, BYTES = 1_000_000, 100_000, 40_000_000
 COUNTS = (1, 10, 100)

@@ -36,8 +36,8 @@ from bench.scan_ways import (
     segments_of,
 )
 from support.certificates import Authority
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 ROUNDS, PARTITIONS = 3, 2
 SIZES_MB = (4, 40, 400)

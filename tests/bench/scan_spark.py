@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.scan_ways import spark_source
-from txnwatch.embedded.jars import jars
 from txnwatch.spark_output import output_to
 from txnwatch.streaming.job.query import spark_session
+from txnwatch_demo.embedded.jars import jars
 
 ROUNDS = 3
 SOURCES = ("kafka", "kafka-transactions")

@@ -24,7 +24,6 @@ from kafka.protocol.consumer import FetchRequest
 
 from bench.idle import cpu_seconds
 from support.answers import listed
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model import ids
 from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client.cluster import Cluster

@@ -23,14 +23,14 @@ from bench.idle import cpu_seconds, pss_bytes, pss_of
 from bench.jvm_heap import committed_mb, jvm_of, live_mb
 from bench.latency import durations
 from bench.results import Point, Row
+from support.raw_producer import RawProducer
 from support.watch import RunningWatch
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 MINUTES = int(os.environ.get("BENCH_STEADY_MINUTES", "60"))
 CLIENTS, PARTITIONS, WARM_UP_MINUTES, EVERY_MINUTES = 4, 12, 5, 5

@@ -10,17 +10,17 @@ import pytest
 from contract.admin_contract import AdminContract, Owner
 from support.answers import described
 from support.fake_admin import FakeAdmin
+from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.description import NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 
 class FakeStage:

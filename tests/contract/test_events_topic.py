@@ -18,7 +18,6 @@ from support.incidents import a_life, an_event, id_of
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.delivery.encoding import FORMATS, from_bytes, to_json
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
@@ -27,6 +26,7 @@ from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError,
 from txnwatch.state.model.ids import is_topic_name
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
 

@@ -13,12 +13,12 @@ from contract.groups_contract import GroupsContract
 from support.fake_groups import FakeGroups
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import security_of
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 MANY = 1_200
 

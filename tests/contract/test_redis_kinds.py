@@ -17,12 +17,12 @@ from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.diagnosis import Health
 from txnwatch.cli.doctor import _redis
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.redis import RedisMirror, prefix_of
 from txnwatch.sinks.delivery.redis_check import COMMANDS, refused_commands
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenTransaction
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
 USER, PASSWORD = "watch", "of-the-watch"

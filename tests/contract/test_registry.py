@@ -21,13 +21,13 @@ from support.incidents import a_life, an_event
 from support.log_lines import LogLines
 from support.registry import SchemaRegistry
 from support.topics import unique
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.delivery.encoding import FORMATS, schema_text, to_json
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import BrokerError, RegistryUnavailableError, SinkError
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 
 @pytest.fixture

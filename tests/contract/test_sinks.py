@@ -16,8 +16,6 @@ from support.incidents import a_life, an_event, id_of
 from support.recording_sink import RecordingMirror, RecordingSink, RecordingTopic
 from support.redis_view import RedisView
 from support.topics import unique
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, to_json
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
@@ -26,6 +24,8 @@ from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenSpan, OpenTransaction
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 _QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
 _END_AT_ONCE = {"fetch.wait.max.ms": "20"}

@@ -17,14 +17,14 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.cli.main import main
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis import RedisMirror
 from txnwatch.sinks.delivery.signature import read_keys
 from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 WHOLE: dict[str, Any] = {"unproven_partitions": 0, "unproven_names": ()}
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}

@@ -20,16 +20,15 @@ from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.fault_world import World, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
+from support.kafka_faults import late_write_after_abort
 from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
+from support.raw_producer import RawProducer
 from support.recording_sink import RecordingTopic
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.applications import CommittedReader
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
@@ -42,6 +41,7 @@ from txnwatch.state.model.ports import ActiveProducer, MarkerSpec
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch_demo.embedded.applications import CommittedReader
 
 IN_TIME_S = 60.0
 RACES = 36

@@ -13,18 +13,19 @@ import pytest
 
 from support.event_tail import EventTail
 from support.gate import OFFSET_COMMIT, WRITE_TXN_MARKERS, Gate, GatedKafka
+from support.kafka_faults import late_write_after_abort
 from support.raw_log import read_log
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch
-from txnwatch.embedded.faults import late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.abort.lease import SESSION_MS
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ActionResult, Decision
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 IN_TIME_S, PAUSE_S = 60.0, 3.0
 AUTO = ("--auto-abort", "on", "--abort-after-ms", "0")

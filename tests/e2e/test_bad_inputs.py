@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.watch import RunningWatch
-from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 FAILURE = 1
 ENDS_S = 120.0

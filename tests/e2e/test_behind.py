@@ -8,18 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.kafka_faults import LONG_TIMEOUT_MS
+from support.kafka_faults import LONG_TIMEOUT_MS, late_write_after_abort
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import last_offset
 from txnwatch.streaming.source.offsets import Position
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

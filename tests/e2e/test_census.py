@@ -7,16 +7,15 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from support.kafka_faults import abort_by_hand
+from support.kafka_faults import abort_by_hand, late_write_after_abort
+from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 VERDICT_S = 30.0
 EVENTS = "census.events"

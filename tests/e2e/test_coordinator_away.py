@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_faults import LONG_TIMEOUT_MS
+from support.kafka_faults import LONG_TIMEOUT_MS, late_write_after_abort
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import await_leader, create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
-from txnwatch.embedded.faults import await_end, late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import await_end, set_verification
 
 pytestmark = pytest.mark.long
 

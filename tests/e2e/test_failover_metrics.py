@@ -10,15 +10,15 @@ import pytest
 
 from support.broker_faults import in_sync
 from support.metrics import Scrape
+from support.raw_producer import RawProducer
 from support.servers import connect, whole
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

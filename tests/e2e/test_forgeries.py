@@ -12,11 +12,11 @@ import pytest
 
 from support.broker_faults import await_complete, leaderless
 from support.fault_world import EVENTS, World, aborting_world, begins
+from support.raw_producer import RawProducer
 from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, latest, resolved

@@ -10,20 +10,20 @@ import pytest
 from confluent_kafka import Producer
 
 from support.incidents import an_event, id_of
+from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.kafka import ensure_topic
 from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 pytestmark = pytest.mark.long
 

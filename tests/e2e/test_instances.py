@@ -9,21 +9,20 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from support.kafka_faults import abort_by_hand
+from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.redis_view import RedisView
 from support.registry import SchemaRegistry
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 VERDICT_S, UPDATE_S = 30.0, 60.0
 

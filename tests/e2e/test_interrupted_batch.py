@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_faults import abort_by_hand
+from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.process_memory import descendants
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_of, statuses
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

@@ -11,21 +11,20 @@ from typing import Any
 import pytest
 import redis
 
-from support.kafka_faults import abort_by_hand
+from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.metrics import Scrape
+from support.raw_producer import RawProducer
 from support.redis_view import RedisView
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 VERDICT_S = 30.0
 SETTLE_S = 4.0

@@ -15,14 +15,14 @@ import bcrypt
 import psutil
 import pytest
 
+from support.kafka_faults import late_write_after_abort
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 VERDICT_S = 30.0
 EVENTS = "secrets.events"

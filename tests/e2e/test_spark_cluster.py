@@ -15,15 +15,15 @@ import pyspark
 import pytest
 
 from support.hdfs import EmbeddedHdfs
+from support.kafka_faults import late_write_after_abort
 from support.spark_cluster import SECRET, SparkCluster, arguments
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.embedded.applications import transactional_writer
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.applications import transactional_writer
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]

@@ -17,17 +17,17 @@ import pytest
 from confluent_kafka import Producer
 
 from support.forwarder import Forwarder
+from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
 from support.process_memory import descendants
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.embedded.applications import transactional_writer
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.applications import transactional_writer
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 LIMIT_S = 3.0
 RECORDS = 200_000

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 
 import pytest
 
+from support.kafka_faults import late_write_after_abort
 from support.raw_log import range_of
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, is_led, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
-from txnwatch.embedded.faults import late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 pytestmark = pytest.mark.long
 

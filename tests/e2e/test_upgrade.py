@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_faults import abort_by_hand
+from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.set_aside import PREVIOUS
 from txnwatch.streaming.job.side_files import SideFiles
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 VERDICT_S = 30.0
 SETTLE_S = 4.0

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.kafka_faults import late_write_after_abort
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -15,11 +17,10 @@ from support.watch import RunningWatch, events_about
 from support.way_results import WayResults
 from support.ways import WAYS, Broker, Way
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 pytestmark = pytest.mark.long
 NAME = "ways-in-of-users"

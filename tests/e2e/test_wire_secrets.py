@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from support.kafka_faults import late_write_after_abort
 from support.spark_cluster import SECRET, SparkCluster
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from support.wire import WireTap
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 EVENTS = "wire.events"

@@ -18,11 +18,11 @@ from support.disturbance_results import DisturbanceResult, DisturbanceResults
 from support.disturbances import DISTURBANCES, Disturbance
 from support.disturbed_world import DisturbedWorld, disturbed_world, now_s
 from support.kafka_faults import abort_by_hand
+from support.raw_producer import RawProducer
 from support.servers import Clusters
 from support.shim import compiler
 from support.small_disks import refusal
 from support.waiting import eventually
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 
 pytestmark = pytest.mark.faults

@@ -19,10 +19,10 @@ from support.history import FIRST_FEATURES, PROPERTIES, History, make_history
 from support.kafka_tools import CODECS, DumpedBatch, Json, dump_log
 from support.raw_log import RawBatch, read_log
 from support.servers import connect
-from txnwatch.embedded.jars import KAFKA_VERSION
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch_demo.embedded.jars import KAFKA_VERSION
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 Captured = list[tuple[RawBatch, DumpedBatch]]
 _UNTAGGED = frozenset(

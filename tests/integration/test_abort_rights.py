@@ -17,8 +17,6 @@ from support.recording_sink import RecordingTopic
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.delivery.outbox import TopicOutbox
@@ -30,6 +28,8 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import security_of
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 USER, PASSWORD = "watcher", "secret"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -9,16 +9,17 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from support.kafka_faults import late_write_after_abort
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.faults import await_end, late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.incidents.follow_up import FollowUp, Surroundings
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import await_end
 
 BEFORE, AFTER, MORE = 7, 20, 5
 COMMIT_INTERVAL_MS = 100

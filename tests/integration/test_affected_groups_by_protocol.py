@@ -9,16 +9,16 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
 from support.group_protocols import StreamsMember, configure_group
+from support.kafka_faults import late_write_after_abort
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import AffectedGroup
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BEFORE, MORE, IN_TIME_S = 7, 5, 60.0
 IDLE_MS, TOOL_S = 20_000, 150.0  # a new share group can take 10 s before its first record

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from support.raw_log import range_of
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log import fetch_request

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from support.answers import listed
+from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from support.answers import state_of
-from support.kafka_faults import foreign_marker, stray_write
+from support.kafka_faults import foreign_marker, late_write, stray_write
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import await_end, late_write
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import await_end
 
 Row = dict[str, Any]
 Ask = Callable[..., list[Row]]

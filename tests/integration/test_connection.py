@@ -19,7 +19,6 @@ from support.answers import listed
 from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -27,6 +26,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.source.options import parse_options
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 NAME = "secured"
 LISTENERS = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}

@@ -20,10 +20,10 @@ from support.incidents import a_life, an_event, id_of
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis import RedisMirror
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 PAGE = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from support.metrics import Scrape
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 LOG_USER, API_USER, NONE_USER = "reads-the-log", "asks", "sees-only-topics"

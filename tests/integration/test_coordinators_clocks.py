@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from support.raw_producer import RawProducer
 from support.row_facts import fact_of
 from support.servers import connect, create_coordinators
 from support.topics import create_topic, unique
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.facts import Barrier
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import Lister
@@ -17,6 +16,7 @@ from txnwatch.streaming.source.options import SourceOptions, parse_options
 from txnwatch.streaming.source.plan_run import run_plan
 from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 IDS = 12
 

@@ -27,13 +27,13 @@ from support.kafka_tools import (
 )
 from support.raw_log import RawBatch, read_log
 from support.servers import Clusters, connect
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.facts import TransactionalIdGone
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 LOGGED = [state for state in TransactionState if state.id <= TransactionState.COMPLETE_ABORT.id]
 NAME = "decoder-oracles"

@@ -15,12 +15,12 @@ from support.problems import a_problem
 from support.servers import Clusters, connect
 from support.topics import unique
 from txnwatch.cli.main import main
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.job.checkpoint import locked
 from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

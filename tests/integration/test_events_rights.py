@@ -17,7 +17,6 @@ from support.servers import Clusters, connect
 from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.state.model.errors import AuthorizationError, SinkError
@@ -26,6 +25,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import security_of
 from txnwatch.streaming.job.events_rights import check_events_rights
 from txnwatch.streaming.source.options import parse_bootstrap
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 USER = "txnwatch"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -16,12 +16,11 @@ import pytest
 from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as Position
 
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators, whole
 from support.topics import FAILOVER_S, admin_of, await_leader, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.description import DescribedTransaction, NotDescribed
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
@@ -29,6 +28,7 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 AWAY = 3
 

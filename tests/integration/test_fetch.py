@@ -10,11 +10,10 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 
 from support.raw_log import RawFold, range_of
+from support.raw_producer import RawProducer
 from support.servers import connect, whole
 from support.topics import FAILOVER_S, admin_of, await_leader, create_topic, delete_topic, is_led, unique
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TopicPartition
@@ -23,6 +22,7 @@ from txnwatch.streaming.log import fetch, fetch_request
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 
 @pytest.fixture

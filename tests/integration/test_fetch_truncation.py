@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import pytest
 
 from support.raw_log import range_of
+from support.raw_producer import RawProducer
 from support.servers import connect, whole
 from support.topics import await_leader, create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 KEPT, CUT = 6, 14  # offsets both replicas had, and offsets that were read from the one that died

@@ -10,18 +10,18 @@ import pytest
 
 from support.answers import described
 from support.kafka_faults import foreign_marker
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli import explain, find_hanging
 from txnwatch.cli.main import main
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin import transaction_age as open_for
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.transaction_age import is_open_for_longer
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 AHEAD_MS = 62_000
 STUCK_S = 60.0

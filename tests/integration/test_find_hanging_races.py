@@ -10,11 +10,11 @@ import pytest
 from support.kafka_faults import stray_write
 from support.topics import create_topic, unique
 from txnwatch.cli.find_hanging import searcher_of
-from txnwatch.embedded.applications import exactly_once_copier, transactional_writer
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 LOOKS_S = 8.0
 

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from support.answers import listed
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.transaction_log import a_key, a_value
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S

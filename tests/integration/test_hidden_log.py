@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from support.gate import Gate, GatedKafka
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.watch import RunningWatch, events_of
 from txnwatch.cli.main import main
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from support.kafka_faults import stray_write
+from support.kafka_faults import late_write, stray_write
+from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.transaction_tools import Ran, run_tools
 from txnwatch.cli.abort import NOT_TAKEN
-from txnwatch.cli.main import COMMANDS, main, parser
-from txnwatch.embedded.faults import late_write
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch.cli.commands import COMMANDS
+from txnwatch.cli.main import main, parser
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-transactions.md"
 SUBCOMMANDS = ("list", "describe", "describe-producers", "find-hanging", "abort", "forceTerminateTransaction")

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from support.kafka_faults import late_write_after_abort
 from support.kdc import REALM, Kdc, missing_program
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.way_results import WayResults
 from support.ways import WITH_KERBEROS
 from txnwatch.cli.main import main
-from txnwatch.embedded.faults import late_write_after_abort, set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import SourceOptions, parse_options
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 pytest.importorskip("gssapi", reason="the extra txnwatch[kerberos] is not installed")
 pytestmark = [

@@ -31,15 +31,15 @@ from support.acl_recipes import (
     Right,
 )
 from support.kafka_faults import stray_write
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 USER, PAGE = "txnwatch", Path(__file__).parents[2] / "docs" / "rights.md"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

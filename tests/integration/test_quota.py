@@ -11,10 +11,9 @@ import pytest
 from support.forwarder import Forwarder
 from support.quotas import CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, quota
 from support.raw_log import range_of
+from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic, unique
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
@@ -23,6 +22,7 @@ from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.read_rate import ReadRate
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BATCH = 500_000
 PATIENCE_S = 2.0

@@ -14,6 +14,7 @@ import pytest
 
 from support.kafka_faults import stray_write
 from support.metrics import Scrape
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic, unique
 from support.transaction_tools import Ran
@@ -21,13 +22,12 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.client_properties import client_properties
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.broker_settings import ScanInterval, scan_interval_warning
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import parse_options
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 READER = "reader"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -16,12 +16,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from support.answers import listed
+from support.kafka_faults import late_write_after_abort
 from support.process_memory import descendants
+from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.faults import late_write_after_abort
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.spark_output import output_to
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
@@ -29,6 +28,7 @@ from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.query import JobSettings, spark_session, start
 from txnwatch.streaming.source.datasource import FORMAT
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BATCH_S = 60.0
 

@@ -16,13 +16,13 @@ from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.token_server import CLIENT
 from support.ways import SESSION_MS, WAYS, Broker
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.tokens import _HELD
 from txnwatch.streaming.source.options import SourceOptions, parse_options
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 NAME = "ways-in"
 WITH_TLS = {"security.protocol": "SSL"}

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from support.servers import connect
 from support.topics import create_topic, unique
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.streaming.admin.write_rates import write_rates
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 
 def test_the_rate_of_a_topic_is_what_was_written_in_the_last_hour(kafka: EmbeddedKafka) -> None:

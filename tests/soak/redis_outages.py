@@ -11,8 +11,8 @@ import redis
 
 from support.event_tail import EventTail
 from support.redis_view import RedisView
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 RIGHT_WITHIN_S = 60.0
 

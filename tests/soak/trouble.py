@@ -12,13 +12,13 @@ from confluent_kafka import ElectionType, KafkaException
 
 from soak.hangs import Hangs
 from soak.redis_outages import RedisOutages
+from support.raw_producer import RawProducer
 from support.topics import admin_of
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 SOURCE = "soak.source"
 PARTITIONS = 6

@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from kafka.protocol.metadata import MetadataRequest
 
 from support.answers import state_of
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 MARKER_BYTES = 78  # the size of a control batch with one marker
 _PATIENCE_S = 60.0

@@ -18,16 +18,16 @@ from support.event_tail import EventTail
 from support.fleet import fleet_of
 from support.kafka_faults import abort_by_hand
 from support.metrics import Scrape
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.shim import Shim
 from support.small_disks import on_disks
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.late_write import set_verification
 
 NODES = [1, 2]
 EVENTS, SOURCE, TARGET = "disturbed.events", "disturbed.source", "disturbed.target"

@@ -17,17 +17,17 @@ import pytest
 
 from support.event_tail import EventTail, PublishedEvent
 from support.kafka_faults import abort_by_hand, stray_write
+from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.jars import KAFKA_VERSION
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.jars import KAFKA_VERSION
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 NODES = [1, 2, 3]
 EVENTS = "faults.events"

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from txnwatch.embedded.applications import Application, exactly_once_copier, idempotent_writer, transactional_writer
+from txnwatch_demo.embedded.applications import (
+    Application,
+    exactly_once_copier,
+    idempotent_writer,
+    transactional_writer,
+)
 
 _PAUSE_S = 0.5
 _INIT_S = 60.0  # an application that starts waits so long for its coordinator

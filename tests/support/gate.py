@@ -16,7 +16,7 @@ from typing import Self
 
 from kafka.protocol.metadata import MetadataRequest
 
-from txnwatch.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 Act = Callable[[], bool]
 METADATA, OFFSET_COMMIT, WRITE_TXN_MARKERS = 3, 8, 27

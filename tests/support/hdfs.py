@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from txnwatch.embedded.jars import jars
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.process import ServerProcess
 from txnwatch.java import java
+from txnwatch_demo.embedded.jars import jars
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import ServerProcess
 
 VERSION = "3.5.0"  # that of the client that PySpark has
 _MODULES = (("org.apache.hadoop", "hadoop-client-minicluster", VERSION),)

@@ -17,11 +17,10 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from support.kafka_tools import CODECS, upgrade_transaction_version
 from support.raw_append import append
+from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.description import NotDescribed, is_live
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
@@ -29,6 +28,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 LOG_PARTITIONS = 2
 _LAST_USABLE_EPOCH = 32766  # one more and the coordinator hands out another producer id

@@ -1,17 +1,34 @@
-"""More real faults, made with real requests; embedded/faults.py has the one that the demo shows too."""
+"""More real faults, made with real requests; txnwatch_demo/late_write.py has the one of the demo."""
 
 from __future__ import annotations
 
-from txnwatch.embedded.raw_producer import RawProducer
+from support.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import CoordinatorEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.late_write import await_end
 
 LONG_TIMEOUT_MS = DurationMs(600_000)
 _FAR_EPOCH = CoordinatorEpoch(100)
+
+
+def late_write_after_abort(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> RawProducer:
+    """The fault of the demo, by a producer that can go on to send any request."""
+    return late_write(cluster, transactional_id, partition, commit=False)
+
+
+def late_write(cluster: Cluster, transactional_id: str, partition: TopicPartition, *, commit: bool) -> RawProducer:
+    """A zombie's write after a commit or an abort (KAFKA-12671)."""
+    producer = RawProducer(cluster, transactional_id).init()
+    producer.add(partition)
+    producer.produce(partition, [b"in time"])
+    producer.end(commit=commit)
+    await_end(cluster, producer, partition)
+    producer.produce(partition, [b"too late"])
+    return producer
 
 
 def stray_write(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> RawProducer:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from support.raw_log import RawBatch
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _TOOLS = "org.apache.kafka.tools"

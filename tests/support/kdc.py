@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Self
 
 from support.waiting import eventually
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.process import ServerProcess
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import ServerProcess
 
 REALM = "TXNWATCH.TEST"
 _SBIN = "/usr/sbin:/sbin"

@@ -12,9 +12,9 @@ from random import Random
 
 from confluent_kafka import TopicPartition as Position
 
+from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.description import is_live
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TopicPartition

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
-from txnwatch.embedded.raw_producer import RawProducer, raise_for
+from support.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.quantities import Offset
+from txnwatch_demo.stepwise_producer import raise_for
+
+_GROUP = 0  # key type of FindCoordinator
 
 
 class OffsetProducer(RawProducer):
@@ -45,6 +48,6 @@ class OffsetProducer(RawProducer):
             group_instance_id=None,
             topics=[topic(version=3, name=partition.topic, partitions=[offsets])],
         )
-        answer = self._at_coordinator(lambda _: request, group=group)
+        answer = self._at_coordinator_of(_GROUP, group, lambda _: request)
         for result in answer.topics[0].partitions:
             raise_for(result.error_code, f"TxnOffsetCommit of {group}")

@@ -15,8 +15,8 @@ from typing import NamedTuple, Self
 
 import pyspark
 
-from txnwatch.embedded.jars import kafka_jars
 from txnwatch.java import java
+from txnwatch_demo.embedded.jars import kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "ProducerStateOracle.java"
 REPLICATION, COORDINATOR, CLIENT = range(3)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from txnwatch.embedded.raw_producer import produce_request
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.connection import Connection
+from txnwatch_demo.stepwise_producer import produce_request
 
 _TIMEOUT_S = 10.0
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import redis
 
 from support.waiting import eventually
-from txnwatch.embedded.ports import PORTS, free_ports, is_free
-from txnwatch.embedded.process import ServerProcess
-from txnwatch.embedded.redis import redis_server
+from txnwatch_demo.embedded.ports import PORTS, free_ports, is_free
+from txnwatch_demo.embedded.process import ServerProcess
+from txnwatch_demo.embedded.redis import redis_server
 
 PASSWORD, SENTINEL_PASSWORD, SERVICE = "of-the-server", "of-the-sentinel", "the-service"
 _SLOTS, _BUS = 16_384, 10_000

@@ -15,10 +15,10 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from txnwatch.embedded.jars import cache_directory
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.process import ServerProcess
 from txnwatch.java import java
+from txnwatch_demo.embedded.jars import cache_directory
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import ServerProcess
 
 _VERSION = "3.0.9"
 _ARCHIVE = f"apicurio-registry-app-{_VERSION}"

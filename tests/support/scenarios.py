@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from support.answers import state_of
 from support.fault_world import OFFSETS, World, now_s
 from support.injection import inject
-from support.kafka_faults import LONG_TIMEOUT_MS, abort_by_hand, foreign_marker, stray_write
+from support.kafka_faults import LONG_TIMEOUT_MS, abort_by_hand, foreign_marker, late_write, stray_write
 from support.offset_producer import OffsetProducer
+from support.raw_producer import RawProducer
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.embedded.faults import await_end, late_write
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch_demo.late_write import await_end
 
 KAFKA_4, KAFKA_3 = "4.3.1", "3.9.2"
 BOTH = (KAFKA_4, KAFKA_3)

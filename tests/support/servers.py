@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from support.raw_producer import RawProducer
 from support.registry import SchemaRegistry
 from support.waiting import eventually
-from txnwatch.embedded.faults import set_verification
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.raw_producer import RawProducer
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.late_write import set_verification
 
 _SERVERS = "TXNWATCH_TEST_SERVERS"
 _THREE_REPLICAS = {

@@ -9,8 +9,8 @@ from typing import Self
 import psutil
 import pyspark
 
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.process import ServerProcess
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import ServerProcess
 
 SECRET = "kanarienvogel"
 _HOME = Path(pyspark.__file__).parent

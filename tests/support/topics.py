@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.waiting import eventually
-from txnwatch.embedded.kafka import EmbeddedKafka
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 FAILOVER_S = 30.0
 _NUMBERS = itertools.count(1)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyspark
 
-from txnwatch.embedded.jars import kafka_jars
 from txnwatch.java import java
+from txnwatch_demo.embedded.jars import kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "TransactionTools.java"
 _FLAG = re.compile(r"^  (--[\w-]+)", re.MULTILINE)

@@ -1,8 +1,5 @@
 """The argument parser, and the only place where an error becomes one line and an exit code.
 
-Law: the module of a command is imported only when that command is used, so that a query does not wait for the imports
-of `run` or `demo`. The module of `find-hanging` is `find_hanging.py`, and so on.
-
 Law: an answer that cannot be written is a failure, whatever was found, with one line on standard error. Only a closed
 pipe (`| head`) gets no line.
 
@@ -21,27 +18,13 @@ from importlib import import_module
 from typing import NoReturn
 
 from txnwatch import __version__
+from txnwatch.cli.commands import COMMANDS, module_of, needed_for
 from txnwatch.cli.output import FAILURE, USAGE, delivering
 from txnwatch.state.model.errors import ConfigError, OutputError, TxnwatchError
 from txnwatch.state.text.escape import printable
 from txnwatch.state.text.redaction import redacted
 
 _INTERRUPTED = 130
-_MODULES = {"demo": "txnwatch.demo.command"}  # imported by name only: the detector does not need it
-COMMANDS = (
-    "run",
-    "demo",
-    "find-hanging",
-    "list",
-    "describe",
-    "describe-producers",
-    "explain",
-    "abort",
-    "decode",
-    "doctor",
-    "events",
-    "status",
-)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,19 +42,18 @@ def parser(commands: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"txnwatch {__version__}")
     added = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:
-        import_module(_MODULES.get(command) or f"txnwatch.cli.{command.replace('-', '_')}").add_parser(added)
+        module_of(command).add_parser(added)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    is_known = bool(given) and given[0] in COMMANDS
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be UTF-8, and a terminal may not support it
     try:
         try:
-            parsed = parser(given[:1] if is_known else COMMANDS).parse_args(given)
+            parsed = parser(needed_for(given)).parse_args(given)
             if hasattr(parsed, "needs_server"):
                 import_module("txnwatch.cli.asking").take_settings(parsed)
             code: int = parsed.run(parsed)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from support.waiting import eventually
-from txnwatch.embedded.ports import free_ports
+from txnwatch_demo.embedded.ports import free_ports
 
 pytestmark = pytest.mark.long
 

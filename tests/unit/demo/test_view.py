@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from txnwatch.demo.view import DemoStep, DemoView
+from txnwatch_demo.view import DemoStep, DemoView
 
 
 def test_the_picture_loads_nothing_from_another_host(tmp_path: Path) -> None:

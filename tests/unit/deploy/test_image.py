@@ -12,9 +12,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.certificates import Authority
-from txnwatch.embedded.ports import free_ports
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
+from txnwatch_demo.embedded.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 EXECUTOR = {

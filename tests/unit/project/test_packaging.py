@@ -13,12 +13,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-DIRECTORIES = {package: ROOT / directory for package, directory in SETUPTOOLS["package-dir"].items()}
+PROJECTS = {"txnwatch": ROOT, "txnwatch-demo": ROOT / "src" / "txnwatch_demo"}
+CONFIGS = {
+    name: tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
+    for name, directory in PROJECTS.items()
+}
+SETUPTOOLS = {name: config["tool"]["setuptools"] for name, config in CONFIGS.items()}
+DIRECTORIES = {
+    package: PROJECTS[name] / directory
+    for name, settings in SETUPTOOLS.items()
+    for package, directory in settings["package-dir"].items()
+}
+NOT_SHIPPED = {"build", "txnwatch_demo.egg-info"}  # what a build leaves in the directory of the demo
+OF_THE_PROJECT = {"pyproject.toml", "README.md", "LICENSE"}  # these describe the distribution of the demo
 SOURCES = {
     ".".join([package, *path.relative_to(directory).with_suffix("").parts]).removesuffix(".__init__"): path
     for package, directory in DIRECTORIES.items()
     for path in sorted(directory.rglob("*.py"))
+    if not NOT_SHIPPED & {*path.relative_to(directory).parts}
 }
 PACKAGES = {name for name, path in SOURCES.items() if path.name == "__init__.py"}
 LONGEST_FILE = 400
@@ -72,8 +84,27 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_every_package_of_the_tree_is_shipped() -> None:
-    assert sorted(SETUPTOOLS["packages"]) == sorted(PACKAGES)
+@pytest.mark.parametrize(("name", "root"), [("txnwatch", "txnwatch"), ("txnwatch-demo", "txnwatch_demo")])
+def test_every_package_of_the_tree_is_shipped_by_one_distribution(name: str, root: str) -> None:
+    assert sorted(SETUPTOOLS[name]["packages"]) == sorted(found for found in PACKAGES if found.split(".")[0] == root)
+
+
+def test_the_demo_needs_exactly_its_own_version_of_txnwatch() -> None:
+    version = CONFIGS["txnwatch"]["project"]["version"]
+    assert CONFIGS["txnwatch-demo"]["project"]["version"] == version
+    assert f"txnwatch=={version}" in CONFIGS["txnwatch-demo"]["project"]["dependencies"]
+
+
+def test_the_demo_has_the_build_requirements_and_the_python_of_txnwatch() -> None:
+    first, second = CONFIGS.values()
+    assert first["build-system"] == second["build-system"]
+    assert first["project"]["requires-python"] == second["project"]["requires-python"]
+    assert (PROJECTS["txnwatch-demo"] / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_image_ships_no_demo() -> None:
+    ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert ignored.index("src/txnwatch_demo") > ignored.index("!src")
 
 
 def test_every_directory_with_sources_is_a_package() -> None:
@@ -86,9 +117,15 @@ def test_every_data_file_of_a_package_is_shipped() -> None:
         for package, directory in DIRECTORIES.items()
         for path in directory.rglob("*")
         if path.is_file() and path.suffix not in {".py", ".pyc"} and not path.name.startswith(".")
+        if not (NOT_SHIPPED | OF_THE_PROJECT) & {*path.relative_to(directory).parts}
     }
     assert any(name.endswith(".avsc") for _, name in data), "the published schema is gone"
-    shipped = {(package, pattern) for package, patterns in SETUPTOOLS["package-data"].items() for pattern in patterns}
+    shipped = {
+        (package, pattern)
+        for settings in SETUPTOOLS.values()
+        for package, patterns in settings.get("package-data", {}).items()
+        for pattern in patterns
+    }
     assert {(p, name) for p, name in data if not any(p == q and fnmatch(name, found) for q, found in shipped)} == set()
 
 

@@ -15,17 +15,6 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
-from txnwatch.demo.view import DemoView, PartitionRow
-from txnwatch.embedded import faults
-from txnwatch.embedded.applications import (
-    Application,
-    CommittedReader,
-    exactly_once_copier,
-    idempotent_writer,
-    transactional_writer,
-)
-from txnwatch.embedded.kafka import EmbeddedKafka
-from txnwatch.embedded.redis import EmbeddedRedis
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.redis import prefix_of
@@ -35,6 +24,17 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import READ_COMMITTED
+from txnwatch_demo.embedded.applications import (
+    Application,
+    CommittedReader,
+    exactly_once_copier,
+    idempotent_writer,
+    transactional_writer,
+)
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.late_write import set_verification
+from txnwatch_demo.view import DemoView, PartitionRow
 
 TOPIC, COPIES, PARTITIONS = "payments", "ledger", 3
 ZOMBIE = "checkout-7"
@@ -67,7 +67,7 @@ class DemoServers:
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (TOPIC, COPIES)]).values():
             created.result(30.0)
         # The late write of a zombie needs a cluster older than KIP-890, or one with its verification switched off.
-        faults.set_verification(self.bootstrap, [1], enabled=False)
+        set_verification(self.bootstrap, [1], enabled=False)
 
     def start_applications(self) -> None:
         """Starts healthy applications, and the consumer that the hang will stop."""

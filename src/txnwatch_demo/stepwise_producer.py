@@ -1,7 +1,7 @@
-"""A transactional producer for faults: each method sends one request of the protocol, in any order.
+"""A transactional producer that sends one request for each method call, in any order.
 
-Real faults are ordinary requests at the wrong time, for example a produce request that arrives after the abort of its
-transaction. The demo and the tests send such requests to a real broker with this producer.
+The fault of the demo is an ordinary request at the wrong time: a produce request that arrives after the abort of its
+transaction. No client library sends requests in this order.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import (
@@ -22,21 +22,20 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
+from txnwatch.state.model.quantities import DurationMs, Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.error_names import error_name
-from txnwatch.streaming.client.metadata import topic_id_uuid
 
 _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
-VERIFIED_SINCE = 12  # from Produce 12 on, the broker adds the partition to the transaction (KIP-890)
-CURRENT_TIMESTAMP = TimestampMs(-1)
+PRODUCE_VERSION = 11  # of clients before Kafka 4.0: the broker does not add the partition to the transaction
+END_VERSION = 4  # of clients before Kafka 4.0: the producer epoch stays
 _BATCH_SIZE = 1 << 20
-_GROUP, _TRANSACTION = 0, 1  # key types of FindCoordinator
+_TRANSACTION = 1  # key type of FindCoordinator
 
 
 @dataclass
-class RawProducer:
+class StepwiseProducer:
     """One transactional id, with the producer id and epoch that it received last."""
 
     cluster: Cluster
@@ -48,7 +47,7 @@ class RawProducer:
     def __post_init__(self) -> None:
         self._sequences: dict[TopicPartition, int] = {}
 
-    def init(self) -> RawProducer:
+    def init(self) -> Self:
         """Sends InitProducerId: the id gets a new epoch, and its open transaction is aborted."""
         answer = self._at_coordinator(
             lambda connection: InitProducerIdRequest(
@@ -81,40 +80,29 @@ class RawProducer:
             for partition in result.results_by_partition:
                 raise_for(partition.partition_error_code, f"AddPartitionsToTxn {result.name}")
 
-    def produce(
-        self,
-        partition: TopicPartition,
-        values: Iterable[bytes] = (b"x",),
-        *,
-        version: int = VERIFIED_SINCE - 1,
-        timestamp_ms: TimestampMs = CURRENT_TIMESTAMP,
-        transactional: bool = True,
-    ) -> Offset:
+    def produce(self, partition: TopicPartition, values: Iterable[bytes] = (b"x",)) -> Offset:
         """Produces one batch and returns its base offset.
 
         Clients before Kafka 4.0 send version 11. It does not add the partition to the transaction, and a broker with
         `transaction.partition.verification.enable=false` (or older than 3.6) does not check that it was added.
         """
         records = list(values)
+        batch = self._batch(partition, records, time.time_ns() // 1_000_000)
+        request = produce_request(partition, batch, transactional_id=self.transactional_id)
+        return self._append(partition, request, len(records))
+
+    def _batch(
+        self, partition: TopicPartition, values: list[bytes], timestamp_ms: int, *, transactional: bool = True
+    ) -> bytes:
         sequence = self._sequences.get(partition, 0)
         batch = DefaultRecordBatchBuilder(
             2, 0, transactional, self.producer_id, self.producer_epoch, sequence, _BATCH_SIZE
         )
-        stamp = time.time_ns() // 1_000_000 if timestamp_ms == CURRENT_TIMESTAMP else timestamp_ms
-        for position, value in enumerate(records):
-            batch.append(position, stamp, None, value, [])
-        answer = self._produce(partition, version, bytes(batch.build()), transactional=transactional)
-        self._sequences[partition] = sequence + len(records)
-        return answer
+        for position, value in enumerate(values):
+            batch.append(position, timestamp_ms, None, value, [])
+        return bytes(batch.build())
 
-    def _produce(self, partition: TopicPartition, version: int, records: bytes, *, transactional: bool) -> Offset:
-        request = produce_request(
-            partition,
-            records,
-            transactional_id=self.transactional_id if transactional else None,
-            version=version,
-            topic_id=self.cluster.known.topics[partition.topic].topic_id if version >= 13 else None,
-        )
+    def _append(self, partition: TopicPartition, request: ProduceRequest, count: int) -> Offset:
         for _ in _attempts():
             info = self.cluster.refresh().info(partition)
             if info is None or info.leader is None:
@@ -123,12 +111,16 @@ class RawProducer:
             answer = response.responses[0].partition_responses[0]
             if answer.error_code not in _RETRY:
                 raise_for(answer.error_code, f"Produce to {partition}")
+                self._sequences[partition] = self._sequences.get(partition, 0) + count
                 return Offset(answer.base_offset)
         raise TxnwatchError(f"could not produce to {partition}")
 
-    def end(self, *, commit: bool, version: int = 4) -> None:
-        """Sends EndTxn; version 5 raises the producer epoch with every transaction (KIP-890)."""
-        answer = self._at_coordinator(
+    def end(self, *, commit: bool) -> None:
+        """Sends EndTxn."""
+        self._send_end(commit=commit, version=END_VERSION)
+
+    def _send_end(self, *, commit: bool, version: int) -> Any:
+        return self._at_coordinator(
             lambda _: EndTxnRequest(
                 version=version,
                 transactional_id=self.transactional_id,
@@ -137,14 +129,14 @@ class RawProducer:
                 committed=commit,
             )
         )
-        if version >= 5 and answer.producer_id >= 0:
-            self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
-            self._sequences.clear()
 
-    def _at_coordinator(self, build: Any, group: str | None = None) -> Any:
+    def _at_coordinator(self, build: Any) -> Any:
+        return self._at_coordinator_of(_TRANSACTION, self.transactional_id, build)
+
+    def _at_coordinator_of(self, key_type: int, key: str, build: Any) -> Any:
         error = "no answer"
         for _ in _attempts():
-            coordinator = self._coordinator(group)
+            coordinator = self._coordinator(key_type, key)
             if coordinator is None:
                 continue
             connection = self.cluster.node(coordinator)
@@ -155,11 +147,10 @@ class RawProducer:
                 raise_for(code, request.name)
                 return response
             error = error_name(code)
-        raise TxnwatchError(f"the coordinator of {group or self.transactional_id} kept answering {error}")
+        raise TxnwatchError(f"the coordinator of {key} kept answering {error}")
 
-    def _coordinator(self, group: str | None) -> BrokerId | None:
+    def _coordinator(self, key_type: int, key: str) -> BrokerId | None:
         connection: Connection = self.cluster.connection(self.cluster.bootstrap[0])
-        key_type, key = (_TRANSACTION, self.transactional_id) if group is None else (_GROUP, group)
         request = FindCoordinatorRequest(version=4, key_type=key_type, coordinator_keys=[key])
         answer = connection.call(request, 15.0).coordinators[0]
         if answer.error_code:
@@ -170,23 +161,17 @@ class RawProducer:
 
 
 def produce_request(
-    partition: TopicPartition,
-    records: bytes,
-    *,
-    transactional_id: str | None = None,
-    version: int = VERIFIED_SINCE - 1,
-    topic_id: str | None = None,
+    partition: TopicPartition, records: bytes, *, transactional_id: str | None = None, version: int = PRODUCE_VERSION
 ) -> ProduceRequest:
-    """The request that produces an encoded batch to one partition; from version 13 on it needs the topic id."""
+    """The request that produces an encoded batch to one partition."""
     topic = ProduceRequest.TopicProduceData
     data = topic.PartitionProduceData(version=version, index=partition.partition, records=records)
-    named: dict[str, Any] = {"name": partition.topic} if topic_id is None else {"topic_id": topic_id_uuid(topic_id)}
     return ProduceRequest(
         version=version,
         transactional_id=transactional_id,
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[topic(version=version, partition_data=[data], **named)],
+        topic_data=[topic(version=version, name=partition.topic, partition_data=[data])],
     )
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from txnwatch.embedded.jars import KAFKA_VERSION, Progress, kafka_jars
-from txnwatch.embedded.ports import free_ports
-from txnwatch.embedded.process import ServerProcess
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, kafka_jars
+from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import ServerProcess
 
 READY_LINE = "Kafka Server started"
 _SINGLE_BROKER_TOPICS = {

@@ -16,15 +16,15 @@ from typing import Any
 import redis
 
 from txnwatch.cli.event_lines import duration
-from txnwatch.demo.stage import FREEZE_S, VICTIM, ZOMBIE, DemoServers
-from txnwatch.embedded import faults
-from txnwatch.embedded.jars import KAFKA_VERSION
-from txnwatch.embedded.raw_producer import RawProducer
 from txnwatch.sinks.delivery.redis import prefix_of
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, ActionResult, Refusal
 from txnwatch.state.model.quantities import NO_TIME, DurationMs
+from txnwatch_demo.embedded.jars import KAFKA_VERSION
+from txnwatch_demo.late_write import late_write_after_abort
+from txnwatch_demo.stage import FREEZE_S, VICTIM, ZOMBIE, DemoServers
+from txnwatch_demo.stepwise_producer import StepwiseProducer
 
 STEPS = (
     "Kafka and Redis run",
@@ -94,9 +94,9 @@ class Demo(DemoServers):
             self.leave_time_to_read()
             self.see_nothing_else(incident)
 
-    def make_it_hang(self) -> tuple[RawProducer, float]:
+    def make_it_hang(self) -> tuple[StepwiseProducer, float]:
         """Makes the fault; returns its producer, and when the late write was acknowledged."""
-        zombie = faults.late_write_after_abort(self.cluster, ZOMBIE, VICTIM)
+        zombie = late_write_after_abort(self.cluster, ZOMBIE, VICTIM)
         return zombie, time.monotonic()
 
     def see_it_stand_still(self) -> str:

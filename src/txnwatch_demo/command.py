@@ -16,9 +16,9 @@ from types import FrameType
 from typing import Any
 
 from txnwatch.cli.event_lines import duration
-from txnwatch.demo.play import STEPS, Demo
-from txnwatch.demo.view import DemoView
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch_demo.play import STEPS, Demo
+from txnwatch_demo.view import DemoView
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

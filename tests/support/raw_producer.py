@@ -1,0 +1,40 @@
+"""A transactional producer for faults: any version of a request, any timestamp, and writes outside of a transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import Offset, TimestampMs
+from txnwatch_demo.stepwise_producer import END_VERSION, PRODUCE_VERSION, StepwiseProducer, produce_request
+
+CURRENT_TIMESTAMP = TimestampMs(-1)
+
+
+class RawProducer(StepwiseProducer):
+    """The producer of the demo, with the versions of newer clients and with what no client does."""
+
+    def produce(
+        self,
+        partition: TopicPartition,
+        values: Iterable[bytes] = (b"x",),
+        *,
+        version: int = PRODUCE_VERSION,
+        timestamp_ms: TimestampMs = CURRENT_TIMESTAMP,
+        transactional: bool = True,
+    ) -> Offset:
+        """Produces one batch; from version 12 on, the broker adds the partition to the transaction (KIP-890)."""
+        records = list(values)
+        stamp = time.time_ns() // 1_000_000 if timestamp_ms == CURRENT_TIMESTAMP else timestamp_ms
+        batch = self._batch(partition, records, stamp, transactional=transactional)
+        name = self.transactional_id if transactional else None
+        request = produce_request(partition, batch, transactional_id=name, version=version)
+        return self._append(partition, request, len(records))
+
+    def end(self, *, commit: bool, version: int = END_VERSION) -> None:
+        """Sends EndTxn; version 5 raises the producer epoch with every transaction (KIP-890)."""
+        answer = self._send_end(commit=commit, version=version)
+        if version > END_VERSION and answer.producer_id >= 0:
+            self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
