@@ -35,6 +35,7 @@ from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.packed_facts import packed_batch
 from txnwatch.streaming.wire.batch_walker import BatchWalker
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BUCKETS, PATIENCE_S, AT_ONCE = 16, 5.0, 16 << 20
 _LARGE_QUEUE = 10_000_000
