@@ -29,6 +29,7 @@ _SIGNS = {
     _FAILED: ("✗", "bold red"),
 }
 _SVG_WIDTH = 118
+_NO_TERMINAL_WIDTH = 1_000  # nothing is cut or wrapped; a table is only as wide as its cells
 _FONT_FACES = re.compile(r"\s*@font-face \{[^}]*\}")
 
 
@@ -68,6 +69,10 @@ class DemoView:
     incident: IncidentEvent | None = None
     started: float = field(default_factory=time.monotonic)
     _live: Live | None = None
+
+    def __post_init__(self) -> None:
+        if not self.console.is_terminal:
+            self.console.width = _NO_TERMINAL_WIDTH
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -136,10 +141,10 @@ class DemoView:
     def table(self) -> Table:
         """The partitions of the topic as a read_committed consumer sees them."""
         table = Table(title="what a read_committed consumer of `payments` receives", title_style="bold", expand=False)
-        table.add_column("partition")
-        for heading in ("high watermark", "last stable", "consumer at", "hidden"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("consumer", no_wrap=True, min_width=12)
+        table.add_column("partition", overflow="fold")
+        for heading in ("high\nwatermark", "last\nstable", "consumer\nat", "hidden"):
+            table.add_column(heading, justify="right", overflow="fold")
+        table.add_column("consumer", overflow="fold")
         for row in self.rows:
             stands = time.monotonic() - row.stands_since if row.stands_since is not None else None
             state = Text(f"STOPPED for {stands:.0f} s", "bold red") if stands is not None else Text("reads", "green")
