@@ -93,6 +93,7 @@ def transaction_event(
     """The event that opens an incident about a transaction the coordinator still has."""
     view, description = candidate.view, found.description
     assert description is not None
+    assert description.producer_epoch is not None  # the transaction is live
     stuck = RULE_OF[candidate.verdict].family is Family.PREPARE
     return IncidentEvent(
         incident_id=transaction_incident_id(
@@ -119,7 +120,7 @@ def transaction_event(
             coordinator_listed_ms=candidate.coordinator_listed_ms,
             confirmed_ms=now_ms,
             coordinator_producer_id=description.producer_id,
-            coordinator_producer_epoch=description.assigned_epoch,
+            coordinator_producer_epoch=description.producer_epoch,
             coordinator_partitions=_sorted(description.partitions),
             coordinator_log=_log_place(view),
             coordinator_view=origin.coordinator_view,
@@ -224,7 +225,7 @@ def _span_evidence(origin: Origin, candidate: SpanCandidate, found: SpanConfirma
         end_after=reading.end_after,
         last_sequence=producer.last_sequence,
         coordinator_producer_id=description.producer_id if description is not None else None,
-        coordinator_producer_epoch=description.assigned_epoch if description is not None else None,
+        coordinator_producer_epoch=description.producer_epoch if description is not None else None,
         coordinator_partitions=_sorted(description.partitions) if description is not None else (),
         coordinator_log=_log_place(view),
         coordinator_view=origin.coordinator_view,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from txnwatch.state.abort.case import Case
 from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.model.description import epoch_text
 from txnwatch.state.model.incident_payload import ExpectedOutcome, Refusal
 from txnwatch.state.model.transaction import TransactionState
 
@@ -140,10 +141,13 @@ def _may_be_reused(case: Case) -> str | None:
     if found is None or row is None:
         return "the fresh read does not show the transaction"
     owner = found.description
-    if owner is None or owner.producer_id != row.producer_id or owner.producer_epoch > row.producer_epoch:
+    if owner is None or owner.producer_id != row.producer_id:
+        return None
+    epoch = owner.producer_epoch
+    if epoch is not None and epoch > row.producer_epoch:
         return None
     return (
-        f"{owner.transactional_id} still has producer id {row.producer_id} and epoch {owner.producer_epoch}: its next "
+        f"{owner.transactional_id} still has producer id {row.producer_id} and {epoch_text(epoch)}: its next "
         "transaction may begin at any moment, and the marker would end it; fence the id first"
     )
 

@@ -15,6 +15,7 @@ class DescribedTransaction(ModelValue, frozen=True, tag="described"):
     """A transactional id as its coordinator describes it.
 
     Attributes:
+        producer_epoch: None before the first InitProducerId of the id is complete; a live transaction has one.
         start_ms: when the transaction began, by the coordinator's clock; None if none has begun since InitProducerId.
         partitions: the participants; in Prepare*, those whose marker is still missing.
         coordinator: the broker that answered.
@@ -24,15 +25,10 @@ class DescribedTransaction(ModelValue, frozen=True, tag="described"):
     coordinator: BrokerId
     state: TransactionState
     producer_id: ProducerId
-    producer_epoch: ProducerEpoch
+    producer_epoch: ProducerEpoch | None
     timeout_ms: DurationMs
     start_ms: TimestampMs | None = None
     partitions: frozenset[TopicPartition] = frozenset()
-
-    @property
-    def assigned_epoch(self) -> ProducerEpoch | None:
-        """The producer epoch; None before the first InitProducerId of the id is complete."""
-        return self.producer_epoch if self.producer_epoch >= 0 else None
 
     @property
     def is_live(self) -> bool:
@@ -59,6 +55,11 @@ class NotDescribed:
 TransactionDescription = DescribedTransaction | UnknownTransactionalId | NotDescribed
 # What the rules about the age of a transaction take: a record of the log, or the answer of the coordinator.
 TransactionView = CoordinatorView | DescribedTransaction
+
+
+def epoch_text(epoch: ProducerEpoch | None) -> str:
+    """The producer epoch of an id, for people."""
+    return "no epoch yet" if epoch is None else f"epoch {epoch}"
 
 
 def is_live(description: TransactionDescription | None) -> bool:

@@ -96,18 +96,21 @@ def _description(row: Any, node: BrokerId) -> TransactionDescription:
         return NotDescribed(name, problem)
     if row.transaction_state not in _STATES:
         return NotDescribed(name, Problem(f"found the unknown state {row.transaction_state!r}: {_UPGRADE}"))
-    return DescribedTransaction(
+    found = DescribedTransaction(
         transactional_id=name,
         coordinator=node,
         state=TransactionState(row.transaction_state),
         producer_id=row.producer_id,
-        producer_epoch=row.producer_epoch,
+        producer_epoch=present(row.producer_epoch),
         timeout_ms=row.transaction_timeout_ms,
         start_ms=present(row.transaction_start_time_ms),
         partitions=frozenset(
             TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions
         ),
     )
+    if found.is_live and found.producer_epoch is None:
+        return NotDescribed(name, Problem(f"found the state {found.state} without a producer epoch"))
+    return found
 
 
 def list_transactions_request(producer_ids: list[ProducerId]) -> RequestOf:

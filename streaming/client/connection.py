@@ -116,9 +116,11 @@ class Connection:
 
     def version(self, request_class: Any, highest: int | None = None) -> int | None:
         """The highest version of a request that both sides support, at most `highest`; None if there is none."""
-        low, high = self._versions.get(request_class.API_KEY, (0, -1))
-        ours = request_class.max_version if highest is None else highest
-        found = min(high, ours)
+        supported = self._versions.get(request_class.API_KEY)
+        if supported is None:
+            return None
+        low, high = supported
+        found = min(high, request_class.max_version if highest is None else highest)
         return found if found >= low else None
 
     def require_version(self, request_class: Any, highest: int | None = None, lowest: int = 0) -> int:

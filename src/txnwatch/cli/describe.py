@@ -40,7 +40,7 @@ class DescribedRow:
     coordinator_id: BrokerId
     transactional_id: str
     producer_id: ProducerId
-    producer_epoch: ProducerEpoch
+    producer_epoch: ProducerEpoch | None
     transaction_state: str
     transaction_timeout_ms: DurationMs
     current_transaction_start_time_ms: Time | None

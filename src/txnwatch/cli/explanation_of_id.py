@@ -9,7 +9,7 @@ from txnwatch.cli.explanation import Explanation, end_of, since, verdict_of
 from txnwatch.sinks.incidents.commands import Origin, explain_partition
 from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.evidence.open_data import open_data
-from txnwatch.state.model.description import DescribedTransaction
+from txnwatch.state.model.description import DescribedTransaction, epoch_text
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.model.ports import PartitionReading
@@ -121,7 +121,7 @@ def _waits(described: DescribedTransaction, readings: list[PartitionReading]) ->
 
 def _producer(described: DescribedTransaction) -> str:
     timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
-    producer = f"Producer id {described.producer_id}, epoch {described.producer_epoch}"
+    producer = f"Producer id {described.producer_id}, {epoch_text(described.producer_epoch)}"
     return f"{producer}, timeout {timeout}, at broker {described.coordinator}."
 
 

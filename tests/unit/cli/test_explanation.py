@@ -220,6 +220,12 @@ def test_an_idle_id_with_data_left_open_is_not_called_well(admin: FakeAdmin) -> 
     )
 
 
+@pytest.mark.parametrize(("epoch", "text"), [(None, "no epoch yet"), (0, "epoch 0")])
+def test_an_id_without_an_epoch_is_explained(admin: FakeAdmin, epoch: int | None, text: str) -> None:
+    admin.init(NAME).producer_epoch = epoch
+    assert of(admin).text[1] == f"Producer id 1000, {text}, timeout 1m00s, at broker 1."
+
+
 @pytest.mark.parametrize(("after_ms", "state"), [(30_000, "open"), (30_001, "stuck_prepare")])
 def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms: int, state: str) -> None:
     admin.begin(NAME, *admin.partitions)

@@ -124,6 +124,7 @@ REFUSED: dict[str, tuple[Case, Refusal]] = {
         with_owner(producer_epoch=2, state=S.ONGOING),
         Refusal.EPOCH_MAY_BE_REUSED,
     ),
+    "the id has no epoch yet": (with_owner(producer_epoch=None), Refusal.EPOCH_MAY_BE_REUSED),
     "the coordinator is behind the partition": (with_owner(producer_epoch=1), Refusal.EPOCH_MAY_BE_REUSED),
 }
 

@@ -40,6 +40,23 @@ def test_a_start_that_the_coordinator_does_not_have_is_none(returned: int, expec
     assert found.start_ms == expected
 
 
+@pytest.mark.parametrize(("returned", "expected"), [(-1, None), (0, 0), (5, 5)])
+def test_before_the_first_initialization_an_id_has_no_epoch(returned: int, expected: int | None) -> None:
+    response = answer("Empty")
+    response.transaction_states[0].producer_epoch = returned
+    found = descriptions(response, 1)["checkout-1"]
+    assert isinstance(found, DescribedTransaction)
+    assert found.producer_epoch == expected
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
+def test_a_live_transaction_without_an_epoch_is_a_problem(state: str) -> None:
+    response = answer(state)
+    response.transaction_states[0].producer_epoch = -1
+    expected = NotDescribed("checkout-1", Problem(f"found the state {state} without a producer epoch"))
+    assert descriptions(response, 1) == {"checkout-1": expected}
+
+
 def test_an_error_has_its_code_and_an_unknown_id_is_no_error() -> None:
     response = answer("Ongoing")
     for code, expected in (
