@@ -31,6 +31,7 @@ from txnwatch.streaming.admin.broker_settings import scan_interval_warning
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
+from txnwatch.streaming.job.batch_errors import BatchErrors
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.coordinator_view import ChosenView, broker_timeouts
 from txnwatch.streaming.job.events_rights import check_events_rights
@@ -68,6 +69,7 @@ class Watch:
         certificates: the certificate files of the connection to Kafka.
         timeout_limit: the longest timeout of a transaction, for the view `none`.
         coverage: the partitions without evidence, and whether the watch is ready.
+        batch_errors: the error of txnwatch that has ended the query.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
 
@@ -80,6 +82,7 @@ class Watch:
     access: CoordinatorAccess = CoordinatorAccess.LOG
     batches: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    batch_errors: BatchErrors = field(default_factory=BatchErrors, init=False)
     _sinks: SinkSet | None = field(default=None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
     _is_rebuilt: bool = field(default=False, init=False)
@@ -251,6 +254,7 @@ class Watch:
             ),
             self.on_batch,
             self._may_no_batch_begin,
+            self.batch_errors,
         )
         return self._query
 

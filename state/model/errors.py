@@ -63,6 +63,10 @@ class OtherVersionError(CheckpointError):
     """Another version of txnwatch or Spark wrote the state. It cannot be read; the logs allow to rebuild it."""
 
 
+class LeaseNotRenewedError(TxnwatchError):
+    """The lease of the checkpoint could not be renewed for some time; a later attempt may succeed."""
+
+
 class SinkError(TxnwatchError):
     """An event could not be delivered now; it is kept and retried."""
 

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 
-from txnwatch.state.model.errors import CheckpointError, OtherVersionError, QueryError, SparkError, TxnwatchError
+from txnwatch.state.model.errors import (
+    BrokerError,
+    CheckpointError,
+    LeaseNotRenewedError,
+    OtherVersionError,
+    QueryError,
+    SinkError,
+    SparkError,
+    TxnwatchError,
+)
 from txnwatch.streaming.job.failure_table import TRANSIENT, advice_for, is_of_another_version
 
 _LOG_LINE = re.compile(
@@ -19,6 +28,7 @@ _JVM_HAS_ENDED = "JAVA_GATEWAY_EXITED"
 _OF_JAVA = "Py4JJavaError: An error occurred while calling"
 _ATTEMPTS = 5
 _ATTEMPTS_IF_IT_MAY_PASS = 8  # two minutes of pauses
+_MAY_PASS = (BrokerError, LeaseNotRenewedError, SinkError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +38,12 @@ class Failure:
     Attributes:
         cause: the root cause, one line.
         advice: what to do, if a retry cannot help; else empty.
+        may_pass: whether the cause is one that often ends without an operator.
     """
 
     cause: str
     advice: str = ""
+    may_pass: bool = False
 
     def error(self, where: str) -> TxnwatchError:
         """The error: SparkError if a retry cannot help, else QueryError; `where` names Spark's output."""
@@ -53,19 +65,29 @@ class Repeats:
         self._has_worked = False
 
     def add(self, failure: Failure) -> Failure:
-        """The failure; with an advice if it has come too often, and waiting for its end is no use."""
+        """The failure; with advice if it has come so often that another start does not help."""
         cause = re.sub(r"[0-9a-f-]{8,}|\d+", "#", failure.cause)
         self._times = self._times + 1 if cause == self._last else 1
         self._last = cause
-        may_pass = TRANSIENT.search(failure.cause) is not None
-        attempts = _ATTEMPTS_IF_IT_MAY_PASS if may_pass else _ATTEMPTS
-        if failure.advice or self._times < attempts or (may_pass and self._has_worked):
+        attempts = _ATTEMPTS_IF_IT_MAY_PASS if failure.may_pass else _ATTEMPTS
+        if failure.advice or self._times < attempts or (failure.may_pass and self._has_worked):
             return failure
         return Failure(failure.cause, f"{attempts} starts in a row failed with it")
 
     def clear(self) -> None:
         """A micro-batch has completed."""
         self._last, self._times, self._has_worked = "", 0, True
+
+
+def failure_of_ours(error: TxnwatchError) -> Failure:
+    """The failure that an error of txnwatch in the driver is; its class decides.
+
+    Raises:
+        CheckpointError: it is the error.
+    """
+    if isinstance(error, CheckpointError):
+        raise error
+    return Failure(str(error), may_pass=isinstance(error, _MAY_PASS))
 
 
 def failure_of(text: str) -> Failure:
@@ -75,17 +97,31 @@ def failure_of(text: str) -> Failure:
         OtherVersionError: the state has the format of another version of txnwatch or Spark.
         CheckpointError: the source has refused the checkpoint.
     """
-    for refusal in (OtherVersionError, CheckpointError):
-        marker = f"{refusal.__name__}: "
-        if marker in text:
-            raise refusal(text.partition(marker)[2].splitlines()[0])
+    _raise_refusal(text)
     cause = root_cause(text)
     if TRANSIENT.search(cause):
-        return Failure(cause)
+        return Failure(cause, may_pass=True)
     causes = "\n".join([cause, _first_line(text), *_java_causes(text), *_exceptions(text)])
     if is_of_another_version(causes):
         raise OtherVersionError(f"Spark cannot read the state in the checkpoint: {cause}")
     return Failure(cause, advice_for(causes))
+
+
+def _raise_refusal(text: str) -> None:
+    """Raises the error with which txnwatch has refused the checkpoint in another process.
+
+    The source runs in Spark's planner process, and the operator in Python workers. Spark returns an error of these
+    processes only as a Python traceback inside the text of a Java exception. So this is the one place that searches a
+    text for a class of ours, by its full name as tracebacks have it. Errors of the driver never come here as text
+    (batch_errors.py).
+
+    Raises:
+        OtherVersionError, CheckpointError: the error of the other process.
+    """
+    for refusal in (OtherVersionError, CheckpointError):
+        name = f"{refusal.__module__}.{refusal.__qualname__}: "
+        if name in text:
+            raise refusal(text.partition(name)[2].splitlines()[0])
 
 
 def start_error(error: BaseException, output: str, where: str) -> TxnwatchError:

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.text.outside_json import read_json
 
@@ -149,7 +149,7 @@ class CheckpointLease:
 
         Raises:
             CheckpointError: another driver has taken over.
-            OSError: the lease could not be renewed for so long that another driver may take over soon.
+            LeaseNotRenewedError: it could not be renewed for so long that another driver may take over soon.
         """
         if self._lost_to is not None:
             raise CheckpointError(
@@ -157,7 +157,7 @@ class CheckpointLease:
                 f"renew its lease for {STALE_S:.0f} s"
             )
         if (age_s := self._age_s()) > _USABLE_S:
-            raise OSError(f"Timeout: the lease of the checkpoint could not be renewed for {age_s:.0f} s")
+            raise LeaseNotRenewedError(f"the lease of the checkpoint could not be renewed for {age_s:.0f} s")
 
     @contextmanager
     def kept(self, has_ended: Callable[[], bool]) -> Iterator[None]:

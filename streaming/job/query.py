@@ -22,6 +22,7 @@ from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
+from txnwatch.streaming.job.batch_errors import BatchErrors
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.file_systems import file_system_settings
 from txnwatch.streaming.job.masters import check_checkpoint_place
@@ -158,21 +159,25 @@ def start(
     settings: JobSettings,
     on_batch: Callable[[int, list[Finding]], None],
     is_stopping: Callable[[], bool] = lambda: False,
+    errors: BatchErrors | None = None,
 ) -> StreamingQuery:
     """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch.
 
     While `is_stopping`, no micro-batch begins: the query fails before the first task of the next one. A micro-batch
-    that runs at that moment is completed and committed.
+    that runs at that moment is completed and committed. `errors` keeps what txnwatch raises in the driver.
     """
+    kept_errors = BatchErrors() if errors is None else errors
+    kept_errors.last = None
     remembered = LastOpenLists()
     plan_without_daemons(session)
 
     def collect(frame: DataFrame, batch_id: int) -> None:
-        if is_stopping():
-            raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
-        run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
-        emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
-        on_batch(batch_id, remembered.whole(emitted))
+        with kept_errors.kept():
+            if is_stopping():
+                raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
+            run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
+            emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
+            on_batch(batch_id, remembered.whole(emitted))
 
     facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()
     findings = facts.groupBy("bucket").transformWithState(

@@ -16,7 +16,7 @@ from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.clock_base import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, OtherVersionError, QueryError
 from txnwatch.streaming.client.clock import clock_base
-from txnwatch.streaming.job.failures import Repeats, failure_of, text_of
+from txnwatch.streaming.job.failures import Repeats, failure_of, failure_of_ours, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +183,8 @@ def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     error = query.exception()
     if error is None:
         return f"it ended without an error; the reason may be in Spark's output: {watch.spark_log}"
-    failure = repeats.add(failure_of(text_of(error)))
+    ours = watch.batch_errors.last
+    failure = repeats.add(failure_of(text_of(error)) if ours is None else failure_of_ours(ours))
     if failure.advice:
         raise failure.error(f"more details may be in Spark's output: {watch.spark_log}")
     return failure.cause

@@ -5,8 +5,27 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from txnwatch.state.model.errors import CheckpointError, OtherVersionError, QueryError, SparkError
-from txnwatch.streaming.job.failures import Failure, Repeats, check_python, failure_of, root_cause, start_error
+from txnwatch.state.model.errors import (
+    BrokerError,
+    CheckpointError,
+    ConfigError,
+    LeaseNotRenewedError,
+    OtherVersionError,
+    QueryError,
+    SinkError,
+    SparkError,
+    TxnwatchError,
+    WireError,
+)
+from txnwatch.streaming.job.failures import (
+    Failure,
+    Repeats,
+    check_python,
+    failure_of,
+    failure_of_ours,
+    root_cause,
+    start_error,
+)
 
 JAVA = """An error occurred while calling o109.start.
 : java.lang.RuntimeException: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found
@@ -76,13 +95,44 @@ def test_a_failure_that_does_not_pass_has_an_advice(text: str, advice: str) -> N
 
 
 def test_a_failure_that_may_pass_has_none_although_it_is_about_the_state() -> None:
-    assert failure_of(NETWORK) == Failure("ConnectException: Connection refused")
+    assert failure_of(NETWORK) == Failure("ConnectException: Connection refused", may_pass=True)
     assert isinstance(failure_of(NETWORK).error(""), QueryError)
 
 
 def test_a_checkpoint_that_the_source_refuses_is_its_own_error() -> None:
     with pytest.raises(CheckpointError, match=r"^of another cluster$"):
         failure_of("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n more")
+
+
+def test_a_text_that_only_names_the_class_is_no_refusal() -> None:
+    assert failure_of("java.io.IOException: found CheckpointError: x in a file") == Failure(
+        "IOException: found CheckpointError: x in a file"
+    )
+
+
+@pytest.mark.parametrize("error", [CheckpointError("of another cluster"), OtherVersionError("version 1")])
+def test_a_refusal_in_the_driver_is_raised_as_it_is(error: CheckpointError) -> None:
+    with pytest.raises(CheckpointError) as info:
+        failure_of_ours(error)
+    assert info.value is error
+
+
+@pytest.mark.parametrize(
+    ("error", "may_pass"),
+    [
+        (LeaseNotRenewedError("for 34 s"), True),
+        (BrokerError("no answer"), True),
+        (SinkError("not delivered"), True),
+        (WireError("length", 4, 7, "less than 5"), False),
+        (ConfigError("Timeout, Connection refused"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_class_of_an_error_in_the_driver_decides_whether_it_may_pass(
+    error: TxnwatchError,
+    may_pass: bool,  # noqa: FBT001
+) -> None:
+    assert failure_of_ours(error) == Failure(str(error), may_pass=may_pass)
 
 
 SCHEMA = STATE.replace(
@@ -129,14 +179,14 @@ def test_another_failure_or_a_batch_in_between_starts_the_count_again() -> None:
 
 def test_before_the_first_batch_a_failure_that_may_pass_is_given_up_later_than_others() -> None:
     repeats = Repeats()
-    found = [repeats.add(Failure("UnknownHostException: nowhere")).advice for _ in range(8)]
+    found = [repeats.add(failure_of("java.net.UnknownHostException: nowhere")).advice for _ in range(8)]
     assert found == [*[""] * 7, "8 starts in a row failed with it"]
 
 
 def test_after_a_batch_a_failure_that_may_pass_is_never_given_up() -> None:
     repeats = Repeats()
     repeats.clear()
-    assert not any(repeats.add(Failure("ConnectException: Connection refused")).advice for _ in range(50))
+    assert not any(repeats.add(failure_of(NETWORK)).advice for _ in range(50))
 
 
 @pytest.mark.parametrize(

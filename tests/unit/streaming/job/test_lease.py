@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.log_lines import LogLines
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError
 from txnwatch.streaming.job.lease import RENEWED_S, STALE_S, CheckpointLease
 
 
@@ -95,7 +95,7 @@ def test_a_driver_that_was_suspended_learns_that_another_one_has_taken_over(stag
     suspended, second = stage.driver(), stage.driver()
     suspended.take()
     second.take()
-    with pytest.raises(OSError, match="Timeout: the lease of the checkpoint could not be renewed for 3"):
+    with pytest.raises(LeaseNotRenewedError, match="the lease of the checkpoint could not be renewed for 3"):
         suspended.check()
     suspended.renew()
     with pytest.raises(CheckpointError, match="was taken over by process"):
@@ -142,7 +142,7 @@ def test_without_its_file_system_a_driver_stops_before_another_one_may_take_over
     stage.files.is_away = True
     stage.now_s = STALE_S - RENEWED_S
     lease.renew()
-    with pytest.raises(OSError, match="Timeout"):
+    with pytest.raises(LeaseNotRenewedError, match="could not be renewed for 25 s"):
         lease.check()
     stage.files.is_away = False
     lease.renew()

@@ -18,16 +18,22 @@ from txnwatch.cli import log_output, supervision
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.clock_base import ClockBase
-from txnwatch.state.model.errors import CheckpointError, OtherVersionError
+from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError, OtherVersionError, TxnwatchError
 from txnwatch.streaming.job import query as job
 from txnwatch.streaming.job import set_aside
+from txnwatch.streaming.job.batch_errors import BatchErrors
+from txnwatch.streaming.job.failures import Repeats
 from txnwatch.watch.coverage import Coverage
 
 
 def a_watch(batches: int = 0) -> SimpleNamespace:
     coverage = Coverage(LogLines(), is_ready=True)
     return SimpleNamespace(
-        batches=batches, coverage=coverage, settings=SimpleNamespace(bootstrap_server="b:1"), spark_log="/log/spark.log"
+        batches=batches,
+        batch_errors=BatchErrors(),
+        coverage=coverage,
+        settings=SimpleNamespace(bootstrap_server="b:1"),
+        spark_log="/log/spark.log",
     )
 
 
@@ -181,6 +187,21 @@ def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
 
 
 OTHER_VERSION = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.OtherVersionError: version 1\n")
+
+
+ENDED = SimpleNamespace(exception=lambda: PySparkRuntimeError("[STREAM_FAILED] Traceback\n  a text that is not read"))
+
+
+@pytest.mark.parametrize("error", [CheckpointError("was taken over"), LeaseNotRenewedError("was not renewed")])
+def test_a_query_that_txnwatch_has_ended_is_judged_by_the_error_itself(error: TxnwatchError) -> None:
+    watch = a_watch()
+    watch.batch_errors.last = error
+    if isinstance(error, LeaseNotRenewedError):
+        assert supervision._why(ENDED, Repeats(), watch) == "was not renewed"  # type: ignore[arg-type]
+        return
+    with pytest.raises(CheckpointError) as info:
+        supervision._why(ENDED, Repeats(), watch)  # type: ignore[arg-type]
+    assert info.value is error
 
 
 @pytest.fixture
