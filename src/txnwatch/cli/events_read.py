@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.client_properties import client_properties
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.sinks.delivery.event_log import Found, read_events
 from txnwatch.sinks.delivery.signature import Keys
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
-from txnwatch.state.text.escape import printable
-from txnwatch.state.text.redaction import redacted
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 
@@ -25,7 +23,7 @@ def keys_of(parsed: argparse.Namespace) -> Keys | None:
         ConfigError: the file has no key, or cannot be read.
     """
     path = Path(parsed.events_key_file) if parsed.events_key_file else None
-    return events_keys(path, _warn)
+    return events_keys(path, LOG.warning)
 
 
 def read_events_topic(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
@@ -42,10 +40,5 @@ def read_events_topic(parsed: argparse.Namespace, *, follow: bool = False) -> It
 
 
 def passed_over() -> SkippedRecords:
-    """A counter of records that are not events; it reports to standard error."""
-    return SkippedRecords(_warn, wall_clock_ms)
-
-
-def _warn(text: str) -> None:
-    """Prints a warning of a command, marked as in the log of `txnwatch run`."""
-    print(printable(redacted(f"txnwatch: warning: {text}")), file=sys.stderr)
+    """A counter of records that are not events; it reports to the log."""
+    return SkippedRecords(LOG.warning, wall_clock_ms)

@@ -1,4 +1,7 @@
-"""The log of `txnwatch run` on standard output: lines for people, or one JSON object per line for programs.
+"""The log: of `txnwatch run` on standard output, and of the other commands on standard error.
+
+`run` writes lines for people, or one JSON object per line for programs (`--log-format`). The other commands write their
+warnings for people, because standard output has the answer.
 
 Spark's output goes to a file of its own (streaming/job), and the metrics server writes no log.
 """
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -25,10 +29,18 @@ _INCIDENT = "incident"
 
 def log_to_stdout(log_format: str) -> None:
     """Writes everything from INFO up to standard output, as `text` or `json`; replaces an earlier call."""
-    handler = _Lines()
-    handler.setFormatter(_JsonFormatter() if log_format == JSON else _TextFormatter())
+    _write_to(_Lines(), _JsonFormatter() if log_format == JSON else _TextFormatter(), logging.INFO)
+
+
+def log_to_stderr() -> None:
+    """Writes warnings to standard error, as lines for people; replaces an earlier call."""
+    _write_to(_ErrorLines(), _CommandFormatter(), logging.WARNING)
+
+
+def _write_to(handler: logging.Handler, formatter: logging.Formatter, level: int) -> None:
+    handler.setFormatter(formatter)
     ROOT.handlers[:] = [handler]
-    ROOT.setLevel(logging.INFO)
+    ROOT.setLevel(level)
     ROOT.propagate = False
 
 
@@ -44,6 +56,13 @@ class _Lines(logging.Handler):
             print(self.format(record), flush=True)
 
 
+class _ErrorLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints a line; a failure does not end the command, because its answer is on standard output."""
+        with contextlib.suppress(OSError):
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Time and message; a warning is marked. The line of an incident has its own time."""
@@ -51,6 +70,12 @@ class _TextFormatter(logging.Formatter):
             return record.getMessage()
         mark = "warning: " if record.levelno >= logging.WARNING else ""
         return printable(redacted(f"{_time(record)}  {mark}{record.getMessage()}"))
+
+
+class _CommandFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Program, level and message."""
+        return printable(redacted(f"txnwatch: {record.levelname.lower()}: {record.getMessage()}"))
 
 
 class _JsonFormatter(logging.Formatter):

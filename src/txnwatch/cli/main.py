@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from txnwatch import __version__
 from txnwatch.cli.commands import COMMANDS, module_of, needed_for
+from txnwatch.cli.log_output import log_to_stderr
 from txnwatch.cli.output import FAILURE, USAGE, delivering
 from txnwatch.state.model.errors import ConfigError, OutputError, TxnwatchError
 from txnwatch.state.text.escape import printable
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be UTF-8, and a terminal may not support it
+    log_to_stderr()
     try:
         try:
             parsed = parser(needed_for(given)).parse_args(given)

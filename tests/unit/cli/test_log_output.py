@@ -11,7 +11,7 @@ import pytest
 
 from support.ledger_world import World
 from support.log_lines import log_restored
-from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stdout
+from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stderr, log_to_stdout
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +27,15 @@ def test_text_has_the_time_and_marks_a_warning(capsys: pytest.CaptureFixture[str
     ready, warning = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert ready == "ready"
     assert warning == "warning: 100 % sure\\x1b[31m"
+
+
+def test_a_command_writes_its_warnings_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr()
+    ROOT.info("ready")
+    ROOT.warning("redis://:hunter2@host:1 \x1b[31m")
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "txnwatch: warning: redis://***@host:1 \\x1b[31m\n"
 
 
 def test_json_is_one_object_per_line_with_a_level(capsys: pytest.CaptureFixture[str]) -> None:
