@@ -4,6 +4,8 @@ Spark removes its temporary files when the JVM ends in order. A JVM that is kill
 package and unpacked native libraries behind.
 
 The owner holds a lock on the directory itself: systemd-tmpfiles leaves locked directories alone, however old they are.
+filelock cannot lock a directory: it creates a regular file and opens it for writing. systemd-tmpfiles would not see the
+lock of a file inside, and a file beside the directory would stay behind after a kill.
 """
 
 from __future__ import annotations
