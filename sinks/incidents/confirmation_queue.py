@@ -1,12 +1,19 @@
-"""Queues of candidates to confirm: if one batch cannot confirm all, those that have waited longest are first."""
+"""The way of a candidate to its answer: the queues, the number of answers, and the reasons why an answer is unknown.
+
+If one batch cannot confirm all candidates, those that have waited longest are first.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
+from txnwatch.state.model.verdicts import Verdict
 
 CANDIDATES_AT_A_TIME = 200
 GONE_MS = DurationMs(7_200_000)  # the state repeats an unsettled candidate at least once an hour
@@ -75,3 +82,48 @@ def _span(candidate: SpanCandidate) -> Hashable:
 
 def _transaction(candidate: TransactionCandidate) -> Hashable:
     return candidate.verdict, candidate.producer_id
+
+
+@dataclass(slots=True)
+class ReportedReasons:
+    """The last reported reason of each candidate; dropped when the candidate does not come again."""
+
+    _reported: dict[str, tuple[str, TimestampMs]] = field(default_factory=dict)
+
+    def is_new(self, candidate: str, why: str, now_ms: TimestampMs) -> bool:
+        """Whether this reason was not reported for the candidate yet; it is remembered."""
+        if candidate not in self._reported:
+            self._reported = {
+                one: (reason, at_ms) for one, (reason, at_ms) in self._reported.items() if now_ms - at_ms < GONE_MS
+            }
+        was, _ = self._reported.get(candidate, ("", 0))
+        self._reported[candidate] = (why, now_ms)
+        return was != why
+
+    def settle(self, candidate: str) -> None:
+        """Forgets a candidate that has an answer."""
+        self._reported.pop(candidate, None)
+
+
+@dataclass(slots=True)
+class Answers:
+    """Counts the answers about candidates.
+
+    Attributes:
+        counts: confirmations by verdict and answer, for the metrics.
+        report: called once with the reason why a candidate could be neither confirmed nor refuted.
+    """
+
+    counts: Counter[str]
+    report: Callable[[str], None]
+    reasons: ReportedReasons = field(default_factory=ReportedReasons)
+
+    def is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str, now_ms: TimestampMs) -> bool:
+        """Counts an answer. An unknown answer is reported once, because missing evidence must be visible."""
+        self.counts[f"{verdict}:{answer}"] += 1
+        key = f"{verdict} {what}"
+        if answer is not Answer.UNKNOWN:
+            self.reasons.settle(key)
+        elif self.reasons.is_new(key, why, now_ms):
+            self.report(f"{key} can be neither confirmed nor refuted now: {why}")
+        return answer is Answer.CONFIRMED

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, Outbox, TopicOutbox
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
+from txnwatch.sinks.incidents.confirmation_queue import Answers, ConfirmationQueues
 from txnwatch.sinks.incidents.event_delivery import Delivery
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.sinks.incidents.incident_store import IncidentStore
@@ -29,7 +29,6 @@ from txnwatch.sinks.incidents.own_findings import EvidenceStore, Findings
 from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncidents
 from txnwatch.sinks.incidents.transaction_incidents import TransactionIncidents
-from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.model.findings import Finding, SpanEnded
 from txnwatch.state.model.ids import TopicPartition

@@ -15,13 +15,12 @@ from txnwatch.sinks.incidents.confirm import (
     confirm_spans,
     with_histories,
 )
-from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
+from txnwatch.sinks.incidents.confirmation_queue import Answers, ConfirmationQueues
 from txnwatch.sinks.incidents.follow_up import FollowUp, Surroundings
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.open_checks import OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
-from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.events.claims import found_too, with_newer_verdict
 from txnwatch.state.events.next_step import NextStep, is_update_of_span, step_of_span
 from txnwatch.state.evidence import incident_end

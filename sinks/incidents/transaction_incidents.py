@@ -9,10 +9,9 @@ from txnwatch.sinks.incidents import event_builder
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_transactions
-from txnwatch.sinks.incidents.confirmation_queue import ConfirmationQueues
+from txnwatch.sinks.incidents.confirmation_queue import Answers, ConfirmationQueues
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
-from txnwatch.sinks.incidents.unanswered import Answers
 from txnwatch.state.events.claims import differs, found_too
 from txnwatch.state.events.next_step import NextStep, needs_confirmation, step_of_transaction
 from txnwatch.state.evidence import incident_end

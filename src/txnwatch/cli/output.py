@@ -85,7 +85,7 @@ class CommandAnswer:
         failed: whether the result is a failure with or without `--fail-on-found`.
         left_out: what the flags excluded from the rows. The answer is still complete: the user requested it so.
         notes: more lines of the text output, above the summary.
-        also: more rows of the JSON output, by their key in the envelope.
+        also: more objects of the JSON output, by their key in the envelope.
         unwatched: whether no watcher evaluates barriers, so that an empty answer proves nothing.
     """
 
@@ -99,7 +99,7 @@ class CommandAnswer:
     failed: bool = False
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
-    also: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    also: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     unwatched: bool = False
 
     @property
@@ -152,7 +152,7 @@ def envelope(answer: CommandAnswer) -> dict[str, Any]:
         "not_checked": [missing._asdict() for missing in answer.not_checked],
         "left_out": [dataclasses.asdict(kept) for kept in answer.left_out],
         "rows": [dataclasses.asdict(row) for row in answer.rows],
-        **{name: [dataclasses.asdict(row) for row in rows] for name, rows in answer.also.items()},
+        **answer.also,
     }
 
 

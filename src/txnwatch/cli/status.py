@@ -102,7 +102,7 @@ def run(parsed: argparse.Namespace) -> int:
         _summary(found, watchers, alone, is_whole=not missing),
         found=bool(found.incidents),
         notes=tuple(watcher.line() for watcher in listed(watchers)),
-        also={"watchers": listed(watchers)},
+        also={"watchers": [watcher.members() for watcher in listed(watchers)]},
         unwatched=bool(alone) or not watchers,
     )
     write(answer, parsed.format, is_wide=parsed.wide)

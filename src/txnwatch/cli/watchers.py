@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from txnwatch.cli.event_lines import duration
 from txnwatch.cli.output import NotChecked
 from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.events.watch_coverage import Missing, Uncovered
-from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 
 _MOST = 20  # watchers to show: a user who may write to the topic or to Redis can forge any number of them
@@ -17,53 +17,52 @@ _MOST = 20  # watchers to show: a user who may write to the topic or to Redis ca
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One instance of `txnwatch run`, by its last heartbeat; `is_active` means that it evaluates barriers now.
+    """One instance of `txnwatch run`, by its last heartbeat.
 
-    These are the columns that `status` shows; the members of `Heartbeat` are the format of a record. Values are copied
-    by name.
+    Attributes:
+        age_ms: how long ago it evaluated a barrier.
+        is_active: whether it evaluates barriers now.
+        doubt: why the heartbeat is not plausible; None if it is.
     """
 
-    cluster_id: str
-    instance: str
-    version: str
-    evaluated_ms: TimestampMs
+    heartbeat: Heartbeat
     age_ms: DurationMs
-    barrier: BarrierNumber
-    scanned_partitions: int
-    census_partitions: int
-    unproven_partitions: int
-    unproven_names: tuple[str, ...]
-    furthest_behind: int
-    unread_log_partitions: int
-    is_coordinator_read: bool
-    coordinator_view: str
     is_active: bool
     doubt: str | None
 
+    def members(self) -> dict[str, Any]:
+        """The watcher as one JSON object: the members of the heartbeat, and those of this class."""
+        own = {spec.name: getattr(self, spec.name) for spec in fields(self) if spec.name != "heartbeat"}
+        return {**asdict(self.heartbeat), **own}
+
     def line(self) -> str:
         """The watcher as one line of text."""
-        who = f"watcher {self.instance} ({self.version}) of cluster {self.cluster_id}"
+        beat = self.heartbeat
+        who = f"watcher {beat.instance} ({beat.version}) of cluster {beat.cluster_id}"
         if self.doubt is not None:
             return f"{who}: ignored, {self.doubt}"
-        evaluated = f"{who}: evaluated barrier {self.barrier} {duration(self.age_ms)} ago"
-        if not self.is_coordinator_read:
+        evaluated = f"{who}: evaluated barrier {beat.barrier} {duration(self.age_ms)} ago"
+        if not beat.is_coordinator_read:
             return f"{evaluated} and proved nothing: no part of the coordinators' log was read to its end"
-        more = self.unproven_partitions - len(self.unproven_names)
-        names = ", ".join(self.unproven_names) + (f" and {more} more" if more > 0 else "")
+        more = beat.unproven_partitions - len(beat.unproven_names)
+        names = ", ".join(beat.unproven_names) + (f" and {more} more" if more > 0 else "")
         of_log = (
-            f", {self.unread_log_partitions} of them of the coordinators' log" if self.unread_log_partitions else ""
+            f", {beat.unread_log_partitions} of them of the coordinators' log" if beat.unread_log_partitions else ""
         )
         reach = (
-            f"{self.scanned_partitions} partitions scanned, {self.census_partitions} by census, "
-            f"{self.unproven_partitions} unproven{f' ({names})' if self.unproven_names else ''}{of_log}, "
-            f"at most {self.furthest_behind} offsets behind, coordinator view {self.coordinator_view}"
+            f"{beat.scanned_partitions} partitions scanned, {beat.census_partitions} by census, "
+            f"{beat.unproven_partitions} unproven{f' ({names})' if beat.unproven_names else ''}{of_log}, "
+            f"at most {beat.furthest_behind} offsets behind, coordinator view {beat.coordinator_view}"
         )
         return f"{evaluated}; {reach}"
 
 
 def watchers_of(last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[Watcher]:
     """The watchers of these heartbeats, in the same order."""
-    return [_watcher(beat, now_ms) for beat in last]
+    return [
+        Watcher(beat, elapsed(beat.evaluated_ms, now_ms), is_active=beat.is_active(now_ms), doubt=beat.doubt(now_ms))
+        for beat in last
+    ]
 
 
 def listed(watchers: Sequence[Watcher]) -> Sequence[Watcher]:
@@ -101,9 +100,3 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
     if part.more:
         plural = "" if part.more == 1 else "s"
         yield NotChecked(f"{part.more} {'more ' if part.names else ''}partition{plural}", why)
-
-
-def _watcher(beat: Heartbeat, now_ms: TimestampMs) -> Watcher:
-    values = {spec.name: getattr(beat, spec.name) for spec in fields(Watcher) if hasattr(beat, spec.name)}
-    values |= {"is_active": beat.is_active(now_ms), "doubt": beat.doubt(now_ms)}
-    return Watcher(**values, age_ms=elapsed(beat.evaluated_ms, now_ms))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from support.heartbeats import NOW_MS, a_heartbeat
@@ -22,7 +22,10 @@ def test_every_watcher_is_listed_once_by_its_last_heartbeat() -> None:
     older = replace(first, time_ms=NOW_MS - 10_000, evaluated_ms=NOW_MS - 10_000)
     future = replace(second, time_ms=NOW_MS + 10_000_000, evaluated_ms=NOW_MS + 10_000_000)
     shown = watchers_of(last_of_each([first, second, older, future], NOW_MS), NOW_MS)
-    assert [(one.instance, one.age_ms, one.is_active) for one in shown] == [("one", 0, True), ("two", 5, True)]
+    assert [(one.heartbeat.instance, one.age_ms, one.is_active) for one in shown] == [
+        ("one", 0, True),
+        ("two", 5, True),
+    ]
 
 
 def test_a_watcher_is_shown_as_one_line() -> None:
@@ -38,6 +41,12 @@ def test_a_watcher_is_shown_as_one_line() -> None:
     )
     (odd,) = watchers_of([a_heartbeat(time_ms=NOW_MS + 10**9)], NOW_MS)
     assert ": ignored, " in odd.line()
+
+
+def test_a_watcher_in_json_has_the_members_of_its_heartbeat() -> None:
+    beat = a_heartbeat()
+    (watcher,) = watchers_of([beat], NOW_MS + 1_500)
+    assert watcher.members() == {**asdict(beat), "age_ms": 1_500, "is_active": True, "doubt": None}
 
 
 def test_a_cluster_without_a_watcher_is_named() -> None:

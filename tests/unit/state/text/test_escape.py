@@ -68,7 +68,7 @@ def written(how: str) -> str:
         (NotChecked(ODD, ODD),),
         summary=ODD,
         notes=(ODD,),
-        also={"x": [Row(ODD, ODD)]},
+        also={"x": [{"name": ODD, "command": ODD}]},
     )
     out = io.StringIO()
     write(answer, how, out)
