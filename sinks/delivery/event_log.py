@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from txnwatch.sinks.delivery.encoding import from_bytes
-from txnwatch.sinks.delivery.kafka import QUIET
+from txnwatch.sinks.delivery.kafka import NO_CLIENT_LOG
 from txnwatch.sinks.delivery.signature import Keys, topic_place, without_signature
 from txnwatch.state.events import heartbeat
 from txnwatch.state.events.heartbeat import Heartbeat
@@ -56,7 +56,7 @@ class EventLog:
         self._consumer = Consumer(
             {
                 **client_config,
-                **QUIET,
+                **NO_CLIENT_LOG,
                 "group.id": "txnwatch-events-reader",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -23,7 +23,7 @@ _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction
 _DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FOLLOW_FROM_FATAL = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE})  # noqa: SLF001 - their public names
 _MISSING_RIGHT = "the right WRITE on the topic is missing (docs/rights.md)"
-QUIET = {"log_level": 2}  # failures are returned as errors, not logged to stderr
+NO_CLIENT_LOG = {"log_level": 2}  # failures are returned as errors, not logged to stderr
 
 
 class KafkaEventsTopic:
@@ -47,7 +47,7 @@ class KafkaEventsTopic:
         self._encoding = encoding
         self._config: dict[str, Any] = {
             **client_config,
-            **QUIET,
+            **NO_CLIENT_LOG,
             "client.id": "txnwatch-events",
             "enable.idempotence": True,
             "linger.ms": 0,
@@ -228,7 +228,7 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str) -> str | None:
         BrokerError: the cluster does not answer, or refuses to create the topic.
         ConfigError: the name is not valid for a topic.
     """
-    admin = AdminClient({**client_config, **QUIET, "client.id": "txnwatch-events"})
+    admin = AdminClient({**client_config, **NO_CLIENT_LOG, "client.id": "txnwatch-events"})
     try:
         known = admin.list_topics(timeout=_TIMEOUT_S)
         if topic in known.topics:

@@ -64,7 +64,7 @@ class IncidentStore:
     _in_flight: dict[str, IncidentEvent] = field(default_factory=dict)
     _ended: dict[str, EndedIncident] = field(default_factory=dict)
     _overwritten: set[str] = field(default_factory=set)
-    _owed: list[IncidentEvent] = field(default_factory=list)
+    _spent: list[IncidentEvent] = field(default_factory=list)
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
@@ -120,10 +120,10 @@ class IncidentStore:
         sequence = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
         self._ended[event.incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
 
-    def owed(self) -> list[IncidentEvent]:
+    def take_spent(self) -> list[IncidentEvent]:
         """The ends of incidents whose ids are spent; each is returned once."""
-        owed, self._owed = self._owed, []
-        return owed
+        spent, self._spent = self._spent, []
+        return spent
 
     def _is_usable(self, event: IncidentEvent) -> bool:
         return is_usable(event, self.cluster_id, self._in_flight.get(event.event_id))
@@ -145,7 +145,7 @@ class IncidentStore:
             known = replace(event, action=None)
         if known is not None and known.is_open:
             above = known.sequence if event.is_spent else max(known.sequence, event.sequence)
-            self._owed.append(resolved(replace(known, sequence=above), now_ms, no_longer_open(now_ms, _USED_UP)))
+            self._spent.append(resolved(replace(known, sequence=above), now_ms, no_longer_open(now_ms, _USED_UP)))
 
     def has_ended(self, incident_id: str) -> bool:
         """Whether the incident ended long ago."""

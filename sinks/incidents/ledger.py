@@ -219,7 +219,7 @@ class Ledger:
                 yield answer
             elif is_new and (correction := self.claims.compare(event, now_ms)) is not None:
                 yield correction
-        spent = self.store.owed()
+        spent = self.store.take_spent()
         self.claims.doubt_spent(spent)
         yield from map(self.claims.as_found, spent)
         if again := self._delivery.publish_again():

@@ -214,17 +214,17 @@ class Watch:
         """
         return started_session(self.settings, self.checkpoint, self._master, self.spark_log, scratch)
 
-    def claim(self, session: SparkSession, has_ended: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
+    def take_lease(self, session: SparkSession, is_over: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
         """Takes the lease of a checkpoint that is not local; the context renews it, and releases it if all has ended.
 
         Raises:
             CheckpointError: another driver uses the checkpoint.
             SparkError: its file system cannot be reached.
         """
-        from txnwatch.streaming.job.claim import lease_of  # noqa: PLC0415 - as in `start_spark`
+        from txnwatch.streaming.job.take_lease import take_lease  # noqa: PLC0415 - as in `start_spark`
 
-        self._lease = lease_of(session, self.checkpoint, self.log, f"details: {self.spark_log}")
-        return self._lease.kept(has_ended) if self._lease is not None else contextlib.nullcontext()
+        self._lease = take_lease(session, self.checkpoint, self.log, f"details: {self.spark_log}")
+        return self._lease.kept(is_over) if self._lease is not None else contextlib.nullcontext()
 
     def _may_no_batch_begin(self) -> bool:
         if self._lease is not None:

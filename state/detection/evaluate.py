@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.ask_coordinators import ask_about_covers, ask_about_owner
 from txnwatch.state.detection.barrier_context import BarrierContext
-from txnwatch.state.detection.doubts import doubt_covers, doubt_owner
 from txnwatch.state.detection.proof import is_settled
 from txnwatch.state.detection.span_look import judge_span
 from txnwatch.state.detection.span_transitions import dropped
@@ -40,7 +40,7 @@ def judge(producer: ProducerState, context: BarrierContext) -> Step:
     if spans:
         producer = replace(producer, spans={**producer.spans, **spans})
     producer = _listed(producer, context)
-    for rule in (_judge_time, doubt_covers, doubt_owner, ask_without_log):
+    for rule in (_judge_time, ask_about_covers, ask_about_owner, ask_without_log):
         producer, findings = rule(producer, context)
         emitted.extend(findings)
     return Step(producer, tuple(emitted))

@@ -80,7 +80,7 @@ class Connection:
             plain = socket.create_connection(endpoint, timeout=timeout_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=endpoint.host)
-        except (OSError, UnicodeError) as exc:  # UnicodeError: a broker has told a name that no host can have
+        except (OSError, UnicodeError) as exc:  # UnicodeError: a broker has returned an invalid host name
             doubt = security.tls.doubt(exc, *endpoint)
             raise BrokerError(f"cannot connect to broker {endpoint}: {exc}{doubt}") from exc
         try:

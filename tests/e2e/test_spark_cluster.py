@@ -109,7 +109,7 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
     ],
     ids=["no master", "no host", "no name node"],
 )
-def test_what_cannot_be_reached_ends_with_one_line(
+def test_a_master_or_file_system_without_an_answer_ends_the_start_with_one_line(
     kafka: EmbeddedKafka, flags: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
     command = RunningWatch(kafka.bootstrap_servers, tmp_path, "--events-topic", EVENTS, *flags).command

@@ -74,7 +74,7 @@ def run() -> Counter[str]:
     return seen
 
 
-def test_what_is_found_does_not_depend_on_our_clock() -> None:
+def test_findings_do_not_depend_on_our_clock() -> None:
     seen = run()
     expected = (Verdict.LATE, Verdict.STUCK_PREPARE, Verdict.LONG_RUNNING, Verdict.HANGING)
     assert min(seen[str(name)] for name in expected) > 0, seen

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.abort_connection import abort_on_cluster
-from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
 from txnwatch.cli.flag_types import id64
+from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
 from txnwatch.cli.output import CommandAnswer, Line, write
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.sinks.abort.manual import ManualTarget

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
-from txnwatch.cli.asking import origin_of
 from txnwatch.cli.events_read import keys_of
 from txnwatch.cli.find_hanging import searcher_of
+from txnwatch.cli.one_shot import origin_of
 from txnwatch.client_properties import client_properties
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.flag_types import count, id64, kafka_text
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time, write
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ids import (

@@ -11,8 +11,8 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import kafka_text
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.description import (
     DescribedTransaction,

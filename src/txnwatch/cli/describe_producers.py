@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.flag_types import id32
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_partition_flags, ask
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.check_row import Caller, CheckRow, Health
 from txnwatch.cli.diagnosis import diagnose
 from txnwatch.cli.diagnosis_of_egress import egress_row
 from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
 from txnwatch.cli.diagnosis_of_view import view_row
 from txnwatch.cli.flag_types import redis_url, topic_name, topic_pattern
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.output import CommandAnswer
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.java import java

@@ -6,7 +6,12 @@ import argparse
 import time
 from typing import Any
 
-from txnwatch.cli.asking import (
+from txnwatch.cli.describe import described_with_log
+from txnwatch.cli.explanation import Explanation, of_partition
+from txnwatch.cli.explanation_of_id import of_id
+from txnwatch.cli.find_hanging import searcher_of
+from txnwatch.cli.flag_types import kafka_text
+from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
     add_partition_flags,
@@ -14,11 +19,6 @@ from txnwatch.cli.asking import (
     ask,
     origin_of,
 )
-from txnwatch.cli.describe import described_with_log
-from txnwatch.cli.explanation import Explanation, of_partition
-from txnwatch.cli.explanation_of_id import of_id
-from txnwatch.cli.find_hanging import searcher_of
-from txnwatch.cli.flag_types import kafka_text
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.sinks.incidents.search import Searcher
 from txnwatch.state.model.description import DescribedTransaction
@@ -31,7 +31,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
 from txnwatch.streaming.source.hidden_participants import hidden_of, hidden_topics, why_not_shown
 
-_QUIET = frozenset({"all_clear", "idle"})
+_NO_FINDING = frozenset({"all_clear", "idle"})
 _LOOKS, _PAUSE_S = 3, 0.3
 
 
@@ -86,7 +86,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         row_type=Explanation,
         rows=[explained],
         not_checked=tuple(NotChecked(what, why) for what, why in missing.items()),
-        found=explained.state not in _QUIET,
+        found=explained.state not in _NO_FINDING,
     )
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from txnwatch.cli.asking import (
+from txnwatch.cli.flag_types import id32
+from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
     add_partition_flags,
@@ -21,7 +22,6 @@ from txnwatch.cli.asking import (
     ask,
     origin_of,
 )
-from txnwatch.cli.flag_types import id32
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.event_builder import span_event, transaction_event

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.asking import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.flag_types import id64, int64, kafka_text
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
 from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.errors import ConfigError

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             parsed = parser(needed_for(given)).parse_args(given)
             if hasattr(parsed, "needs_server"):
-                import_module("txnwatch.cli.asking").take_settings(parsed)
+                import_module("txnwatch.cli.one_shot").take_settings(parsed)
             code: int = parsed.run(parsed)
         finally:
             with delivering():

@@ -29,7 +29,7 @@ from txnwatch.streaming.job.scratch import scratch_directory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CLAIM_S = 120.0  # includes the pause before an abandoned lease is taken over
+_LEASE_S = 120.0  # includes the pause before an abandoned lease is taken over
 _CLOSE_S, _KILL_S = 1.6, 1.8  # after the request; the rest of the three seconds is for the end of the interpreter
 
 
@@ -76,18 +76,18 @@ def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
         session = stop.run(functools.partial(watch.start_spark, scratch))
         try:
-            with _claimed(watch, session, stop):
+            with _leased(watch, session, stop):
                 supervise(watch, session, stop, reload)
         finally:
             _close(watch, session, stop, served)
 
 
-def _claimed(watch: Watch, session: SparkSession, stop: StopRequest) -> contextlib.AbstractContextManager[None]:
+def _leased(watch: Watch, session: SparkSession, stop: StopRequest) -> contextlib.AbstractContextManager[None]:
     try:
-        return stop.run(functools.partial(watch.claim, session, lambda: not stop.has_left_steps), limit_s=_CLAIM_S)
+        return stop.run(functools.partial(watch.take_lease, session, lambda: not stop.has_left_steps), limit_s=_LEASE_S)
     except StepTooLongError:
         raise CheckpointError(
-            f"--checkpoint {watch.checkpoint}: its file system has not answered for {_CLAIM_S:.0f} s: check its "
+            f"--checkpoint {watch.checkpoint}: its file system has not answered for {_LEASE_S:.0f} s: check its "
             f"address; details: {watch.spark_log}"
         ) from None
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from txnwatch.cli.asking import add_connection_flags, add_events_flags, add_output_flags, with_command_from_here
 from txnwatch.cli.events_read import keys_of, read_events_topic
 from txnwatch.cli.flag_types import redis_url
+from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_output_flags, with_command_from_here
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, Line, NotChecked, Time, write
 from txnwatch.cli.watchers import Watcher, listed, not_reached, watchers_of
 from txnwatch.sinks.delivery.redis_views import read_shown

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.cli.asking import take_settings
 from txnwatch.cli.main import parser
+from txnwatch.cli.one_shot import take_settings
 from txnwatch.client_properties import client_properties
 from txnwatch.config import RunSettings
 from txnwatch.config_providers import expanded, hidden_from_children

@@ -10,9 +10,9 @@ import pytest
 
 from support.incidents import an_event
 from support.log_lines import log_restored
-from txnwatch.cli.asking import with_command_from_here
 from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_to_stdout
 from txnwatch.cli.main import main
+from txnwatch.cli.one_shot import with_command_from_here
 from txnwatch.client_properties import client_properties
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_flags

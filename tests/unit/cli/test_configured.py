@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from txnwatch.cli import status
-from txnwatch.cli.asking import take_settings
 from txnwatch.cli.main import main, parser
+from txnwatch.cli.one_shot import take_settings
 from txnwatch.state.model.policy import DetectionPolicy
 
 COMMANDS = {"explain": ("explain", "orders-0"), "find-hanging": ("find-hanging",)}

@@ -10,7 +10,7 @@ from txnwatch.state.text.outside_json import read_json
 @pytest.mark.parametrize(
     "text", ["", "{", "NaN", "[Infinity]", "-Infinity", "1e400", "[" * 100_000, '{"a":' * 100_000, b"\xff", "1" * 5_000]
 )
-def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
+def test_invalid_json_is_a_value_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_json(text)
 

@@ -50,7 +50,7 @@ def test_that_of_a_running_process_stays() -> None:
             assert first != second
 
 
-def test_what_is_new_or_a_link_or_has_another_name_stays(parent: Path) -> None:
+def test_new_directories_links_and_other_names_stay(parent: Path) -> None:
     (parent / "txnwatch-spark-new").mkdir()
     old_files = parent / "txnwatch-of-another-program"
     old_files.mkdir()

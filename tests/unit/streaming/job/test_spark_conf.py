@@ -39,7 +39,7 @@ def test_every_form_gives_the_same_settings(given: object) -> None:
         (5, "expected a table, or KEY=VALUE texts"),
     ],
 )
-def test_what_spark_or_txnwatch_cannot_use_is_refused(given: object, expected: str) -> None:
+def test_settings_that_cannot_be_used_are_refused(given: object, expected: str) -> None:
     with pytest.raises(ValueError, match=expected.replace("[", r"\[")):
         conf_of(given)
 

@@ -18,7 +18,7 @@ from txnwatch.state.model.transaction import COVER, Emission, ProducerState, Spa
 from txnwatch.state.model.verdicts import doubt_ms, is_two_phase
 
 
-def doubt_covers(producer: ProducerState, context: BarrierContext) -> Step:
+def ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
     """Asks the coordinator about spans held by an overdue transaction: an old view must not hide a hang for ever.
 
     The coordinator can be asked if its log partition has a leader, even if that log cannot be read.
@@ -39,7 +39,7 @@ def doubt_covers(producer: ProducerState, context: BarrierContext) -> Step:
     return _in_doubt(CoverInDoubt, producer, held, emission, context)
 
 
-def doubt_owner(producer: ProducerState, context: BarrierContext) -> Step:
+def ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
     """Asks for the owner of open data whose producer id is in no read part of the log, while another part is unread.
 
     A log that was re-created since names no owner. A part that its leader lists and cannot read names none either: the

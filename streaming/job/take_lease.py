@@ -13,7 +13,7 @@ from txnwatch.streaming.job.lease import CheckpointLease
 _ADVICE = "the file system of --checkpoint cannot be used: check its address"
 
 
-def lease_of(session: SparkSession, checkpoint: str, log: Log, where: str) -> CheckpointLease | None:
+def take_lease(session: SparkSession, checkpoint: str, log: Log, where: str) -> CheckpointLease | None:
     """The lease of this process; None for a local checkpoint, which has a lock. `where` names Spark's output.
 
     Raises:
