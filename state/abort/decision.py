@@ -8,8 +8,8 @@ append, and speed does not protect the next healthy transaction. These three rul
   is read once more directly before the marker (sinks/incidents/own_findings.py), and must give the same outcome.
 * Never under an epoch that may be used again. The coordinator must have handed out a newer epoch, or another producer
   id, or no longer know the id; then no transaction can begin under the marker's epoch. An idle client is not a dead
-  client: after a pause of an hour it continues under its epoch, and up to transaction.version 1 so does every next
-  transaction. From version 2 on each end raises the epoch, and the same rule detects that.
+  client: after a pause of an hour it continues under its epoch. With transaction.version 0 or 1, its next transactions
+  use this epoch too. From version 2 on each end raises the epoch, and the same rule detects that.
 * The leader compares epochs when it appends. The request has TransactionVersion 0, for which the leader accepts a
   marker if its epoch is not older than the partition's. If a transaction of a newer epoch has joined the open data in
   the meantime, the leader refuses the marker and no data is harmed.

@@ -49,7 +49,7 @@ def youngest_followed(followed: Mapping[ProducerId, OpenTransaction]) -> Age | N
 
 
 def free_places(followed: Mapping[ProducerId, OpenTransaction]) -> int:
-    """How many more transactions the open list takes; negative until `keep_oldest` if it has too many."""
+    """How many more transactions the open list takes; negative if it has too many, `keep_oldest` then removes some."""
     return FOLLOWED - len(followed)
 
 

@@ -1,9 +1,9 @@
 """Ranges that their leader lists and repeatedly cannot read: a bad disk, remote storage that does not answer.
 
-Law: a data range that failed several times over a while counts as lost. Then a census can make its partition complete;
-a range that is only waited for never becomes so. If the log can be read again later, nothing is wrong: the census has
-shown what was open. No census can replace the coordinators' log: it is retried for ever with growing pauses, and what
-depends on it stays unproven.
+Law: a data range that failed several times over a while counts as lost. Then a census can make its partition complete.
+Without this rule, the partition would never be complete. If the log can be read again later, nothing is wrong: the
+census has shown what was open. No census can replace the coordinators' log: it is retried for ever with growing pauses,
+and what depends on it stays unproven.
 """
 
 from __future__ import annotations

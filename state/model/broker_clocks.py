@@ -178,7 +178,7 @@ class Clocks(Struct, array_like=True):
         return set(risen)
 
     def _keep_set_times(self, dropped: Container[BrokerId]) -> None:
-        """Notes that clocks were set whose bounds are dropped: earlier stamps of these leaders still do not count."""
+        """Keeps the time at which a clock was set, although its bounds are dropped: earlier stamps do not count."""
         for log_partition, reign in self.reigns.items():
             clock = self.brokers.get(reign.broker) if reign.broker in dropped else None
             if clock is not None and clock.set_ms is not None:

@@ -39,7 +39,7 @@ SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
 
 
 class Head(ModelValue, frozen=True):
-    """The sequence of the last entry, and the tokens of the entries since the last snapshot, joined."""
+    """The sequence of the last entry, and the tokens of the entries since the last snapshot as one byte string."""
 
     sequence: int
     tokens: bytes

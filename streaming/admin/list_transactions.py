@@ -48,8 +48,8 @@ class BrokerListings(NamedTuple):
 def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> BrokerListings:
     """Sends one ListTransactions to every broker; the listing is complete only if it has no problems.
 
-    Each broker must answer for all that it coordinates, before and after. `request` builds the request for a
-    connection, in a version that its broker knows.
+    Before and after the listing, each broker must show that it answers for every log partition that it leads. `request`
+    builds the request for a connection, in a version that its broker knows.
     """
     try:
         before, problems = coordinators_log(cluster)

@@ -109,9 +109,8 @@ def _library() -> Any:
     try:
         import gssapi  # noqa: PLC0415 - an extra
     except (ImportError, OSError) as exc:
-        found = "no package gssapi" if isinstance(exc, ModuleNotFoundError) else str(exc)
+        found = "the package gssapi is missing" if isinstance(exc, ModuleNotFoundError) else str(exc)
         raise ConfigError(
-            f"sasl.mechanism GSSAPI: expected pip install 'txnwatch[kerberos]' and the libraries of MIT Kerberos, "
-            f"found: {found}"
+            f"sasl.mechanism GSSAPI needs `pip install 'txnwatch[kerberos]'` and the libraries of MIT Kerberos: {found}"
         ) from exc
     return gssapi

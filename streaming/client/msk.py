@@ -72,7 +72,9 @@ def msk_iam_of(properties: Mapping[str, str], options: Mapping[str, str]) -> Msk
     """
     unknown = sorted(name for name in options if name.startswith("aws") and name not in _OPTIONS)
     if unknown:
-        raise ConfigError(f"sasl.jaas.config: expected of AWS only {', '.join(sorted(_OPTIONS))}, found {unknown[0]}")
+        raise ConfigError(
+            f"sasl.jaas.config: expected only these AWS options: {', '.join(sorted(_OPTIONS))}; found {unknown[0]}"
+        )
     found = _HOST.search(properties.get("bootstrap.servers", ""))
     region = found[1] if found else next((os.environ[name] for name in _REGIONS if os.environ.get(name)), None)
     if region is None:
@@ -92,7 +94,7 @@ def _signer() -> Any:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - an extra
     except ImportError as exc:
         raise ConfigError(
-            f"sasl.mechanism {AWS_MSK_IAM}: expected pip install 'txnwatch[aws]', found no package "
-            "aws-msk-iam-sasl-signer-python"
+            f"sasl.mechanism {AWS_MSK_IAM} needs `pip install 'txnwatch[aws]'`: the package "
+            "aws-msk-iam-sasl-signer-python is missing"
         ) from exc
     return MSKAuthTokenProvider

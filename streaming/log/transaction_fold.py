@@ -138,7 +138,7 @@ class TransactionFold(BatchWalker):
         self._owner[transactional_id] = value.producer_id
 
     def _time(self, producer_id: ProducerId, end: End | None) -> None:
-        """Measures a transaction that ends here; if it was prepared before the range, the state does so."""
+        """Measures a transaction that ends here; if it was prepared before the range, the state measures it."""
         if end is None or end.state not in _COMPLETE:
             return
         prior = self._views.get(producer_id)

@@ -99,7 +99,7 @@ def check_entry(buffer: memoryview | bytes, position: int) -> None:
 
 
 def end_of_entry(buffer: memoryview | bytes, position: int) -> int:
-    """Where the entry at a byte position ends, of any magic; this may be behind the end of the buffer."""
+    """The end of the entry at a byte position, whatever its magic; it may be behind the end of the buffer."""
     length: int = _LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0]
     return position + LENGTH_OVERHEAD + length
 

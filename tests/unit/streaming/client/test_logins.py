@@ -123,7 +123,7 @@ REFUSED = {
     "no region": ({**MSK, "bootstrap.servers": "kafka.internal:9098"}, "sasl.mechanism: expected a region"),
     "an unknown option of IAM": (
         {**MSK, "sasl.jaas.config": f'{IAM} awsRoleArn="r" awsRoleExternalId="x";'},
-        "sasl.jaas.config: expected of AWS only awsProfileName, .*, found awsRoleExternalId",
+        "sasl.jaas.config: expected only these AWS options: awsProfileName, .*; found awsRoleExternalId",
     ),
 }
 
