@@ -13,14 +13,14 @@ A disturbance is a fault of a machine, a network or a server that txnwatch or th
 transaction. The cluster has two brokers. Both have data; broker 1 also has all coordinators and the events topic.
 Transactional applications run all the time, and one healthy transaction stays open. Two seconds after the disturbance
 begins, a stray write makes a hang. If the disturbance prevents writes to the partition, the stray write is made just
-before it. *Right again*
-is the time from the end of the disturbance until every partition is proven, no event waits, and the hang is on the
-events topic; the start of Spark's query takes some seconds of it. Then another hang is made: *next hang* is the time to
-its event.
+before it. *Right again* is the time from the end of the disturbance until every partition is proven, no event waits,
+and the hang is on the events topic. It includes the start of Spark's query, which takes some seconds. Then another hang
+is made: *next hang* is the time to its event.
 
-The disk of txnwatch is a small file system that is filled. A preloaded library delays the changes of its files, and
-changes the clocks of its processes and of the brokers; the clocks of the kernel are not touched. The network is cut by
-a proxy that passes nothing on and keeps the connections. A suspended broker is one after SIGSTOP.
+The disk of txnwatch is a small file system that is filled. A preloaded library delays each change of a file of
+txnwatch. It also changes the time that the processes of txnwatch and the brokers read; the clock of the machine is not
+changed. To cut the network, a proxy keeps the connections open and forwards nothing. A suspended broker has received
+SIGSTOP.
 """
 _WHAT_TO_DO = "The [runbook](runbook.md#watcher) has what to do in each case."
 

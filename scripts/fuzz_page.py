@@ -9,16 +9,16 @@ from typing import Any
 _ABOUT = """\
 The decoders of bytes that come from outside are fuzzed: what brokers answer to the requests of the scan and of a fresh
 read, what a server sends before a login and during it, what a token endpoint answers, what any client can write to a
-topic or to Redis, and what other programs can write to a file that txnwatch reads. Not fuzzed are TLS, Kerberos, Redis'
-protocol and the answers of a schema registry: libraries decode them. `make fuzz` runs it for an hour and writes this
-page.
-[Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches of txnwatch or of
-the decoder of kafka-python. In JSON it changes single values, so that most inputs stay valid.
+topic or to Redis, and what other programs can write to a file that txnwatch reads. TLS, Kerberos, the protocol of Redis
+and the answers of a schema registry are not fuzzed: libraries decode them. `make fuzz` runs the fuzzer for an hour and
+writes this page. [Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches of
+txnwatch or of the decoder of kafka-python. In JSON it changes single values, so that most inputs stay valid.
 
 A decoder fails if it raises an error of another type than those in the table, if its result is wrong (for example if
 the fast decoder of the coordinators' log and the exact one have different results, or an accepted event cannot be
 written again), if one input takes more than ten seconds, or if it needs more than 2 GB. Inputs that reached new
-branches, and inputs on which a decoder failed, are kept in `tests/fuzz/corpus`. `make test` tries all of them. """
+branches, and inputs on which a decoder failed, are kept in `tests/fuzz/corpus`. `make test` tries all of them.
+"""
 
 
 def fuzz_page(docs: Path, generated: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 _ABOUT = """\
 An hour of healthy applications under constant disturbances, with real hangs among them. `make soak` runs it and writes
-this page. Every eight seconds there is another disturbance:
+this page. A disturbance follows every eight seconds; it is one of these:
 
 - a broker is restarted, with a clean shutdown or with `kill -9`; the controller (there is only one) is always killed;
 - all leaders are elected again, so coordinators move;
@@ -21,7 +21,7 @@ of txnwatch keeps them for an hour). Retention deletes data after ten minutes, a
 
 The run fails if a verdict is false. `hanging` is true for the hangs above. `stuck_prepare` and `late` are true if the
 coordinators' log shows that the transaction was in that state for longer than the threshold: the test reads that log
-with a consumer and a decoder that are no part of txnwatch. No other verdict is true. (While the only controller
+with a consumer and a decoder that are not part of txnwatch. No other verdict is true. (While the only controller
 restarts, no partition gets a new leader, so markers wait.) The run also fails if a hang is not found within a minute,
 if an incident is still open at the end, if Redis does not agree with the events topic within a minute after it came
 back, or if memory, disk or open descriptors grow by more than their bounds.

@@ -49,7 +49,7 @@ and the reason. Check these rows before you use the result.
 
 ## Open transactions, continuously
 
-A streaming query (`spark.readStream`) returns facts. A fact describes what one read range contains: the offsets of one
+A streaming query (`spark.readStream`) returns facts. A fact describes the content of one read range: the offsets of one
 partition that one micro-batch reads. The source distributes facts to buckets, by producer id. It copies a fact about
 all producers to every bucket. Here the option `buckets` is 1, so that each fact comes once.
 

@@ -150,7 +150,7 @@ class RunSettings(BaseModel):
     )
     spark_conf: SparkConf = Field(
         {},
-        description="Spark's own settings, KEY=VALUE; a flag can be repeated, the file has a table; see "
+        description="Spark's own settings, KEY=VALUE; the flag can be repeated, and in the file it is a table; see "
         "docs/spark-cluster.md",
         repr=False,
     )

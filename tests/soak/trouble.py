@@ -71,7 +71,7 @@ class Trouble:
         is_orderly = node != 1 and (number // 3) % 2 == 0
         (self.kafka.broker(node).stop if is_orderly else self.kafka.broker(node).kill)()
         patiently(lambda: self.kafka.start_broker(node))
-        self.done["restarts of a broker in order" if is_orderly else "restarts of a broker after kill -9"] += 1
+        self.done["clean restarts of a broker" if is_orderly else "restarts of a broker after kill -9"] += 1
 
     def hang(self, number: int) -> None:
         """A stray write, which no marker ends."""

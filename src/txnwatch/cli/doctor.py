@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--topics",
         type=topic_pattern,
         metavar="REGEX",
-        help="the topics that `run` will scan: doctor estimates how many bytes that reads in a day (default: .*)",
+        help="the topics that `run` will scan: doctor estimates how many bytes this scan reads in a day (default: .*)",
     )
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     add_output_flags(parser)

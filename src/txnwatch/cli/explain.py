@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "explain",
-        help="explain what holds a partition, or what a transactional id waits for",
+        help="explain what holds the last stable offset of a partition, or what a transactional id waits for",
         description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
         "whether it ends by itself, and what to do next. With a transactional id, it explains the state of that id.",
     )

@@ -69,8 +69,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "status",
         help="show the open incidents, and whether a watcher is active",
         description="Prints the open incidents, oldest first, and the last heartbeat of each watcher. It reads "
-        "Redis if --redis-url is given, or if its variable or the file names a Redis and neither --events-topic nor "
-        "--bootstrap-server is given as a flag. Otherwise it reads the events topic. Exit code 0: a watcher is "
+        "Redis if --redis-url is given, or if TXNWATCH_REDIS_URL or --config names a Redis and neither --events-topic "
+        "nor --bootstrap-server is given as a flag. Otherwise it reads the events topic. Exit code 0: a watcher is "
         "active, everything was read, and no partition is unproven. Exit code 1: a failure, or an incomplete answer; "
         "the partitions on which an active watcher proves nothing are listed as not checked. Exit code 3: an incident "
         "is open (only with --fail-on-found), with or without an active watcher. Exit code 4: no watcher is active, "

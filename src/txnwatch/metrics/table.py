@@ -25,8 +25,8 @@ METRICS: tuple[Metric, ...] = (
         _G,
         (),
         "1 once the watcher is ready, else 0. It is ready when it has read every partition of the coordinators' log to "
-        "its end and a census was taken. It does not wait longer than 30 s for a further partition, or for the census. "
-        "txnwatch_unproven_partitions counts the partitions that are missing then",
+        "its end and a census was taken. It does not wait for further partitions if none was completed for 30 s, "
+        "and it waits for the census at most 30 s. txnwatch_unproven_partitions then counts the missing partitions",
     ),
     Metric(
         HEALTH,
