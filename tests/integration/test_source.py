@@ -22,10 +22,12 @@ from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.spark_output import output_to
+from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.batch_errors import BatchErrors
 from txnwatch.streaming.job.query import JobSettings, spark_session, start
 from txnwatch.streaming.source.datasource import FORMAT
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
@@ -160,9 +162,11 @@ def test_a_stop_completes_the_micro_batch_that_runs_and_lets_no_other_begin(
         batches.append(number)
         stopping.set()
 
-    query = start(spark, settings, take, stopping.is_set)
+    errors = BatchErrors()
+    query = start(spark, settings, take, stopping.is_set, errors)
     eventually(lambda: not query.isActive, BATCH_S, "the end of the query")
     assert "is left to the next start" in str(query.exception())
+    assert isinstance(errors.last, QueryError), "the driver has the error itself, and not only its text"
     assert batches == [0]
     assert sorted(file.name for file in (tmp_path / "commits").glob("[0-9]*")) == ["0"]
 
