@@ -10,12 +10,14 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import bcrypt
 import psutil
 import pytest
 
 from support.kafka_faults import late_write_after_abort
+from support.redis_servers import WithSentinel
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -26,17 +28,39 @@ from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 VERDICT_S = 30.0
 EVENTS = "secrets.events"
-NO_REDIS = "127.0.0.1:1/0"
 _MARK = "kanarienvogel"
-VARIABLES = {"SASL": f"{_MARK}-sasl", "REDIS": f"{_MARK}-redis", "STORE": f"{_MARK}-store"}
+VARIABLES = {
+    "SASL": f"{_MARK}-sasl",
+    "REDIS": f"{_MARK}-redis",
+    "SENTINEL": f"{_MARK}-sentinel",
+    "STORE": f"{_MARK}-store",
+}
 SIGNING_KEY = f"{_MARK}-signing-{'x' * 40}"
 SCRAPER = f"{_MARK}-scraper"
-# Each is read from a variable or a file, except the key password, which is in the properties file itself.
+# Some are read from a variable or a file, the others are in the properties file itself.
 PROPERTIES = (
     "security.protocol=PLAINTEXT\n"
     'sasl.jaas.config=PlainLoginModule required username="watch" password="${env:SASL}";\n'
     f"sasl.password={_MARK}-password\nssl.key.password={_MARK}-key\n"
+    f"ssl.truststore.password={_MARK}-truststore\nssl.keystore.password={_MARK}-keystore\n"
+    f"ssl.keystore.key=-----BEGIN ENCRYPTED PRIVATE KEY----- {_MARK}-pem -----END ENCRYPTED PRIVATE KEY-----\n"
+    f"sasl.oauthbearer.client.credentials.client.secret={_MARK}-client\n"
 )
+
+
+class Watched(NamedTuple):
+    """A watch after its first incidents.
+
+    Attributes:
+        redis_place: the sentinels and their service, as names and labels show them.
+        redis_values: what it wrote to Redis, by key.
+        temporary: its directory for temporary files.
+    """
+
+    watch: RunningWatch
+    redis_place: str
+    redis_values: dict[str, str]
+    temporary: Path
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +83,47 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def watch(kafka: EmbeddedKafka, directory: Path) -> Iterator[RunningWatch]:
-    """A watch after its first incident, which could not be delivered to Redis."""
+def redis_with_passwords(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSentinel]:
+    secrets = {"password": VARIABLES["REDIS"], "sentinel_password": VARIABLES["SENTINEL"]}
+    servers = WithSentinel(tmp_path_factory.mktemp("redis"), **secrets)
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture(scope="module")
+def watched(kafka: EmbeddedKafka, directory: Path, redis_with_passwords: WithSentinel) -> Iterator[Watched]:
+    """A watch after an incident that was delivered to Redis, and one that could not be."""
+    temporary = directory / "temporary files"
+    temporary.mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in VARIABLES.items():
+            patched.setenv(name, value)
+        url = (
+            f"redis+sentinel://{redis_with_passwords.place}?password=${{env:REDIS}}&sentinel_password=${{env:SENTINEL}}"
+        )
+        patched.setenv("TXNWATCH_REDIS_URL", url)
+        patched.setenv("TMPDIR", str(temporary))
+        running = RunningWatch(kafka.bootstrap_servers, directory / "checkpoint", *flags_of(directory))
+        running.start()
+    try:
+        running.until_ready()
+        hang(kafka)
+        eventually(lambda: any("incident:" in key for key in redis_with_passwords.values()), VERDICT_S, "Redis")
+        values = redis_with_passwords.values()
+        redis_with_passwords.stop()
+        hang(kafka)
+        running.until("events are kept and delivered later", timeout_s=VERDICT_S)
+        yield Watched(running, redis_with_passwords.place, values, temporary)
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def watch(watched: Watched) -> RunningWatch:
+    return watched.watch
+
+
+def flags_of(directory: Path) -> Iterator[str]:
     flags = {
         "config": directory / "txnwatch.toml",
         "command-config": directory / "client.properties",
@@ -69,23 +132,16 @@ def watch(kafka: EmbeddedKafka, directory: Path) -> Iterator[RunningWatch]:
         "metrics-port": 0,
         "metrics-web-config-file": directory / "web.yml",
     }
-    arguments = [argument for name, value in flags.items() for argument in (f"--{name}", str(value))]
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in VARIABLES.items():
-            patched.setenv(name, value)
-        patched.setenv("TXNWATCH_REDIS_URL", f"redis://{NO_REDIS}?password=${{env:REDIS}}")
-        running = RunningWatch(kafka.bootstrap_servers, directory / "checkpoint", *arguments)
-        running.start()
-    try:
-        running.until_ready()
-        with closing(connect(kafka)) as cluster:
-            (partition,) = create_topic(cluster, unique("secrets"))
-            late_write_after_abort(cluster, unique("zombie"), partition)
-        eventually(lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), VERDICT_S, "an incident")
-        running.until("events are kept and delivered later", timeout_s=VERDICT_S)
-        yield running
-    finally:
-        running.stop()
+    for name, value in flags.items():
+        yield from (f"--{name}", str(value))
+
+
+def hang(kafka: EmbeddedKafka) -> None:
+    """A hang whose incident is on the events topic."""
+    with closing(connect(kafka)) as cluster:
+        (partition,) = create_topic(cluster, unique("secrets"))
+        late_write_after_abort(cluster, unique("zombie"), partition)
+    eventually(lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), VERDICT_S, "an incident")
 
 
 def listening(process: psutil.Process) -> Iterator[str]:
@@ -121,24 +177,40 @@ def scrape(watch: RunningWatch, password: str) -> str:
     return body
 
 
-def test_the_metrics_have_no_secret_and_ask_for_a_password(watch: RunningWatch) -> None:
+def test_the_metrics_have_no_secret_and_ask_for_a_password(watched: Watched) -> None:
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        scrape(watch, "wrong")
-    body = scrape(watch, SCRAPER)
-    assert f'sink="Redis {NO_REDIS}"' in body
+        scrape(watched.watch, "wrong")
+    body = scrape(watched.watch, SCRAPER)
+    assert f'sink="Redis {watched.redis_place}"' in body
     assert _MARK not in body
 
 
-def test_no_line_and_no_file_has_a_secret(watch: RunningWatch) -> None:
+def test_no_line_has_a_secret(watch: RunningWatch) -> None:
     assert [line for line in watch.lines if _MARK in line] == []
-    files = [path for path in Path(watch.checkpoint).rglob("*") if path.is_file()]
-    assert "spark.log" in {path.name for path in files}
-    shown = []
-    for path in files:
-        with suppress(FileNotFoundError):  # Spark removes old files meanwhile
-            if _MARK.encode() in path.read_bytes():
-                shown.append(path)
-    assert shown == []
+
+
+def test_no_file_of_the_checkpoint_or_of_temporary_files_has_a_secret(watched: Watched) -> None:
+    kept, temporary = (files_below(place) for place in (Path(watched.watch.checkpoint), watched.temporary))
+    assert "spark.log" in {path.name for path in kept}
+    assert any(path.relative_to(watched.temporary).parts[0].startswith("txnwatch-spark-") for path in temporary)
+    assert [path for path in kept + temporary if has_the_mark(path)] == []
+
+
+def files_below(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def has_the_mark(path: Path) -> bool:
+    with suppress(FileNotFoundError):  # Spark removes old files meanwhile
+        return _MARK.encode() in path.read_bytes()
+    return False
+
+
+def test_no_value_in_redis_has_a_secret(watched: Watched) -> None:
+    written = {key.rpartition(":")[2] for key in watched.redis_values}
+    assert {"incidents", "events"} <= written, "the incident was delivered"
+    assert any(":heartbeat:" in key for key in watched.redis_values)
+    assert {key: value for key, value in watched.redis_values.items() if _MARK in key + value} == {}
 
 
 def test_no_child_process_has_a_secret_in_its_arguments_or_its_environment(watch: RunningWatch) -> None:
@@ -153,7 +225,7 @@ def test_no_child_process_has_a_secret_in_its_arguments_or_its_environment(watch
     assert "java" in read
 
 
-@pytest.mark.usefixtures("watch")
+@pytest.mark.usefixtures("watched")
 def test_no_answer_and_no_event_has_a_secret(
     kafka: EmbeddedKafka,
     redis_server: EmbeddedRedis,

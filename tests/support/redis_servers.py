@@ -51,29 +51,42 @@ class Server:
 
 
 class WithSentinel:
-    """A primary, its replica and one sentinel, all with passwords."""
+    """A primary, its replica and one sentinel, all with passwords.
 
-    def __init__(self, directory: Path) -> None:
+    Attributes:
+        place: the hosts of the sentinels and the name of the service, as in the URL.
+        url: the URL with both passwords.
+    """
+
+    def __init__(
+        self, directory: Path, *, password: str = PASSWORD, sentinel_password: str = SENTINEL_PASSWORD
+    ) -> None:
+        self._password, self._sentinel_password = password, sentinel_password
         first, second, third = free_ports(3)
-        own = [f"requirepass {PASSWORD}", f"masterauth {PASSWORD}"]
+        own = [f"requirepass {password}", f"masterauth {password}"]
         self.primary = Server(directory, "primary", first, own)
         self.replica = Server(directory, "replica", second, [*own, f"replicaof 127.0.0.1 {first}"])
         watching = [
             f"sentinel monitor {SERVICE} 127.0.0.1 {first} 1",
-            f"sentinel auth-pass {SERVICE} {PASSWORD}",
+            f"sentinel auth-pass {SERVICE} {password}",
             f"sentinel down-after-milliseconds {SERVICE} 500",
             f"sentinel failover-timeout {SERVICE} 2000",
-            f"requirepass {SENTINEL_PASSWORD}",
+            f"requirepass {sentinel_password}",
         ]
         self.sentinel = Server(directory, "sentinel", third, watching, "--sentinel")
-        places = f"127.0.0.1:1,127.0.0.1:{third}"  # the first one does not answer
-        self.url = f"redis+sentinel://:{PASSWORD}@{places}/{SERVICE}/0?sentinel_password={SENTINEL_PASSWORD}"
+        self.place = f"127.0.0.1:1,127.0.0.1:{third}/{SERVICE}/0"  # the first one does not answer
+        self.url = f"redis+sentinel://:{password}@{self.place}?sentinel_password={sentinel_password}"
         eventually(self._is_replicated, 20.0, "the replica and the sentinel")
+
+    def values(self) -> dict[str, str]:
+        """All that the primary holds, by key."""
+        with self.primary.client(self._password) as client:
+            return {key: _value(client, key) for key in client.scan_iter("*")}
 
     def fail_over(self) -> None:
         """Kills the primary and waits until the replica is the primary."""
         self.primary.stop()
-        with self.replica.client(PASSWORD) as client:
+        with self.replica.client(self._password) as client:
             eventually(lambda: client.info("replication")["role"] == "master", 30.0, "a new primary")
 
     def stop(self) -> None:
@@ -82,9 +95,19 @@ class WithSentinel:
             server.stop()
 
     def _is_replicated(self) -> bool:
-        with self.replica.client(PASSWORD) as replica, self.sentinel.client(SENTINEL_PASSWORD) as sentinel:
+        with self.replica.client(self._password) as replica, self.sentinel.client(self._sentinel_password) as sentinel:
             linked = replica.info("replication")["master_link_status"] == "up"
             return linked and int(sentinel.sentinel_master(SERVICE)["num-slaves"]) == 1
+
+
+def _value(client: redis.Redis, key: str) -> str:
+    readers = {
+        "string": client.get,
+        "hash": client.hgetall,
+        "zset": lambda name: client.zrange(name, 0, -1),
+        "stream": client.xrange,
+    }
+    return str(readers[client.type(key)](key))
 
 
 class RedisCluster:
