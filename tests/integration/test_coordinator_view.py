@@ -186,6 +186,22 @@ def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
         assert watcher["coordinator_view"] == "api"
 
 
+def test_a_write_outside_of_its_live_transaction_is_found_while_the_transaction_is_open(
+    scene: Scene, cluster: Cluster, tmp_path: Path
+) -> None:
+    home, foreign = (create_topic(cluster, unique("data"))[0] for _ in range(2))
+    with scene.watch(API_USER, tmp_path / "checkpoint", "--census-interval-ms", "1000") as watch:
+        watch.until_ready()
+        live = RawProducer(cluster, "lives-elsewhere", LONGEST_MS).init()
+        live.add(home)
+        live.produce(home)
+        live.produce(foreign)
+        found = opened(scene, API_USER, foreign, timeout_s=LONGEST_MS / 1000)
+        live.end(commit=True)  # fails if its coordinator has ended it: then the reason would be another
+    assert (found.verdict, found.reason, found.transactional_id) == ("hanging", "not_a_participant", "lives-elsewhere")
+    assert events_about(scene.kafka.bootstrap_servers, home, topic_of(API_USER)) == []
+
+
 def late_write(cluster: Cluster, name: str, partition: TopicPartition) -> None:
     producer = RawProducer(cluster, name, LONGEST_MS).init()
     producer.add(partition)
