@@ -17,12 +17,14 @@ from support.acl_recipes import (
     CREATE_EVENTS,
     DESCRIBE_GROUPS,
     DESCRIBE_IDS,
+    GROUP_CONFIGS,
     HOLD_LEASE,
     PUBLISH,
     READ_DATA,
     READ_EVENTS,
     READ_GROUP_OFFSETS,
     READ_LOG,
+    SHARE_GROUPS,
     TOPIC_CONFIGS,
     WATCH,
     WRITE_EVENTS,
@@ -30,6 +32,7 @@ from support.acl_recipes import (
     Grants,
     Right,
 )
+from support.group_protocols import join_share_group
 from support.kafka_faults import stray_write
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
@@ -38,6 +41,12 @@ from support.waiting import eventually
 from support.watch import READY_S, RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
+from txnwatch.connection import connected
+from txnwatch.sinks.incidents.follow_up import FollowUp
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
@@ -49,7 +58,7 @@ PROPERTIES = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} user_{USER}="secret";',
 }
-EVERYTHING = (*WATCH, *PUBLISH, *ABORT)
+EVERYTHING = (*WATCH, *SHARE_GROUPS, *PUBLISH, *ABORT)
 PROPAGATED_S = 20.0
 Answer = dict[str, Any]
 
@@ -133,6 +142,7 @@ COMMANDS_WITHOUT: dict[Right, tuple[str, str, bool]] = {
     WRITE_MARKERS: ("Alter on the cluster", "Alter --cluster", True),
     HOLD_LEASE: ("Read on group txnwatch-abort-", "Read --group txnwatch-abort-", True),
 }
+OF_SHARE_GROUPS = "the list of affected groups is incomplete: isolation level of share groups"
 
 
 @pytest.mark.parametrize("right", COMMANDS_WITHOUT, ids=str)
@@ -166,6 +176,27 @@ def test_doctor_reports_a_right_on_an_events_topic_that_exists(
         lambda: reports(ask("doctor")[1]).get(f"{word} on topic {EVENTS_TOPIC}"), PROPAGATED_S, "doctor to report it"
     )
     assert f"--operation {word} --topic {EVENTS_TOPIC}" in found
+
+
+def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> None:
+    hanging = TopicPartition("orders-hanging", 0)
+    with closing(connect(guarded.kafka)) as cluster:
+        join_share_group(cluster, "a-share-group", hanging.topic)
+
+    def warnings() -> list[str]:
+        """Of `run` while the incident is open, with new connections of the user."""
+        reported: list[str] = []
+        with connected(guarded.kafka.listener("SASL"), guarded.config, timeout_s=5.0) as cluster:
+            follow_up = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reported.append)
+            follow_up.around(follow_up.admin.read_partitions([hanging]), TimestampMs(0))
+        return reported
+
+    guarded.grants.set(EVERYTHING)
+    eventually(lambda: warnings() == [], PROPAGATED_S, lambda: f"no warning with the whole recipe, but: {warnings()}")
+    guarded.grants.set(without(GROUP_CONFIGS))
+    (warning,) = eventually(warnings, PROPAGATED_S, "a warning")
+    assert warning.startswith(f"{OF_SHARE_GROUPS}: GROUP_AUTHORIZATION_FAILED")
+    assert "DESCRIBE_CONFIGS on the group is missing" in warning
 
 
 @dataclass(frozen=True)

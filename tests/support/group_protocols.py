@@ -1,10 +1,11 @@
-"""Groups of the protocols that librdkafka does not have: a member of Kafka Streams' own, and how a share group reads.
+"""Groups of the protocols that librdkafka does not have: members of Kafka Streams' own and of share groups.
 
 The messages are those that the Java clients send, as far as a member with one task needs them.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
@@ -90,6 +91,28 @@ class StreamsMember:
         )
         code = _call(self._cluster, request).topics[0].partitions[0].error_code
         assert code == 0, error_name(code)
+
+
+class ShareGroupHeartbeatRequest(ApiMessage, load_json="support"):
+    """Message 76 (KIP-932)."""
+
+
+class ShareGroupHeartbeatResponse(ApiMessage, load_json="support"):
+    """The beginning of its answer."""
+
+
+def join_share_group(cluster: Cluster, group_id: str, topic: str) -> None:
+    """The first heartbeat of a member: from then on the group is listed. The cluster has one broker."""
+    request = ShareGroupHeartbeatRequest(
+        version=1,
+        group_id=group_id,
+        member_id=str(uuid.uuid4()),
+        member_epoch=_JOIN,
+        rack_id=None,
+        subscribed_topic_names=[topic],
+    )
+    answer = _call(cluster, request)
+    assert answer.error_code == 0, (error_name(answer.error_code), answer.error_message)
 
 
 def configure_group(cluster: Cluster, group_id: str, **configs: str) -> None:
