@@ -85,7 +85,7 @@ READ_SO = """
 - **Network.** A scan reads every written byte once. If that is too much, or if traffic between zones is paid, scan only
   the topics for which seconds matter (`--topics`), and watch the others by census (`--census-topics`). A round of the
   census costs a few requests, independent of the write rate, and detects a hang within two rounds. `txnwatch doctor
-  --topics REGEX` estimates how many bytes a scan reads in a day.
+  --topics REGEX` estimates how many bytes a scan and the censuses move in a day.
 - **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is watched by census until it has
   caught up.
 - **Partitions.** Listing and planning are serial work of the driver, in proportion to the scanned partitions. More

@@ -29,6 +29,7 @@ from txnwatch.streaming.client.fan_out import RequestOf, fan_out
 from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets, offsets_since
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
 from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.traffic import Traffic
 
 _NOWHERE = Endpoint("", 0)
 _LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
@@ -40,6 +41,7 @@ class Cluster:
 
     Attributes:
         throttled_ms: how long brokers have throttled us, by kind of request.
+        traffic: the bytes of all connections, also of those that are closed.
     """
 
     def __init__(self, bootstrap: Iterable[Endpoint], security: Security, *, timeout_s: float = 5.0) -> None:
@@ -48,6 +50,7 @@ class Cluster:
         self.timeout_s = timeout_s
         self.metadata: Metadata | None = None
         self.throttled_ms: Counter[str] = Counter()
+        self.traffic = Traffic()
         self._connections: dict[Endpoint, Connection] = {}
         self._pauses = Pauses()
         self._turns: Counter[str] = Counter()
@@ -95,7 +98,9 @@ class Cluster:
         self._pauses.check(endpoint)
         timeout_s = self._patience(self.timeout_s)  # outside the try: a used-up budget must not pause the broker
         try:
-            connection = Connection(endpoint, self.security, timeout_s=timeout_s, throttled_ms=self.throttled_ms)
+            connection = Connection(
+                endpoint, self.security, timeout_s=timeout_s, throttled_ms=self.throttled_ms, traffic=self.traffic
+            )
         except AuthorizationError:
             raise
         except BrokerError as exc:

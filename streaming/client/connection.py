@@ -30,6 +30,7 @@ from txnwatch.streaming.client.connection_start import authenticate, supported_v
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.fetch_pace import Pace
 from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.traffic import Traffic
 from txnwatch.streaming.wire.primitives import Reader
 from txnwatch.streaming.wire.record_skipper import RecordSkipper
 
@@ -54,8 +55,9 @@ class Connection:
         timeout_s: float = 10.0,
         client_id: str = CLIENT_ID,
         throttled_ms: Counter[str] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
-        """Connects; the broker's throttle times are added to `throttled_ms`, by kind of request.
+        """Connects; adds the broker's throttle times to `throttled_ms`, by kind of request, and bytes to `traffic`.
 
         Raises:
             BrokerError: the broker cannot be reached, is not a Kafka broker, or does not answer in time.
@@ -68,21 +70,15 @@ class Connection:
         self._correlation_id = 0
         self._in_flight: deque[tuple[Any, float]] = deque()
         self._throttle = Throttle(Counter() if throttled_ms is None else throttled_ms)
+        self._traffic = Traffic() if traffic is None else traffic
         self.pace = Pace()
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = self._is_set_up = False
         self._session_end = NEVER
         self._can_drop_bytes = sys.platform == "linux" and not security.uses_tls  # TCP there, with MSG_TRUNC
-        tls = security.tls.context() if security.uses_tls else None
         deadline = time.monotonic() + timeout_s
-        try:
-            plain = socket.create_connection(endpoint, timeout=timeout_s)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname=endpoint.host)
-        except (OSError, UnicodeError) as exc:  # UnicodeError: a broker has returned an invalid host name
-            doubt = security.tls.doubt(exc, *endpoint)
-            raise BrokerError(f"cannot connect to broker {endpoint}: {exc}{doubt}") from exc
+        self._socket = self._connected(timeout_s)
         try:
             self._versions = supported_versions(self, deadline)
             if security.login is not None:
@@ -91,6 +87,16 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    def _connected(self, timeout_s: float) -> socket.socket:
+        tls = self._security.tls.context() if self._security.uses_tls else None
+        try:
+            plain = socket.create_connection(self.endpoint, timeout=timeout_s)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return plain if tls is None else tls.wrap_socket(plain, server_hostname=self.endpoint.host)
+        except (OSError, UnicodeError) as exc:  # UnicodeError: a broker has returned an invalid host name
+            doubt = self._security.tls.doubt(exc, *self.endpoint)
+            raise BrokerError(f"cannot connect to broker {self.endpoint}: {exc}{doubt}") from exc
 
     @property
     def is_open(self) -> bool:
@@ -165,11 +171,13 @@ class Connection:
         time.sleep(self.throttled_s)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
+        encoded = request.encode(framed=True, header=True)
         try:
             self._socket.settimeout(self._timeout_s)
-            self._socket.sendall(request.encode(framed=True, header=True))
+            self._socket.sendall(encoded)
         except OSError as exc:
             raise self.broken(exc) from exc
+        self._traffic.sent += len(encoded)
         if request.expect_response():
             self._in_flight.append((request.header, time.monotonic()))
 
@@ -205,6 +213,7 @@ class Connection:
             size = self._answer_size(_SIZE.unpack(self._read(_SIZE.size, wait))[0])
             skipper = RecordSkipper(asked.request_api_version) if skips_records and self._can_drop_bytes else None
             reader = Reader(self._read(size, wait, skipper))
+            self._traffic.received += _SIZE.size + size
             answered = reader.int32("correlation id")
             if has_flexible_header(asked):
                 reader.tagged_fields("response header tags")

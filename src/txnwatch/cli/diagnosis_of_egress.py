@@ -1,12 +1,15 @@
-"""How many bytes a scan would read from the brokers: they cost money where traffic out of a zone is paid. Pure."""
+"""How many bytes `run` would move: they cost money where traffic out of a zone is paid. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
 from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.admin.write_rates import WriteRates
+from txnwatch.streaming.source.census_bytes import CensusBytes
 
 _DAY_S = 86_400
+_CENSUS = "censuses, which read no records"
 _NAMED = 3
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
@@ -21,12 +24,33 @@ def egress_row(found: WriteRates, topics: str, caller: Caller) -> CheckRow:
     named = [f"{name} {_a_day(found.by_topic[name])}" for name in largest if found.by_topic[name]]
     most = f": {some(named, _NAMED)}" if named else ""
     total = _a_day(sum(found.by_topic.values()))
-    detail = f"about {total} a day by the writes of the last hour{most}; a census of a topic reads no records"
+    detail = f"about {total} a day by the writes of the last hour{most}"
     return CheckRow("egress", subject, Health.OK, detail, "-", None)
 
 
+def census_row(scanned: CensusBytes, others: CensusBytes, heal_ms: DurationMs, pause_ms: DurationMs) -> CheckRow:
+    """One row: what the censuses of `run` would move in a day, with these pauses between two of them."""
+    heal_s, pause_s = heal_ms / 1000, pause_ms / 1000
+    parts = [
+        f"{found.partitions} {what} partitions every {interval_s:.0f} s {_a_day(found.moved / interval_s)}"
+        for what, found, interval_s in (("other", others, pause_s), ("scanned", scanned, heal_s))
+        if found.partitions
+    ]
+    total = _a_day(others.moved / pause_s + scanned.moved / heal_s)
+    one = _amount(others.moved + scanned.moved)
+    failed = others.failed + scanned.failed
+    detail = f"about {total} a day{': ' if parts else ''}{', '.join(parts)}; one census of all moved {one}"
+    if not failed:
+        return CheckRow("egress", _CENSUS, Health.OK, detail, "-", None)
+    return CheckRow("egress", _CENSUS, Health.WARNING, f"{detail}; {failed} partitions were not described", "-", None)
+
+
 def _a_day(bytes_per_second: float) -> str:
-    amount, unit = bytes_per_second * _DAY_S, 0
+    return _amount(bytes_per_second * _DAY_S)
+
+
+def _amount(count: float) -> str:
+    amount, unit = count, 0
     while amount >= 1000 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1000, unit + 1
     return f"{amount:.0f} {_UNITS[unit]}" if unit == 0 or amount >= 100 else f"{amount:.1f} {_UNITS[unit]}"

@@ -14,13 +14,13 @@ from typing import Any
 
 from txnwatch.cli.check_row import Caller, CheckRow, Health
 from txnwatch.cli.diagnosis import diagnose
-from txnwatch.cli.diagnosis_of_egress import egress_row
+from txnwatch.cli.diagnosis_of_egress import census_row, egress_row
 from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
 from txnwatch.cli.diagnosis_of_view import view_row
 from txnwatch.cli.flag_types import redis_url, topic_name, topic_pattern
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.output import CommandAnswer
-from txnwatch.config import EVENTS_TOPIC
+from txnwatch.config import EVENTS_TOPIC, RunSettings
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
@@ -30,6 +30,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
 from txnwatch.streaming.job.checkup import check_up
+from txnwatch.streaming.source.census_bytes import census_bytes
 
 _JAVA = 17
 
@@ -54,7 +55,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--topics",
         type=topic_pattern,
         metavar="REGEX",
-        help="the topics that `run` will scan: doctor estimates how many bytes this scan reads in a day (default: .*)",
+        help="the topics that `run` will scan: doctor estimates how many bytes this scan and the censuses move in a "
+        "day (default: .*)",
     )
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     add_output_flags(parser)
@@ -70,13 +72,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     config = str(parsed.command_config) if parsed.command_config is not None else None
     caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
     found = check_up(cluster, parsed.events_topic, wall_clock_ms())
-    scanned = [
-        name
-        for name, topic in cluster.known.topics.items()
-        if re.fullmatch(parsed.topics, name) and name != TRANSACTION_STATE_TOPIC and not topic.is_hidden
-    ]
-    rates = write_rates(cluster, scanned, wall_clock_ms())
-    reach = (view_row(found), egress_row(rates, parsed.topics, caller))
+    reach = (view_row(found), *_egress(cluster, parsed.topics, caller))
     rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed.redis_url)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
@@ -89,6 +85,19 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         found=bool(missing or warnings),
         failed=bool(missing),
     )
+
+
+def _egress(cluster: Cluster, topics: str, caller: Caller) -> Iterator[CheckRow]:
+    """What `run` moves, with all topics that are not scanned watched by census, and with the default intervals."""
+    data = [
+        name for name, topic in cluster.known.topics.items() if name != TRANSACTION_STATE_TOPIC and not topic.is_hidden
+    ]
+    scanned = [name for name in data if re.fullmatch(topics, name)]
+    others = sorted({*data} - {*scanned})
+    now_ms = wall_clock_ms()
+    yield egress_row(write_rates(cluster, scanned, now_ms), topics, caller)
+    heal_ms, pause_ms = (RunSettings.model_fields[name].default for name in ("heal_interval_ms", "census_interval_ms"))
+    yield census_row(census_bytes(cluster, scanned, now_ms), census_bytes(cluster, others, now_ms), heal_ms, pause_ms)
 
 
 def _here(redis_url: str | None) -> Iterator[CheckRow]:

@@ -6,8 +6,10 @@ import pytest
 
 from support.problems import a_problem
 from txnwatch.cli.check_row import Caller, Health
-from txnwatch.cli.diagnosis_of_egress import egress_row
+from txnwatch.cli.diagnosis_of_egress import census_row, egress_row
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin.write_rates import WINDOW_MS, WriteRates, bytes_per_second
+from txnwatch.streaming.source.census_bytes import CensusBytes
 
 CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
 RATES = {
@@ -27,7 +29,7 @@ def test_the_rate_of_a_partition(size: int, start: int, end: int, since: int, ra
 def test_the_total_and_the_largest_topics_are_named() -> None:
     row = egress_row(WriteRates({"small": 1.0, "large": 5_000_000.0, "idle": 0.0}), ".*", CALLER)
     assert row.subject == "scan of --topics .*"
-    assert row.detail.startswith("about 432 GB a day by the writes of the last hour: large 432 GB, small 86.4 kB;")
+    assert row.detail == ("about 432 GB a day by the writes of the last hour: large 432 GB, small 86.4 kB")
     assert row.status is Health.OK
 
 
@@ -36,3 +38,28 @@ def test_a_missing_estimate_has_its_reason() -> None:
     assert row.status is Health.WARNING
     assert "CLUSTER_AUTHORIZATION_FAILED" in row.detail
     assert row.fix is not None
+
+
+HEAL, PAUSE = DurationMs(60_000), DurationMs(5_000)
+
+
+def test_censuses_count_for_each_of_their_intervals() -> None:
+    row = census_row(CensusBytes(10, 60_000), CensusBytes(300, 5_000_000), HEAL, PAUSE)
+    assert row.status is Health.OK
+    assert row.detail == (
+        "about 86.5 GB a day: 300 other partitions every 5 s 86.4 GB, 10 scanned partitions every 60 s 86.4 MB; "
+        "one census of all moved 5.1 MB"
+    )
+
+
+def test_without_other_topics_only_the_scanned_partitions_count() -> None:
+    row = census_row(CensusBytes(1, 60), CensusBytes(), HEAL, PAUSE)
+    assert (
+        row.detail == "about 86.4 kB a day: 1 scanned partitions every 60 s 86.4 kB; one census of all moved 60 bytes"
+    )
+
+
+def test_partitions_that_were_not_described_are_reported() -> None:
+    row = census_row(CensusBytes(10, 60_000, failed=2), CensusBytes(3, 9, failed=1), HEAL, PAUSE)
+    assert row.status is Health.WARNING
+    assert row.detail.endswith("3 partitions were not described")
