@@ -112,6 +112,12 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_each_item_of_a_list_begins_on_a_line_of_its_own(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    assert re.findall(r"^.*[.:] - [A-Z`].*$", text, flags=re.MULTILINE) == []
+
+
 def test_the_architecture_names_every_package_and_files_that_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     packages = [
