@@ -14,8 +14,11 @@ transaction. The cluster has two brokers. Both have data; broker 1 also has all 
 Transactional applications run all the time, and one healthy transaction stays open. Two seconds after the disturbance
 begins, a stray write makes a hang. If the disturbance prevents writes to the partition, the stray write is made just
 before it. *Right again* is the time from the end of the disturbance until every partition is proven, no event waits,
-and the hang is on the events topic. It includes the start of Spark's query, which takes some seconds. Then another hang
-is made: *next hang* is the time to its event.
+and the hang is on the events topic. It includes the start of Spark's query, which takes some seconds. The jump of the
+clock of txnwatch ends with a jump in the other direction. The query starts again after that one too, and this is part
+of the time. Then another hang is made: *next hang* is the time to its event.
+
+The test of a row checks everything that *what you see* has. The log and the metrics can show more.
 
 The disk of txnwatch is a small file system that is filled. A preloaded library delays each change of a file of
 txnwatch. It also changes the time that the processes of txnwatch and the brokers read; the clock of the machine is not
@@ -30,9 +33,10 @@ def disturbances(root: Path) -> list[str]:
     rows: list[dict[str, Any]] = json.loads((root / "docs" / "disturbances.json").read_text())
     wrong = [text for row in rows for text in row["false_verdicts"]]
     versions = sorted({row["version"] for row in rows})
+    places = sorted({f"{row['date']}, {row['machine']}" for row in rows})
     return [
         _ABOUT,
-        f"Kafka {' and '.join(versions)}; {len(rows)} disturbances. False verdicts: "
+        f"{'; '.join(places)}. Kafka {' and '.join(versions)}; {len(rows)} disturbances. False verdicts: "
         + (f"{len(wrong)}: {'; '.join(wrong)}." if wrong else "none."),
         "",
         "| disturbance | for | what you see | the hang | right again | next hang |",

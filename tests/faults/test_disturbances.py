@@ -7,14 +7,16 @@ docs/disturbances.json.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 
+from bench.results import machine
 from support.disturbance_results import DisturbanceResult, DisturbanceResults
+from support.disturbance_signs import Seen, is_said, kind_of
 from support.disturbances import DISTURBANCES, Disturbance
 from support.disturbed_world import DisturbedWorld, disturbed_world, now_s
 from support.kafka_faults import abort_by_hand
@@ -30,38 +32,7 @@ pytestmark = pytest.mark.faults
 FOUND_S, RIGHT_S = 60.0, 120.0
 LONG_MS = 900_000  # the most that brokers allow: no clock here jumps so far
 MADE_AFTER_S = 2.0  # so that the disturbance is felt
-SETTLE_S = 3.0
-
-
-@dataclass
-class Seen:
-    """The worst of the metrics while a disturbance is in effect."""
-
-    up: float = 1.0
-    unproven: float = 0.0
-    first: dict[str, float] = field(default_factory=dict)
-    last: dict[str, float] = field(default_factory=dict)
-
-    def look(self, world: DisturbedWorld) -> None:
-        found = world.scrape()
-        if found is None:
-            return
-        self.up = min(self.up, found.value("up") or 0.0)
-        unproven = sum(found.value("unproven_partitions", log=log) or 0.0 for log in ("data", "coordinator"))
-        self.unproven = max(self.unproven, unproven)
-        self.last = {
-            "query_starts": found.value("query_starts_total") or 0.0,
-            "batches": found.value("batches_total") or 0.0,
-            "throttled_s": sum(
-                sample.value
-                for sample in found.families["txnwatch_throttled_seconds"].samples
-                if sample.name.endswith("_total")
-            ),
-        }
-        self.first = self.first or self.last
-
-    def rise(self, name: str) -> float:
-        return self.last.get(name, 0.0) - self.first.get(name, 0.0)
+BEFORE_S, SETTLE_S = 5.0, 3.0
 
 
 @dataclass
@@ -132,15 +103,24 @@ def false_verdicts(world: DisturbedWorld, start: int, hangs: list[Hang]) -> list
     ]
 
 
-def said(world: DisturbedWorld, start: int) -> list[str]:
-    """The kinds of warnings, without their numbers and without what differs from run to run."""
-    warnings = [line for line in world.watch.lines[start:] if "warning:" in line]
-    return sorted({re.sub(r"\d+", "N", re.sub(r" /\S+", " FILE", line.partition("warning: ")[2])) for line in warnings})
+def said(lines: list[str]) -> list[str]:
+    """The kinds of warnings."""
+    return sorted({kind_of(line.partition("warning: ")[2]) for line in lines if "warning:" in line})
 
 
-def is_seen(what: str | None, result: DisturbanceResult) -> bool:
-    found = {"down": result.up == 0, "unproven": result.unproven > 0, "throttled": result.throttled_s > 0}
-    return what is None or found[what]
+def look_for(world: DisturbedWorld, seconds: float) -> Seen:
+    """What the metrics show in this time."""
+    seen, until = Seen(), time.monotonic() + seconds
+    while time.monotonic() < until:
+        seen.look(world.scrape())
+        time.sleep(0.5)
+    return seen
+
+
+def is_right_again(world: DisturbedWorld, disturbance: Disturbance, line: int) -> bool:
+    """Whether the watch proves everything, and has noticed that the disturbance is over."""
+    last = disturbance.says_at_the_end
+    return (last is None or is_said(last, world.watch.lines[line:])) and world.is_healthy()
 
 
 @pytest.mark.parametrize("disturbance", DISTURBANCES, ids=lambda one: one.name)
@@ -149,51 +129,67 @@ def test_verdicts_stay_right_and_the_watch_recovers(
 ) -> None:
     eventually(world.is_healthy, RIGHT_S, "a healthy watch before the test")
     start, line = len(world.tail.published), len(world.watch.lines)
-    healthy, seen = healthy_transaction(world), Seen()
+    before = look_for(world, BEFORE_S)
+    healthy = healthy_transaction(world)
     during, after = hang_on(world, disturbance.node), hang_on(world, disturbance.node)
     if disturbance.is_cut_off:
         during.make()
     with disturbance.make(world):
-        until = time.monotonic() + disturbance.lasts_s
         time.sleep(MADE_AFTER_S)
         if not disturbance.is_cut_off:
             during.make()
-        while time.monotonic() < until:
-            seen.look(world)
-            time.sleep(0.5)
+        seen = look_for(world, disturbance.lasts_s - MADE_AFTER_S)
         is_found_meanwhile = during.found_at_s() is not None
+        last_line = len(world.watch.lines)
     ended_s = now_s()
-    eventually(world.is_healthy, RIGHT_S, "a healthy watch after the disturbance")
+    eventually(lambda: is_right_again(world, disturbance, last_line), RIGHT_S, "a healthy watch after the disturbance")
     healthy_s = now_s() - ended_s
+    seen.look_at_counters(world.scrape())
     found_s = eventually(during.found_at_s, RIGHT_S, "the hang")
     after.make()
     after_s = eventually(after.found_at_s, FOUND_S, "the hang that was made afterwards") - after.at_s
-    healthy.end(commit=True)
-    for hang in (during, after):
-        hang.end()
-    eventually(lambda: everything_ended(world, start), FOUND_S, "the end of the incidents")
-    time.sleep(SETTLE_S)  # for what must not come
+    end(world, healthy, [during, after], start)
+    lines = world.watch.lines[line:]
     result = DisturbanceResult(
         name=disturbance.name,
         fault=disturbance.fault,
         shown=disturbance.shown,
         version=world.kafka.version,
+        date=datetime.now(UTC).date().isoformat(),
+        machine=machine(),
         lasts_s=disturbance.lasts_s,
-        said=said(world, line),
+        said=said(lines),
         up=seen.up,
         unproven=seen.unproven,
         query_starts=seen.rise("query_starts"),
         throttled_s=round(seen.rise("throttled_s"), 1),
+        batch_before_s=round(before.batch_s, 3),
+        batch_s=round(seen.batch_s, 3),
+        clock_offset_s=round(seen.clock_offset_s, 1),
         found_s=round(found_s - during.at_s, 1),
         is_found_meanwhile=is_found_meanwhile,
         right_after_s=round(max(healthy_s, found_s - ended_s), 1),
         found_afterwards_s=round(after_s, 1),
         false_verdicts=false_verdicts(world, start, [during, after]),
     )
+    assert_all_of(disturbance, result, lines)
     if disturbance_results is not None:
         disturbance_results.keep(result)
+
+
+def end(world: DisturbedWorld, healthy: RawProducer, hangs: list[Hang], start: int) -> None:
+    """Ends the transactions of a test, and waits until their incidents have ended and what must not come would have."""
+    healthy.end(commit=True)
+    for hang in hangs:
+        hang.end()
+    eventually(lambda: everything_ended(world, start), FOUND_S, "the end of the incidents")
+    time.sleep(SETTLE_S)
+
+
+def assert_all_of(disturbance: Disturbance, result: DisturbanceResult, lines: list[str]) -> None:
+    """Everything that the page says about the row."""
     assert result.false_verdicts == []
-    assert is_found_meanwhile or not disturbance.is_found_meanwhile
-    assert is_seen(disturbance.sees, result), result
-    if disturbance.says is not None:
-        assert [text for text in world.watch.lines[line:] if disturbance.says in text], result.said
+    assert result.is_found_meanwhile or not disturbance.is_found_meanwhile
+    assert [sign.words for sign in disturbance.sees if not sign.is_in(result)] == [], result
+    assert not disturbance.says or any(is_said(says, lines) for says in disturbance.says), result.said
+    assert [says for says in disturbance.then_says if not is_said(says, lines)] == [], result.said

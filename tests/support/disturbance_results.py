@@ -15,9 +15,12 @@ class DisturbanceResult:
 
     Attributes:
         said: the kinds of warnings in the log.
+        date, machine: when and where it was measured.
         up, unproven: the worst of the two metrics meanwhile.
         query_starts: how often the query was started again meanwhile.
-        throttled_s: for how long brokers throttled the watch meanwhile.
+        throttled_s: for how long brokers throttled the watch, until it proved everything again.
+        batch_before_s, batch_s: the mean duration of a micro-batch before the disturbance and meanwhile.
+        clock_offset_s: the largest difference of a broker's clock that the metrics showed meanwhile.
         found_s: from the hang to its event.
         right_after_s: from the end of the disturbance until the hang was published and the watch proved everything.
         found_afterwards_s: from a hang after that to its event.
@@ -27,12 +30,17 @@ class DisturbanceResult:
     fault: str
     shown: str
     version: str
+    date: str
+    machine: str
     lasts_s: float
     said: list[str]
     up: float
     unproven: float
     query_starts: float
     throttled_s: float
+    batch_before_s: float
+    batch_s: float
+    clock_offset_s: float
     found_s: float
     is_found_meanwhile: bool
     right_after_s: float

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +17,7 @@ _MOUNT = (
     f'for disk in "$1" "$2"; do mount -t tmpfs -o size={_MEGABYTES}m tmpfs "$disk" || exit 1; done; shift 2; exec "$@"'
 )
 _CHUNK = bytes(1 << 16)
+_REFILLED_S = 0.02
 
 
 def refusal(directory: Path) -> str | None:
@@ -33,18 +36,33 @@ def on_disks(first: Path, second: Path, command: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def full(pid: int, disk: Path) -> Iterator[None]:
-    """The disk of a process is full while the block runs."""
-    filler = Path(f"/proc/{pid}/root{disk}/filler")
-    with filler.open("wb", buffering=0) as file:
-        size = len(_CHUNK)
-        while size:
-            try:
-                file.write(_CHUNK[:size])
-            except OSError as exc:
-                if exc.errno != errno.ENOSPC:
-                    raise
-                size //= 2
+    """The disk of a process is full while the block runs, also if the process deletes files of its own."""
+    filler, is_over = Path(f"/proc/{pid}/root{disk}/filler"), threading.Event()
+
+    def keep_full(file: io.FileIO) -> None:
+        while not is_over.wait(_REFILLED_S):
+            _fill(file)
+
     try:
-        yield
+        with filler.open("wb", buffering=0) as file:
+            _fill(file)
+            thread = threading.Thread(target=keep_full, args=(file,))
+            thread.start()
+            try:
+                yield
+            finally:
+                is_over.set()
+                thread.join()
     finally:
         filler.unlink()
+
+
+def _fill(file: io.FileIO) -> None:
+    size = len(_CHUNK)
+    while size:
+        try:
+            file.write(_CHUNK[:size])
+        except OSError as exc:
+            if exc.errno != errno.ENOSPC:
+                raise
+            size //= 2
