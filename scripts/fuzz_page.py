@@ -26,6 +26,7 @@ def fuzz_page(docs: Path, generated: str) -> str:
     found: dict[str, Any] = json.loads((docs / "fuzz.json").read_text())
     targets = found["targets"]
     runs, minutes = sum(one["runs"] for one in targets), sum(one["seconds"] for one in targets) / 60
+    places = sorted({f"{one['date']}, {one['machine']}" for one in targets})
     failed = sum(one["failure"] is not None for one in targets)
     return "\n".join(
         [
@@ -35,8 +36,9 @@ def fuzz_page(docs: Path, generated: str) -> str:
             _ABOUT,
             "## Result",
             "",
-            f"{found['date']}, Atheris {found['atheris']}, {found['machine']}: {minutes:.0f} minutes for all decoders",
-            f"together, {runs:,} inputs, {failed} of {len(targets)} decoders failed.",
+            f"{'; '.join(places)}.",
+            f"Atheris {found['atheris']}, {minutes:.0f} minutes for all decoders together, {runs:,} inputs:",
+            f"{failed} of {len(targets)} decoders failed.",
             "",
             "| Bytes | Typed errors | Seconds | Inputs tried | Branches | Inputs kept | Failure |",
             "|---|---|---:|---:|---:|---:|---|",

@@ -44,6 +44,7 @@ class Result:
         coverage: how many branches of txnwatch and of kafka-python's decoder were reached.
         kept: how many inputs are in its corpus now.
         failure: the error of the input that ended the run; None if there is none.
+        date, machine: when and where.
     """
 
     name: str
@@ -54,6 +55,8 @@ class Result:
     coverage: int
     kept: int
     failure: str | None
+    date: str
+    machine: str
 
 
 def fuzzed(target: Target, seconds: float) -> Result:
@@ -79,6 +82,8 @@ def fuzzed(target: Target, seconds: float) -> Result:
             coverage=int(coverage[-1]) if coverage else 0,
             kept=len(kept(target.name)),
             failure=None if not found and runs else (error.group(1) if error else output[-500:]),
+            date=datetime.now(UTC).date().isoformat(),
+            machine=machine(),
         )
 
 
@@ -111,12 +116,7 @@ def _write(results: list[Result]) -> None:
     file = DOCS / "fuzz.json"
     before = json.loads(file.read_text())["targets"] if file.exists() else []
     rows = {row["name"]: row for row in (*before, *map(asdict, results))}
-    found = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "atheris": version("atheris"),
-        "targets": [rows[name] for name in TARGETS if name in rows],
-    }
+    found = {"atheris": version("atheris"), "targets": [rows[name] for name in TARGETS if name in rows]}
     file.write_text(json.dumps(found, indent=1) + "\n")
 
 
