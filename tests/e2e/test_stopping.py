@@ -13,10 +13,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
+from support.bad_servers import bad_server, stays_silent
 from support.forwarder import Forwarder
+from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
 from support.process_memory import descendants
@@ -33,6 +36,12 @@ LIMIT_S = 3.0
 RECORDS = 200_000
 BACK_TO_BACK = ("--trigger-ms", "1")  # the next micro-batch is due before the last one has ended
 REPORT = os.environ.get("STOP_TIMES")
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHdfs]:
+    with EmbeddedHdfs(tmp_path_factory.mktemp("hdfs")) as started:
+        yield started
 
 
 @pytest.fixture
@@ -183,3 +192,41 @@ def test_while_no_broker_answers(watch: Callable[..., RunningWatch], kafka: Embe
             broker.resume()
         else:
             kafka.start_broker(1)
+
+
+@pytest.mark.long
+def test_while_it_waits_for_the_lease_of_a_driver_that_was_killed(
+    kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path
+) -> None:
+    flags = ("--events-topic", unique("stopping.events"))
+    first = RunningWatch(kafka.bootstrap_servers, hdfs.uri("stopping"), *flags).start()
+    try:
+        first.until_ready()
+    finally:
+        first.kill()
+    with RunningWatch(kafka.bootstrap_servers, hdfs.uri("stopping"), *flags, directory=tmp_path) as second:
+        until_spark_reaches(second, urlsplit(hdfs.uri("")).port or 0)
+        stop_time(second, "waiting for a lease")
+        assert not [line for line in second.lines if "taken over" in line], "it has waited until the stop"
+
+
+@pytest.mark.long
+def test_while_the_file_system_of_the_checkpoint_does_not_answer(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    flags = ("--events-topic", unique("stopping.events"))
+    with bad_server(stays_silent) as silent:
+        checkpoint = f"hdfs://{silent}/stopping"
+        with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=tmp_path) as running:
+            until_spark_reaches(running, silent.port)
+            stop_time(running, "silent file system")
+
+
+def until_spark_reaches(running: RunningWatch, port: int) -> None:
+    """Waits until Spark is connected to the file system, and two seconds more."""
+
+    def is_connected() -> bool:
+        family = psutil.Process(running.pid).children(recursive=True)
+        jvms = [child for child in family if child.name() == "java"]
+        return any(one.raddr and one.raddr.port == port for jvm in jvms for one in jvm.net_connections("tcp"))
+
+    eventually(is_connected, 120.0, "Spark to use the file system")
+    time.sleep(2.0)
