@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 EVENTS = "cluster.events"
 VERDICT_S = 180.0
 ENDS_S = 240.0
+STOPS_S = 3.0
+CLEAN_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 def hang(cluster: Cluster, partition: TopicPartition) -> None:
     late_write_after_abort(cluster, unique("zombie"), partition)
+
+
+def left_by_executors(spark: SparkCluster) -> list[Path]:
+    """What executors have left in the directories for temporary files; a running worker has one for itself there."""
+    return [path for worker in range(2) for path in spark.scratch(worker).glob("*/*")]
 
 
 def until_opened(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
@@ -71,6 +79,7 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
     first = RunningWatch(kafka.bootstrap_servers, checkpoint, *flags).start()
     try:
         first.until_ready()
+        assert left_by_executors(spark), "they use these directories"
         hang(cluster, partitions[0])
         until_opened(kafka, partitions[0])
 
@@ -91,7 +100,10 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
         taken_over.until_ready()
         hang(cluster, partitions[2])
         until_opened(kafka, partitions[2])
+        begun = time.monotonic()
         assert taken_over.stop() == 0
+        assert time.monotonic() - begun < STOPS_S
+    eventually(lambda: left_by_executors(spark) == [], CLEAN_S, lambda: f"no file, but: {left_by_executors(spark)}")
     writer.stop()
     assert writer.error is None
     for partition in partitions:
