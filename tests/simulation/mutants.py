@@ -147,7 +147,7 @@ class OlderTakenForTheOneAhead(Wrapped):
     """Data below the start that a census has shown counts as the beginning of that transaction."""
 
     def patch(self) -> AbstractContextManager[object]:
-        return mock.patch.object(span_transitions, "_is_past", return_value=False)
+        return mock.patch.object(span_transitions, "is_past", return_value=False)
 
 
 class StaleLogIsFresh(ChangedBarrier):
@@ -211,13 +211,13 @@ class OnlyANewerEpochCloses(Wrapped):
     """`>` instead of `>=` in the rule that closes a span."""
 
     def patch(self) -> AbstractContextManager[object]:
-        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span_transitions._closing_marker
+        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span_transitions.closing_marker
 
         def strict(prior: Span | None, fact: ProducerSeen) -> Marker | None:
             marker = closing(prior, fact)
             return marker if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
 
-        return mock.patch.object(span_transitions, "_closing_marker", strict)
+        return mock.patch.object(span_transitions, "closing_marker", strict)
 
 
 class OneMarkerLost(Reader):
