@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from contract.admin_contract import AdminContract, Owner, Stage
+from contract.admin_contract import AdminContract, AdminStage, Owner
 from simulation.client import Client
 from simulation.coordinator import TIMEOUT_MS
 from simulation.partition import DataPartition
@@ -150,11 +150,11 @@ class TestWorldAdmin(AdminContract):
         return WorldStage()
 
     @pytest.mark.xfail(strict=True, reason="its last sequence is the offset of the last batch: see WorldAdmin")
-    def test_the_last_sequence_counts_the_records_of_the_producer(self, stage: Stage) -> None:
+    def test_the_last_sequence_counts_the_records_of_the_producer(self, stage: AdminStage) -> None:
         super().test_the_last_sequence_counts_the_records_of_the_producer(stage)
 
     @pytest.mark.xfail(strict=True, reason="topics of the simulation have no configuration")
-    def test_cleanup_policies_are_returned_and_an_unknown_topic_is_missing(self, stage: Stage) -> None:
+    def test_cleanup_policies_are_returned_and_an_unknown_topic_is_missing(self, stage: AdminStage) -> None:
         super().test_cleanup_policies_are_returned_and_an_unknown_topic_is_missing(stage)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.state.events.topic_order import KEPT_MS
 from txnwatch.state.evidence.update_rules import needs_update
@@ -35,7 +35,7 @@ class Game:
     """Some instances, one topic, and everything that can happen to them."""
 
     def __init__(self, instances: int) -> None:
-        self.world = World()
+        self.world = LedgerWorld()
         self.log = SharedLog()
         self.ledgers = [self.world.another(self.log) for _ in range(instances)]
         self.listening = [ledger.new_records for ledger in self.ledgers]

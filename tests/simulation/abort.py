@@ -25,7 +25,7 @@ from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
-from simulation.run import Outcome
+from simulation.run import RunOutcome
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
 from simulation.world_admin import WorldAdmin
@@ -165,7 +165,7 @@ class AbortOracle(Oracle):
             self.problems.extend(self.actors.batch(result.emitted))
 
 
-def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> Outcome:
+def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> RunOutcome:
     """One seed of the whole product, and of a client that forges events; equal arguments give equal outcomes."""
     forger_seed = seed + 2 if forging else None
     with (

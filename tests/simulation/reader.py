@@ -81,7 +81,7 @@ class BatchResult:
 
 
 @dataclass(slots=True)
-class Listing:
+class ReaderListing:
     """An offset that was planned, with the ticks of its first question and of the last answer for D."""
 
     end: SourceOffset
@@ -89,7 +89,7 @@ class Listing:
     data_listed: int
 
 
-class Reader:
+class WorldReader:
     """One query over a world.
 
     Attributes:
@@ -225,7 +225,7 @@ class Reader:
         self.seen["last stable offset stands, held by nobody known"] += len(standing) - known
         return rereads
 
-    def list_ends(self) -> Listing | None:
+    def list_ends(self) -> ReaderListing | None:
         """Lists D, then T, with the real lister; None if no broker answered."""
         world = self.world
         since = world.tick
@@ -248,7 +248,7 @@ class Reader:
         if end is None:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
-        return Listing(end, since, moments[0])
+        return ReaderListing(end, since, moments[0])
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""
@@ -266,7 +266,7 @@ class Reader:
         self.world.note(f"barrier {following.barrier} is left out")
         kept = [dict(store.rows) for store in self.stores], list(self.rows)
         with mock.patch.object(self.world, "churn"):
-            emitted = self.attempt(Listing(following, self.world.tick, self.world.tick)).emitted
+            emitted = self.attempt(ReaderListing(following, self.world.tick, self.world.tick)).emitted
         nothing = (*_NOTHING, *self.unproven)
         unexpected = [finding for finding in emitted if not isinstance(finding, _FIGURES) and finding not in nothing]
         if unexpected or kept[0] != [store.rows for store in self.stores]:
@@ -278,7 +278,7 @@ class Reader:
         self.rows = kept[1]
         return True
 
-    def attempt(self, found: Listing) -> BatchResult:
+    def attempt(self, found: ReaderListing) -> BatchResult:
         """Reads the ranges and runs the buckets, once."""
         log_size = _TASK_SIZE if self.spreads_the_log else read_plan.LOG_OFFSETS_WORTH_A_TASK
         with mock.patch.multiple(read_plan, OFFSETS_WORTH_A_TASK=_TASK_SIZE, LOG_OFFSETS_WORTH_A_TASK=log_size):

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.fake_admin import FakeAdmin
 from support.fake_lease import FakeLease
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from support.one_look import a_searcher
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget
@@ -35,7 +35,7 @@ def a_manual_abort(admin: FakeAdmin, target: ManualTarget, now_ms: Callable[[], 
     )
 
 
-class Stage(World):
+class AbortStage(LedgerWorld):
     """A world with the abort behind its ledger."""
 
     def __init__(self, mode: str = "on", policy: AbortPolicy = AT_ONCE, instance: str = "here") -> None:

@@ -43,7 +43,7 @@ DEPENDS_ON_EVALUATIONS = BucketCount | CensusRequest | OpenTransactions
 
 
 @dataclass
-class Coordinators:
+class ChangingCoordinators:
     """The leaders of the log partitions, and the brokers' clocks (ahead of ours by so many ms)."""
 
     rng: random.Random
@@ -96,7 +96,7 @@ class Batches:
         self.is_calm = self.rng.random() < 0.7
         self._scan_interval_ms: int | None = None
         self.number, self.now_ms = 0, START_MS + 10_000_000
-        self._coordinators = Coordinators(self.rng)
+        self._coordinators = ChangingCoordinators(self.rng)
         self._log_offset = 0
         self._unread: set[TopicPartition] = set()
 

@@ -43,7 +43,7 @@ WAYS = ("before", "after", "exit", "behind")
 EXIT_CODE = 3
 
 
-class Failure(NamedTuple):
+class TaskFailure(NamedTuple):
     """Where the first attempt of a batch fails, and how; a failure behind the operator has no bucket."""
 
     bucket: int
@@ -66,11 +66,11 @@ class Plan:
     seed: int | None = None
     kills: tuple[int, ...] = ()
 
-    def failure_of(self, batch: int) -> Failure | None:
+    def failure_of(self, batch: int) -> TaskFailure | None:
         """The failure in this batch: every second batch after the first has one, and each way has its turn."""
         if self.seed is None or batch == 1 or batch % 2 == 0:
             return None
-        return Failure(random.Random(f"{self.seed}-{batch}").randrange(BUCKETS), WAYS[batch // 2 % len(WAYS)])
+        return TaskFailure(random.Random(f"{self.seed}-{batch}").randrange(BUCKETS), WAYS[batch // 2 % len(WAYS)])
 
 
 class Handled(NamedTuple):

@@ -178,9 +178,11 @@ def test_a_function_can_be_read_in_one_go(name: str) -> None:
 
 
 def test_no_two_classes_have_the_same_name() -> None:
+    """Nor has a class that several tests share the name of a class of the product."""
+    shared = [path for directory in ("support", "simulation") for path in sorted((TESTS / directory).rglob("*.py"))]
     names = Counter(
         node.name
-        for path in SOURCES.values()
+        for path in (*SOURCES.values(), *shared)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
     )

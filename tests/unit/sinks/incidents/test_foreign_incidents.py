@@ -24,7 +24,7 @@ from support.forged_events import (
     forged,
 )
 from support.incidents import an_event
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
@@ -76,7 +76,7 @@ def test_an_abort_that_only_the_topic_knows_is_by_an_administrator_and_the_detai
     stage.admin.init("checkout-1")
     stage.log.records.append(a_success(stage.last()))
     stage.batch()
-    stage.batch(World.abort(stage, candidate))
+    stage.batch(LedgerWorld.abort(stage, candidate))
     end = stage.last().resolution
     assert end is not None
     assert end.by == "administrator"
@@ -123,7 +123,7 @@ def test_a_reader_of_the_topic_sees_the_end_of_the_incident(forge: Forgery) -> N
     for records in (stage.log.records, stage.log.compacted.values()):
         open_now = [one for one in latest(records).values() if one.is_open and one.cluster_id == "cluster"]
         assert [one.span for one in open_now] == [candidate_key(candidate)]
-    stage.batch(World.abort(stage, candidate))
+    stage.batch(LedgerWorld.abort(stage, candidate))
     for _ in range(3):
         stage.batch()
     for records in (stage.log.records, stage.log.compacted.values()):
