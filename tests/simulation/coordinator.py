@@ -188,7 +188,7 @@ class Coordinators:
         for known in list(self.transactions.values()):
             if known.log == log and known.pending is not None and known.pending.offset < watermark:
                 value, known.pending = known.pending.value, None
-                self._enter(known, value)
+                self.enter(known, value)
 
     def take_over(self, log: int) -> None:
         """Another leader of the log, with its next epoch: its memory is the log, up to its end."""
@@ -200,9 +200,9 @@ class Coordinators:
         }
         for name, logged in last.items():
             if logged.value is not None:
-                self._enter(self.transactions.setdefault(name, Transaction(name, log)), logged.value)
+                self.enter(self.transactions.setdefault(name, Transaction(name, log)), logged.value)
 
-    def _enter(self, known: Transaction, value: TransactionLogValue | None) -> None:
+    def enter(self, known: Transaction, value: TransactionLogValue | None) -> None:
         known.value = value
         if value is None:
             self.transactions.pop(known.transactional_id, None)

@@ -310,13 +310,13 @@ class TheLogIsNeverAnother(WorldReader):
     """A re-created log counts as missing."""
 
     def list_ends(self) -> ReaderListing | None:
-        missing = self.lister._is_missing
+        missing = self.lister.is_missing
 
         def for_ever(name: str) -> bool:
-            is_log = name == TRANSACTION_STATE_TOPIC and self.lister._absences.get(name, 0) > 0
+            is_log = name == TRANSACTION_STATE_TOPIC and self.lister.absences.get(name, 0) > 0
             return is_log or missing(name)
 
-        with mock.patch.object(self.lister, "_is_missing", for_ever):
+        with mock.patch.object(self.lister, "is_missing", for_ever):
             return super().list_ends()
 
 
@@ -345,7 +345,7 @@ class CensusJudgedAtOnce(Wrapped):
 
         with (
             mock.patch.object(buckets, "described_open", early),
-            mock.patch.object(span_look, "_is_still_open", return_value=True),
+            mock.patch.object(span_look, "is_still_open", return_value=True),
         ):
             yield
 

@@ -121,7 +121,9 @@ class WorldReader:
             self.options = replace(self.options, pattern=None, topics=scanned, census_pattern=".*")
         self.lister = listing.Lister(self.options, self.view, self.now_ms)  # type: ignore[arg-type]
         if self.options.heal_interval_s == _NEVER_S:
-            self.lister._rota._behind_due_s = float("inf")  # nor does a census hide what a gap that is read again shows
+            self.lister.schedule.behind_due_s = float(
+                "inf"
+            )  # nor does a census hide what a gap that is read again shows
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
         self.limits = Limits(data_limit)
         self.log_bytes = plan_run.LOG_BYTES
@@ -165,7 +167,7 @@ class WorldReader:
             max_bytes_per_trigger=rng.choice((None, 100, 400, 1500)),
             max_read_s=rng.choice((None, 1.0, 3.0)),
         )
-        self.lister._rota._behind_due_s = 0.0
+        self.lister.schedule.behind_due_s = 0.0
         self.straggler = log.partition
         self.seen["a partition is far behind"] += 1
 
@@ -184,8 +186,8 @@ class WorldReader:
         self.limits, self.crashes, self.lateness = Limits(), 0.0, 0.0
         self.view.unanswered = self.view.throttled = 0.0
         self.options = replace(self.options, control_file=None)
-        self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
-        self.lister._rota._heal_due_s = 0.0
+        self.lister.schedule.options = replace(self.options, heal_interval_s=0.0)
+        self.lister.schedule.heal_due_s = 0.0
 
     def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
         """Runs one micro-batch, and repeats it until it is committed; returns whether there was one."""
@@ -229,15 +231,15 @@ class WorldReader:
         """Lists D, then T, with the real lister; None if no broker answered."""
         world = self.world
         since = world.tick
-        self.lister._limits = self.limits
+        self.lister.limits = self.limits
         moments: list[int] = []
 
         def now_ms() -> int:
             moments.append(world.tick)
             return self.now_ms()
 
-        self.lister._now_ms = now_ms
-        self.lister._idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
+        self.lister.now_ms = now_ms
+        self.lister.idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
         judged = self.judged if self.leaves_out else None
         with (
             mock.patch.object(listing, "read_requests", return_value=self.rereads),

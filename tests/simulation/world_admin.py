@@ -70,9 +70,9 @@ class WorldAdmin:
 
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
         self._time_passes()
-        return {partition: self._reading(partition) for partition in partitions}
+        return {partition: self.reading(partition) for partition in partitions}
 
-    def _reading(self, partition: TopicPartition) -> PartitionReading:
+    def reading(self, partition: TopicPartition) -> PartitionReading:
         log, is_hidden = self.world.data.get(partition), partition.topic in self.world.hidden
         if self._is_out_of_time:
             return PartitionReading(partition, _NO_BUDGET)

@@ -204,7 +204,7 @@ class Run:
     evaluated: int = 0
 
     def batch(self, facts: list[Fact]) -> list[Finding]:
-        selection = mock.patch.object(buckets, "_due", _all_due) if self.of_all else nullcontext()
+        selection = mock.patch.object(buckets, "due_producers", _all_due) if self.of_all else nullcontext()
         with selection, mock.patch.object(buckets, "at_rest_until", self._counted):
             return buckets.process(self.bucket, self.store, facts, DetectionPolicy(), reports_partitions=True)
 
@@ -213,7 +213,7 @@ class Run:
         return _AT_REST_UNTIL(*arguments)  # type: ignore[arg-type]
 
 
-_DUE: Callable[..., set[int]] = buckets._due
+_DUE: Callable[..., set[int]] = buckets.due_producers
 _AT_REST_UNTIL = buckets.at_rest_until
 
 

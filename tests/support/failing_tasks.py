@@ -138,10 +138,10 @@ def plain(batches: int) -> dict[int, list[str]]:
     for number in range(1, batches + 1):
         rows: list[Row] = []
         for packed in pack_facts(facts_of(number, CHANGING, SHAPE), BUCKETS):
-            operator._kept.clear()
+            operator.kept_buckets.clear()
             rows.extend(processors[packed[0]].handleInputRows((packed[0],), iter([packed]), None))
         found[number] = _texts(last, rows)
-    operator._kept.clear()
+    operator.kept_buckets.clear()
     return found
 
 
@@ -188,7 +188,7 @@ def _fail(plan: Plan, batch: int, way: str) -> None:
     raise RuntimeError(f"batch {batch} was made to fail")
 
 
-def _query(plan: Plan) -> dict[int, list[str]]:
+def run_query(plan: Plan) -> dict[int, list[str]]:
     """The query, in this process."""
     directory = Path(plan.directory)
     session = a_session(directory, plan.master, state_partitions=STATE_PARTITIONS)
@@ -248,6 +248,6 @@ def _kill_an_executor() -> bool:
 
 if __name__ == "__main__":
     # Under its own name: the workers import this module.
-    from support.failing_tasks import _query as run
+    from support.failing_tasks import run_query as run
 
     sys.stdout.write(json.dumps(run(Plan(**json.loads(sys.argv[1])))))

@@ -59,7 +59,7 @@ class Topic(AbortStage):
         candidate = self.hang()
         assert candidate.view is not None
         shared = msgspec.structs.replace(candidate, view=msgspec.structs.replace(candidate.view, epoch_use="shared"))  # type: ignore[arg-type]
-        self._emitted.append(shared)
+        self.emitted.append(shared)
         self.batch(shared)
         self.admin.init("checkout-1")
         self.batch(after_ms=70_000)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.ledger_world import HOUR_MS, LedgerWorld
-from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, ConfirmationQueues, _Queue
+from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, CandidateQueue, ConfirmationQueues
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.findings import CoverInDoubt, Finding, SpanCandidate, TransactionCandidate
 from txnwatch.state.model.transaction import CoordinatorView
@@ -27,8 +27,8 @@ class Queued:
     at_ms: int = 0
 
 
-def a_line() -> _Queue[Queued]:
-    return _Queue(lambda candidate: candidate.name)
+def a_line() -> CandidateQueue[Queued]:
+    return CandidateQueue(lambda candidate: candidate.name)
 
 
 def everybody(at_ms: int = 0) -> list[Queued]:
@@ -75,7 +75,7 @@ def test_a_candidate_that_is_no_longer_emitted_is_forgotten() -> None:
     line = a_line()
     line.next(everybody(), 0)
     line.next([], 2 * HOUR_MS)
-    assert line._waiting == {}
+    assert line.waiting == 0
 
 
 @pytest.mark.parametrize("line", ["spans", "held", "transactions"])

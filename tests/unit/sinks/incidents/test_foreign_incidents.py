@@ -62,7 +62,7 @@ def test_an_end_by_our_own_marker_is_by_txnwatch() -> None:
     producer_id = stage.hang_and_move_on()
     stage.batch()
     assert not stage.is_open(producer_id)
-    (candidate,) = stage._emitted
+    (candidate,) = stage.emitted
     stage.batch(stage.ended(candidate))
     resolution = stage.last().resolution
     assert resolution is not None
@@ -96,11 +96,11 @@ def test_a_lease_holder_that_does_nothing_is_reported() -> None:
 def test_an_incident_known_only_from_the_topic_is_refused_with_an_event_after_a_while() -> None:
     stage = Topic()
     candidate = stage.hang()
-    stage._emitted.append(candidate)
+    stage.emitted.append(candidate)
     stage.batch(candidate)
     stage.evidence.keep(StoredFindings())
     stage.restart()
-    stage._repeated.clear()  # the state does not emit it again
+    stage.repeated.clear()  # the state does not emit it again
     for _ in range(4):
         stage.batch(after_ms=70_000)
     assert stage.actions[-1:] == [("refused", "not_proven_here", None)]
@@ -222,13 +222,13 @@ def test_the_history_is_not_read_at_the_offset_of_a_claim() -> None:
     candidate = stage.hang()
     row = stage.admin.partitions[stage.partition].producers[candidate.producer_id]
     asked: list[int] = []
-    history_of = stage.admin._history
+    history_of = stage.admin.history_of
 
     def history(span: SpanStart) -> SpanHistory:
         asked.append(span.start_offset)
         return BEING_READ if len(asked) < 3 else history_of(span)
 
-    stage.admin._history = history  # type: ignore[method-assign]
+    stage.admin.history_of = history  # type: ignore[method-assign]
     stage.batch()
     claim = an_event(
         "e" * 32,

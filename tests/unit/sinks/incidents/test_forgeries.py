@@ -23,7 +23,7 @@ from support.ledger_world import LedgerWorld
 def test_whatever_is_forged_the_hang_is_reported_one_round_later(forge: Forgery, restarted: bool) -> None:  # noqa: FBT001
     stage = Topic(mode="off")
     candidate = stage.hang()
-    stage._emitted.append(candidate)
+    stage.emitted.append(candidate)
     stage.batch(candidate)
     for _ in range(3):  # again and again
         stage.log.records.append(forge(stage.last()))
