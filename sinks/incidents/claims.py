@@ -43,7 +43,11 @@ from txnwatch.state.model.quantities import TimestampMs
 
 @dataclass(slots=True)
 class Claims:
-    """Compares events of other writers with findings of this process."""
+    """Compares events of other writers with findings of this process.
+
+    Attributes:
+        ended_by_others: the spans whose incident an event of another writer has ended; they are checked again.
+    """
 
     origin: Origin
     admin: TransactionAdmin
@@ -51,11 +55,11 @@ class Claims:
     now_ms: Callable[[], TimestampMs]
     store: IncidentStore = field(init=False)
     _acted: dict[str, Action] = field(default_factory=dict)
-    _ended_by_others: dict[SpanKey, None] = field(default_factory=dict)
+    ended_by_others: dict[SpanKey, None] = field(default_factory=dict)
     _transactions_ended_by_others: dict[str, TransactionCandidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.store = IncidentStore(self.origin.cluster_id, self._ours, self.is_found)
+        self.store = IncidentStore(self.origin.cluster_id, self.ours, self.is_found)
 
     def is_found(self, incident: IncidentEvent) -> bool:
         """Whether this process has found the subject of the incident itself, and built the incident's content."""
@@ -77,7 +81,7 @@ class Claims:
         found = replace(event, expected_outcome=outcome)
         return replace(found, suggested_command=suggested(self.origin, found))
 
-    def _ours(self, event: IncidentEvent) -> IncidentEvent:
+    def ours(self, event: IncidentEvent) -> IncidentEvent:
         """What to store of an event from the topic: its content only if this process has none of its own.
 
         The subject of an incident never changes. Of an event with another subject, or about an incident of this
@@ -133,7 +137,7 @@ class Claims:
                 self.transaction_id(candidate.producer_id, candidate.view, candidate)
             ] = candidate
         elif incident.span is not None:
-            self._ended_by_others[incident.span] = None
+            self.ended_by_others[incident.span] = None
 
     def doubt_spent(self, ends: Iterable[IncidentEvent]) -> None:
         """Plans fresh reads for incidents that end because their ids are spent: they may still hang."""
@@ -145,16 +149,16 @@ class Claims:
         return [*self._spans_gone_on(), *self._transactions_gone_on()]
 
     def _spans_gone_on(self) -> Iterator[SpanCandidate]:
-        left = [key for key in self._ended_by_others if not self._is_published_by_us(key)]
+        left = [key for key in self.ended_by_others if not self._is_published_by_us(key)]
         found = {key: self.findings.get(key) for key in left}
         asked = [evidence.candidate for evidence in found.values() if evidence is not None][:CANDIDATES_AT_A_TIME]
-        self._ended_by_others = {key: None for key, evidence in found.items() if evidence is not None}
+        self.ended_by_others = {key: None for key, evidence in found.items() if evidence is not None}
         for candidate, now in confirm_spans(self.admin, asked):
             key = (candidate.span.topic_id, candidate.partition, candidate.producer_id)
             if now.answer is Answer.CONFIRMED:
                 yield candidate
             elif now.answer is Answer.REFUTED:
-                del self._ended_by_others[key]
+                del self.ended_by_others[key]
                 self.findings.over(key)
 
     def _is_published_by_us(self, key: SpanKey) -> bool:
@@ -164,7 +168,7 @@ class Claims:
     @property
     def has_doubts(self) -> bool:
         """Whether incidents that others have ended still need a fresh read."""
-        return bool(self._ended_by_others or self._transactions_ended_by_others)
+        return bool(self.ended_by_others or self._transactions_ended_by_others)
 
     def _transactions_gone_on(self) -> Iterator[TransactionCandidate]:
         left = {

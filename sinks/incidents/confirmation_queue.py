@@ -21,7 +21,7 @@ GONE_MS = DurationMs(7_200_000)  # the state repeats an unsettled candidate at l
 T = TypeVar("T")
 
 
-class _Queue(Generic[T]):
+class CandidateQueue(Generic[T]):
     """A queue of the candidates that did not fit into a batch; a key identifies a candidate that is repeated.
 
     A candidate stays in the queue without being repeated, because the state repeats it only after a growing pause. If
@@ -60,9 +60,9 @@ class ConfirmationQueues:
     """
 
     def __init__(self) -> None:
-        self.spans: _Queue[SpanCandidate] = _Queue(_span)
-        self.held: _Queue[SpanCandidate] = _Queue(_span)
-        self.transactions: _Queue[TransactionCandidate] = _Queue(_transaction)
+        self.spans: CandidateQueue[SpanCandidate] = CandidateQueue(_span)
+        self.held: CandidateQueue[SpanCandidate] = CandidateQueue(_span)
+        self.transactions: CandidateQueue[TransactionCandidate] = CandidateQueue(_transaction)
 
     @property
     def waiting(self) -> int:

@@ -56,13 +56,14 @@ class Findings:
     Attributes:
         store: durable storage; None for none.
         transactions: the candidates behind the incidents about transactions, by incident id.
+        spans: the confirmed hangs, by their span.
         marked: the markers of the last hour that this process has written, or was about to write.
     """
 
     store: EvidenceStore | None = None
     transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
     marked: set[Marked] = field(default_factory=set)
-    _spans: dict[SpanKey, ProvenHang] = field(default_factory=dict)
+    spans: dict[SpanKey, ProvenHang] = field(default_factory=dict)
     _incidents: dict[SpanKey, str] = field(default_factory=dict)
     _kept: dict[SpanKey, StoredEvidence] = field(default_factory=dict)
     _markers: dict[SpanKey, Marker] = field(default_factory=dict)
@@ -75,11 +76,11 @@ class Findings:
         self.marked.update(kept.markers)
 
     def __len__(self) -> int:
-        return len(self._spans)
+        return len(self.spans)
 
     def get(self, key: SpanKey) -> ProvenHang | None:
         """The evidence of a span."""
-        return self._spans.get(key)
+        return self.spans.get(key)
 
     def published_as(self, key: SpanKey, incident_id: str) -> None:
         """Records that this process built the content of the incident about the span."""
@@ -91,19 +92,19 @@ class Findings:
 
     def has_known(self, key: SpanKey) -> bool:
         """Whether this process has found the span, now or before its last restart."""
-        return key in self._spans or key in self._kept
+        return key in self.spans or key in self._kept
 
     def repeated(self, candidate: SpanCandidate) -> None:
         """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
-        found = self._spans.get(key_of(candidate))
+        found = self.spans.get(key_of(candidate))
         if found is not None:
-            self._spans[key_of(candidate)] = replace(found, candidate=candidate)
+            self.spans[key_of(candidate)] = replace(found, candidate=candidate)
 
     def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> ProvenHang:
         """Stores the evidence of a confirmed hanging span; `found.history` must be set."""
         key = key_of(candidate)
-        new = proven(candidate, found, self._spans.get(key), self._kept.pop(key, None), now_ms)
-        self._spans[key], self._is_changed = new, True
+        new = proven(candidate, found, self.spans.get(key), self._kept.pop(key, None), now_ms)
+        self.spans[key], self._is_changed = new, True
         return new
 
     def marking(self, incident_id: str, now_ms: TimestampMs) -> None:
@@ -125,7 +126,7 @@ class Findings:
         """Drops the findings about a span that has ended."""
         self._markers.pop(key, None)
         self._incidents.pop(key, None)
-        self._is_changed |= self._spans.pop(key, None) is not None or self._kept.pop(key, None) is not None
+        self._is_changed |= self.spans.pop(key, None) is not None or self._kept.pop(key, None) is not None
 
     def keep(self, now_ms: TimestampMs) -> None:
         """Stores changes for the next start. Drops earlier evidence not confirmed within 2 h after the start."""
@@ -133,7 +134,7 @@ class Findings:
         if self._kept and now_ms - self._from_ms >= GONE_MS:
             self._kept, self._is_changed = {}, True
         if self._is_changed and self.store is not None:
-            found = (_stored(key, evidence) for key, evidence in self._spans.items())
+            found = (_stored(key, evidence) for key, evidence in self.spans.items())
             self.store.keep(StoredFindings((*found, *self._kept.values()), tuple(sorted(self.marked))))
         self._is_changed = False
 

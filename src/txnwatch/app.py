@@ -70,6 +70,7 @@ class Watch:
         timeout_limit: the longest timeout of a transaction, for the view `none`.
         coverage: the partitions without evidence, and whether the watch is ready.
         batch_errors: the error of txnwatch that has ended the query.
+        sinks: the ledger and what it publishes to, while the watch runs.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
 
@@ -83,7 +84,7 @@ class Watch:
     batches: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     batch_errors: BatchErrors = field(default_factory=BatchErrors, init=False)
-    _sinks: SinkSet | None = field(default=None, init=False)
+    sinks: SinkSet | None = field(default=None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
     _is_rebuilt: bool = field(default=False, init=False)
     _cores: int | None = field(default=None, init=False)
@@ -187,7 +188,7 @@ class Watch:
         with self._in_use:
             self.close()
             self.certificates.use()
-            self._sinks = SinkSet(
+            self.sinks = SinkSet(
                 settings=self.settings,
                 options=self.options,
                 cluster_id=self.cluster_id,
@@ -201,8 +202,8 @@ class Watch:
                 progress=self._progress,
                 missing_evidence=lambda: self.coverage.evidence,
             )
-            self._throttling.asked = self._sinks.cluster.take_throttled
-            ledger = self._sinks.open()
+            self._throttling.asked = self.sinks.cluster.take_throttled
+            ledger = self.sinks.open()
             self.metrics.query_starts(ledger)
             return ledger
 
@@ -268,21 +269,21 @@ class Watch:
             self._process(batch_id, emitted)
 
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
-        assert self._sinks is not None
+        assert self.sinks is not None
         emitted = self._throttling.on_batch(emitted)
         for finding in emitted:
             self._report(finding)
         self.coverage.on_batch(emitted)
-        self._sinks.on_batch(emitted)
-        ledger = self._sinks.ledger
+        self.sinks.on_batch(emitted)
+        ledger = self.sinks.ledger
         write_source_requests(self.files, emitted, ledger, self.options.buckets)
-        self._sinks.beat(emitted, wall_clock_ms())
+        self.sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         self.metrics.on_batch(
             batch_id, emitted, ledger, is_ready=self.coverage.is_ready, evidence=self.coverage.evidence
         )
         if self.access is CoordinatorAccess.NONE:
-            self.timeout_limit.refresh(functools.partial(broker_timeouts, self._sinks.cluster), wall_clock_ms())
+            self.timeout_limit.refresh(functools.partial(broker_timeouts, self.sinks.cluster), wall_clock_ms())
         self.batches += 1
 
     def _report(self, finding: Finding) -> None:
@@ -294,6 +295,6 @@ class Watch:
     def close(self) -> None:
         """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""
         with self._in_use:
-            if self._sinks is not None:
-                sinks, self._sinks = self._sinks, None
+            if self.sinks is not None:
+                sinks, self.sinks = self.sinks, None
                 self.counts.update(sinks.close())

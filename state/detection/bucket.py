@@ -183,7 +183,7 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
 
 def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy, *, reports_partitions: bool) -> None:
     bucket = loaded.bucket
-    due = _due(barrier, loaded, policy)
+    due = due_producers(barrier, loaded, policy)
     context = BarrierContext(
         barrier,
         policy,
@@ -264,7 +264,7 @@ def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
         yield CensusIncomplete(tuple(sorted(failed)))
 
 
-def _due(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy) -> set[ProducerId]:
+def due_producers(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy) -> set[ProducerId]:
     """Updates clocks and settings from the barrier; returns the producers that must be evaluated."""
     bucket, concerned = loaded.bucket, take_clocks(loaded.bucket, barrier)
     digest = policy.digest(barrier.scan_interval_ms)

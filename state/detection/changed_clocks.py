@@ -59,12 +59,12 @@ def take_clocks(bucket: BucketState, barrier: Barrier) -> Concerned:
         moved_ms = abs(_shown_ms(now_is, now_ms) - _shown_ms(was, now_ms))
         if moved_ms:
             shown.add(broker)
-        if not _is_assumed(bucket, broker, was, now_is, now_ms) or moved_ms > RESERVE_MS:
+        if not is_assumed(bucket, broker, was, now_is, now_ms) or moved_ms > RESERVE_MS:
             raised.add(broker)
     return Concerned(elected | clocks.led_by(raised), clocks.led_by(shown))
 
 
-def _is_assumed(
+def is_assumed(
     bucket: BucketState, broker: BrokerId, was: Clock | None, now_is: Clock | None, now_ms: TimestampMs
 ) -> bool:
     """Whether the due times of the broker's transactions are right with its new clock; updates what they assume."""

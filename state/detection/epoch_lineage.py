@@ -47,9 +47,9 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
     if view.epoch_use is not EpochUse.UNJUDGED and not _was_out_before(prior, view, same):
         return view
     if same is not None:
-        return _at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
-    use = _use(prior if is_consecutive else None, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
-    return _at_its_end(replace(view, epoch_use=use))
+        return at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
+    use = use_of(prior if is_consecutive else None, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
+    return at_its_end(replace(view, epoch_use=use))
 
 
 def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
@@ -89,7 +89,7 @@ def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_cons
     if prior is None:
         return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS)
     if prior.producer_epoch == view.producer_epoch and prior.superseded_by is None and view.epoch_use is EpochUse.FIRST:
-        view = replace(view, epoch_use=_use(prior if is_consecutive else None, view.producer_epoch))
+        view = replace(view, epoch_use=use_of(prior if is_consecutive else None, view.producer_epoch))
     participants = view.participants or prior.participants
     data_epoch = view.data_epoch if view.data_epoch is not None else prior.data_epoch
     view = replace(view, participants=participants, data_epoch=data_epoch)
@@ -111,13 +111,14 @@ def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | 
     return prior.state.outcome, prior.producer_epoch
 
 
-def _use(prior: CoordinatorView | None, epoch: ProducerEpoch) -> EpochUse:
+def use_of(prior: CoordinatorView | None, epoch: ProducerEpoch) -> EpochUse:
+    """Who may have used the epoch of a transaction that begins after the view `prior`."""
     if prior is None or not is_unused(prior, epoch):
         return EpochUse.SHARED
     return prior.epoch_use if prior.state is TransactionState.EMPTY else EpochUse.RAISED
 
 
-def _at_its_end(view: CoordinatorView) -> CoordinatorView:
+def at_its_end(view: CoordinatorView) -> CoordinatorView:
     """A RAISED epoch becomes SHARED if the end does not raise it: two transactions then have markers of this epoch."""
     is_left = view.state is not TransactionState.ONGOING and view.producer_epoch == view.data_epoch
     return replace(view, epoch_use=EpochUse.SHARED) if is_left and view.epoch_use is EpochUse.RAISED else view

@@ -39,7 +39,7 @@ def judge_span(
     if look not in {Look.COVERED, Look.UNCOVERED}:
         context.waiting[look] += 1
         return span, ()
-    is_open_since = span.uncovered_at is not None and _is_still_open(partition, span, context)
+    is_open_since = span.uncovered_at is not None and is_still_open(partition, span, context)
     # An election of the log can cut off the record of a transaction that has taken the span and has ended it.
     may_have_been_held = look is Look.UNCOVERED and context.had_election(producer.view)
     sight = _SIGHTS[look, is_open_since and not may_have_been_held]
@@ -107,7 +107,7 @@ def _stray_write(producer: ProducerState, partition: TopicPartition, span: Span,
     )
 
 
-def _is_still_open(partition: TopicPartition, span: Span, context: BarrierContext) -> bool:
+def is_still_open(partition: TopicPartition, span: Span, context: BarrierContext) -> bool:
     """Whether the span was seen open after the look that found it uncovered, and before this look.
 
     Either the log shows it, read to an end that this barrier has listed; or one census before this barrier and the

@@ -18,13 +18,13 @@ def after_range(
 ) -> Step:
     """The producer after a range of a partition's log that was read in the batch of barrier `barrier_number`."""
     prior = producer.spans.get(fact.partition)
-    if prior is not None and prior.topic_id == fact.topic_id and _is_past(prior, fact):
+    if prior is not None and prior.topic_id == fact.topic_id and is_past(prior, fact):
         return Step(producer)
     emitted: tuple[Finding, ...] = ()
     if prior is not None and prior.topic_id != fact.topic_id:
         emitted = ended(producer.producer_id, fact.partition, prior, SpanEvent.PARTITION_GONE)
         prior = None
-    closing = _closing_marker(prior, fact)
+    closing = closing_marker(prior, fact)
     if prior is not None and closing is None and _begins_anew(prior, fact):
         emitted += _unseen_end(producer.producer_id, fact.partition, prior)
         prior = None
@@ -37,7 +37,7 @@ def after_range(
     if prior is not None and closing is not None:
         event = SpanEvent.MARKER_OF_NEXT if prior.absorbed else SpanEvent.MARKER
         emitted += ended(producer.producer_id, fact.partition, prior, event, closing)
-    span = _opened(fact, barrier_number) if prior is None or closing is not None else _extended(prior, fact)
+    span = _opened(fact, barrier_number) if prior is None or closing is not None else extended(prior, fact)
     if span is not None and joined is not None and joined.start_offset == span.start_offset:
         span = absorbed(span)
     return Step(_with_span(producer, fact.partition, span), emitted)
@@ -78,7 +78,7 @@ def _with_span(producer: ProducerState, partition: TopicPartition, span: Span | 
     return ProducerState(producer.producer_id, spans, producer.view, producer.emissions)
 
 
-def _is_past(prior: Span, fact: ProducerSeen) -> bool:
+def is_past(prior: Span, fact: ProducerSeen) -> bool:
     """Whether a range is completely below a span: a census showed the span before the scan, or it is a re-read.
 
     What the producer had open there has ended, or a census will show that the span begins there. The range may show it
@@ -126,7 +126,7 @@ def absorbed(span: Span) -> Span:
     return replace(span, stray=True, absorbed=True, emission=span.emission or Emission(0, AT_ONCE))
 
 
-def _closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
+def closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
     """The first marker read that ends the open span: every marker ends the data below it.
 
     The leader compares epochs before it appends. A marker that is older than the data gets into a log if a leader had
@@ -156,7 +156,8 @@ def _opened(fact: ProducerSeen, barrier_number: BarrierNumber) -> Span | None:
     )
 
 
-def _extended(prior: Span, fact: ProducerSeen) -> Span:
+def extended(prior: Span, fact: ProducerSeen) -> Span:
+    """The open span after a range without a marker that ends it."""
     if fact.open_offset is None:
         return prior
     assert fact.last_offset is not None

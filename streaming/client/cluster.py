@@ -32,7 +32,7 @@ from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.client.traffic import Traffic
 
 _NOWHERE = Endpoint("", 0)
-_LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
+LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
 _T = TypeVar("_T")
 
 
@@ -78,7 +78,7 @@ class Cluster:
         left_s = self._deadline - time.monotonic()
         if left_s <= 0:
             raise BrokerError("the time budget was used up before this request")
-        return min(wanted_s, left_s, max(left_s / 2, _LEAST_PATIENCE_S))
+        return min(wanted_s, left_s, max(left_s / 2, LEAST_PATIENCE_S))
 
     def close(self) -> None:
         """Closes every connection."""

@@ -77,7 +77,7 @@ def _ask(
             epochs[partition] = info.leader_epoch
 
     def request(asked: Sequence[TopicPartition]) -> RequestOf:
-        return _request([(partition, epochs[partition]) for partition in asked], timestamp, isolation)
+        return offsets_request([(partition, epochs[partition]) for partition in asked], timestamp, isolation)
 
     for partition, found in ask_for_each(brokers, by_leader, request, _listed, timeout_s).items():
         answers[partition] = Problem.from_error(found) if isinstance(found, BrokerError) else found
@@ -99,7 +99,9 @@ def _answer(partition: Any, leader: BrokerId) -> ListedOffset | Problem | None:
     return ListedOffset(offset, present(partition.leader_epoch), leader)
 
 
-def _request(asked: list[tuple[TopicPartition, LeaderEpoch | None]], timestamp: int, isolation: int) -> RequestOf:
+def offsets_request(
+    asked: list[tuple[TopicPartition, LeaderEpoch | None]], timestamp: int, isolation: int
+) -> RequestOf:
     """Builds the request for a connection; `asked` has each partition and the leader epoch that we know of it."""
 
     def build(connection: Connection) -> ListOffsetsRequest:

@@ -128,7 +128,7 @@ class _Provider(AbstractTokenProvider):  # type: ignore[misc]
         return self._extensions
 
 
-_HELD: Final[dict[TokenSource, Token]] = {}
+HELD_TOKENS: Final[dict[TokenSource, Token]] = {}
 _FETCHING: Final = threading.Lock()  # librdkafka asks from a thread of its own
 
 
@@ -139,11 +139,11 @@ def current(source: TokenSource) -> Token:
         BrokerError: there is no valid token, and the source does not give one.
     """
     with _FETCHING:
-        held = _HELD.get(source)
+        held = HELD_TOKENS.get(source)
         if held is not None and not held.is_due:
             return held
         try:
-            held = _HELD[source] = source.fetch()
+            held = HELD_TOKENS[source] = source.fetch()
         except BrokerError:
             if held is None or not held.is_valid:
                 raise

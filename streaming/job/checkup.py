@@ -109,7 +109,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         BrokerError: no broker answers.
     """
     known = cluster.refresh()
-    brokers = {node: _broker(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
+    brokers = {node: broker_facts(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
     without_leader = tuple(
         TopicPartition(topic.name, number)
         for topic in known.topics.values()
@@ -123,7 +123,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
     abort_group = lease_group(known.cluster_id)
     return Checkup(
         brokers=brokers,
-        cluster_operations=_cluster_operations(cluster),
+        cluster_operations=cluster_operations(cluster),
         topic_operations=topic_operations(cluster),
         without_leader=without_leader,
         id_problems=None if listing is None else () if is_unused else listing.problems,
@@ -157,7 +157,8 @@ def _hidden(cluster: Cluster, listing: TransactionListing) -> dict[str, Problem]
     return hidden_of(cluster, described.values())
 
 
-def _broker(cluster: Cluster, node: BrokerId, endpoint: str) -> BrokerFacts:
+def broker_facts(cluster: Cluster, node: BrokerId, endpoint: str) -> BrokerFacts:
+    """What one broker answers."""
     try:
         connection = cluster.node(node)
         versions = {request.name: connection.version(request) for request in _APIS}
@@ -178,7 +179,8 @@ def _transaction_version(cluster: Cluster, connection: Connection) -> int | None
     return levels.get("transaction.version")
 
 
-def _cluster_operations(cluster: Cluster) -> Operations:
+def cluster_operations(cluster: Cluster) -> Operations:
+    """What this user may do to the cluster."""
     try:
         connection = cluster.any_connection()
         version = connection.version(DescribeClusterRequest, highest=0)

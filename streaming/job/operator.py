@@ -29,8 +29,8 @@ from txnwatch.streaming.source.packed_facts import PARTITION_BUCKET, unpack_fact
 from txnwatch.streaming.source.worker_memory import freeze_what_stays
 
 _FINDING_ROW = Row("finding")
-_RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
-_kept: dict[tuple[str, int], KeptBucket] = {}
+RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
+kept_buckets: dict[tuple[str, int], KeptBucket] = {}
 _kept_of = ""
 
 
@@ -42,7 +42,7 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declares the state variables."""
-        freeze_what_stays(sum(kept.decoded for kept in _kept.values()))
+        freeze_what_stays(sum(kept.decoded for kept in kept_buckets.values()))
         self._head: ValueState = handle.getValueState("head", "bytes BINARY")
         self._log: MapState = handle.getMapState("log", "sequence BIGINT", "bytes BINARY")
 
@@ -58,10 +58,10 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         barrier = next(fact for fact in facts if isinstance(fact, Barrier))
         store = SparkLogStore(self._head, self._log)
         place = (_run_id(), number)
-        kept = load(_kept.pop(place, None), store, number)
+        kept = load(kept_buckets.pop(place, None), store, number)
         emitted = process(kept.bucket, kept, facts, self._policy, reports_partitions=number == PARTITION_BUCKET)
         kept.write(store, os.urandom(TOKEN_BYTES), barrier.coordinator_listed_ms, self._policy.idle_retention_ms)
-        _kept[place] = kept
+        kept_buckets[place] = kept
         return iter([_FINDING_ROW(FINDINGS.encode(finding)) for finding in emitted])
 
     def close(self) -> None:
@@ -105,8 +105,8 @@ def _run_id() -> str:
     """
     global _kept_of  # noqa: PLW0603 - a worker process outlives the runs of a query
     context = TaskContext.get()
-    run_id = (context.getLocalProperty(_RUN_ID) if context is not None else None) or ""
+    run_id = (context.getLocalProperty(RUN_ID) if context is not None else None) or ""
     if run_id != _kept_of:
-        _kept.clear()
+        kept_buckets.clear()
         _kept_of = run_id
     return run_id

@@ -154,7 +154,7 @@ def _one_round(cluster: Cluster, asked: list[RangeRead], rate: ReadRate | None) 
         else:
             done.problems.update(answer)
     for read, refusal in refused:
-        problem = _refusal(cluster, read, refusal)
+        problem = take_refusal(cluster, read, refusal)
         if problem is not None:
             done.problems[read.partition] = str(problem)
         if refusal.code in _CANNOT_READ:
@@ -200,7 +200,7 @@ def _take(
         if problem is not None:
             refused.append((read, problem))
         else:
-            _take_records(read, data)
+            take_records(read, data)
     return {}
 
 
@@ -208,7 +208,7 @@ def _id_bytes(read: RangeRead) -> bytes:
     return topic_id_uuid(read.topic_id).bytes if read.topic_id else b""
 
 
-def _refusal(cluster: Cluster, read: RangeRead, refusal: Problem) -> Problem | None:
+def take_refusal(cluster: Cluster, read: RangeRead, refusal: Problem) -> Problem | None:
     """Handles the error of one partition; returns a problem that may pass, else None."""
     if refusal.code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return _out_of_range(cluster, read)
@@ -219,7 +219,8 @@ def _refusal(cluster: Cluster, read: RangeRead, refusal: Problem) -> Problem | N
     return refusal
 
 
-def _take_records(read: RangeRead, data: PartitionData) -> None:
+def take_records(read: RangeRead, data: PartitionData) -> None:
+    """Feeds one answer to the fold of a range, or cuts the range if the log of the leader diverges."""
     if data.divergence is not None:
         epoch, end = data.divergence
         if end < read.fold.position:

@@ -30,7 +30,7 @@ from txnwatch.streaming.wire.record_batch import CONTROL, DELETE_HORIZON, TRANSA
 
 
 @dataclass(slots=True)
-class _Producer:
+class RangeProducer:
     """One producer's activity in the range so far.
 
     Attributes:
@@ -80,6 +80,7 @@ class PartitionFold(BatchWalker):
 
     Attributes:
         episodes: every transaction that ended in the range; empty without `keep_episodes`.
+        producers: what each producer did in the range.
     """
 
     reads_records = False
@@ -88,9 +89,9 @@ class PartitionFold(BatchWalker):
         super().__init__(start, end)
         self.episodes: list[Episode] = []
         self._keep_episodes = keep_episodes
-        self._producers: dict[ProducerId, _Producer] = {}
+        self.producers: dict[ProducerId, RangeProducer] = {}
         # The producers with an open transaction, by the bytes of id and epoch: most runs need no integers.
-        self._open: dict[bytes, _Producer] = {}
+        self._open: dict[bytes, RangeProducer] = {}
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Folds the `records` of one Fetch response; a batch that is cut off at the end is left for the next fetch.
@@ -102,19 +103,19 @@ class PartitionFold(BatchWalker):
         for at, first, last, attributes, encoded, latest in self.runs(buffer):
             if attributes & TRANSACTIONAL and first >= start:
                 if attributes & CONTROL:
-                    self._marker(buffer, at, header_at(buffer, at))
-                elif (seen := find_open(encoded) or self._taken_up(encoded, first)) is not None:
+                    self.apply_marker(buffer, at, header_at(buffer, at))
+                elif (seen := find_open(encoded) or self.taken_up(encoded, first)) is not None:
                     seen.last_offset = last
                     seen.last_timestamp_ms = None if attributes & DELETE_HORIZON else latest
 
-    def _taken_up(self, encoded: bytes, base: Offset) -> _Producer | None:
+    def taken_up(self, encoded: bytes, base: Offset) -> RangeProducer | None:
         """The producer of data that opens a transaction, or joins one under another epoch; None without an id."""
         producer_id, epoch = producer_of(encoded)
         if producer_id < 0:
             return None
-        seen = self._producers.get(producer_id)
+        seen = self.producers.get(producer_id)
         if seen is None or seen.open_offset is None:
-            seen = self._opened(producer_id, base, epoch)
+            seen = self.opened(producer_id, base, epoch)
         elif epoch > seen.epoch and seen.joined is None:
             assert seen.open_offset is not None
             assert seen.open_epoch is not None
@@ -124,18 +125,20 @@ class PartitionFold(BatchWalker):
         self._open[encoded] = seen
         return seen
 
-    def _opened(self, producer_id: ProducerId, base: Offset, epoch: ProducerEpoch) -> _Producer:
-        seen = self._producers.setdefault(producer_id, _Producer(epoch))
+    def opened(self, producer_id: ProducerId, base: Offset, epoch: ProducerEpoch) -> RangeProducer:
+        """The producer, with a transaction that begins at `base`."""
+        seen = self.producers.setdefault(producer_id, RangeProducer(epoch))
         seen.open_offset, seen.open_epoch = base, epoch
         if seen.first_marker is None:
             seen.first_offset, seen.first_epoch = base, epoch
         return seen
 
-    def _marker(self, buffer: memoryview | bytes, position: int, header: BatchHeader) -> None:
+    def apply_marker(self, buffer: memoryview | bytes, position: int, header: BatchHeader) -> None:
+        """Closes what its producer has open; `position` is where the control batch begins in the buffer."""
         marker = marker_at(buffer, position, header) if header.producer_id >= 0 else None
         if marker is None:
             return
-        producer = self._producers.setdefault(header.producer_id, _Producer(header.producer_epoch))
+        producer = self.producers.setdefault(header.producer_id, RangeProducer(header.producer_epoch))
         if self._keep_episodes and producer.open_offset is not None:
             self.episodes.append(_episode(header.producer_id, producer, marker))
         if producer.joined is not None and producer.joined.start_offset == producer.open_offset:
@@ -148,7 +151,7 @@ class PartitionFold(BatchWalker):
 
     def facts(self, partition: TopicPartition, topic_id: str, listed_ms: TimestampMs) -> Iterator[ProducerSeen]:
         """The facts of the range: one for each producer with transactional batches or markers in it."""
-        for producer_id, seen in self._producers.items():
+        for producer_id, seen in self.producers.items():
             yield ProducerSeen(
                 partition=partition,
                 topic_id=topic_id,
@@ -174,7 +177,7 @@ def _time(timestamp_ms: TimestampMs | None) -> TimestampMs | None:
     return None if timestamp_ms is None else present(timestamp_ms)
 
 
-def _episode(producer_id: ProducerId, producer: _Producer, marker: Marker) -> Episode:
+def _episode(producer_id: ProducerId, producer: RangeProducer, marker: Marker) -> Episode:
     assert producer.open_offset is not None
     assert producer.open_epoch is not None
     assert producer.last_offset is not None

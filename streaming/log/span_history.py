@@ -27,7 +27,7 @@ from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.wire.batch_walker import BatchWalker
 from txnwatch.streaming.wire.record_batch import BatchHeader
 
-_BELOW = 100_000  # offsets; a last marker further down is not found
+OFFSETS_BELOW = 100_000  # offsets; a last marker further down is not found
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends
 _KEPT_S = 300.0  # then a read that no caller has asked for again is dropped
 _NO_TIME = "the time budget was used up before this read"
@@ -107,14 +107,14 @@ class SpanHistoryReader:
 def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
     """The lowest of some spans of one partition, and those that are read in the same pass."""
     lowest, *others = sorted(spans, key=lambda span: span.start_offset)
-    return (lowest, *(span for span in others if span.start_offset - lowest.start_offset <= _BELOW))
+    return (lowest, *(span for span in others if span.start_offset - lowest.start_offset <= OFFSETS_BELOW))
 
 
 def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
     def fold(begin: Offset, end: Offset) -> SpanHistoryFold:
         return SpanHistoryFold(spans, begin, end)
 
-    return log.part(fold, Offset(spans[0].start_offset - _BELOW), spans[-1].start_offset + 1)
+    return log.part(fold, Offset(spans[0].start_offset - OFFSETS_BELOW), spans[-1].start_offset + 1)
 
 
 def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:

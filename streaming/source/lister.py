@@ -40,7 +40,15 @@ _NEVER_SHOWN = ""  # the topic id of a partition that is known only by its name
 
 
 class Lister:
-    """Lists ends and plans offsets. It lives in the driver's source process as long as the query runs."""
+    """Lists ends and plans offsets. It lives in the driver's source process as long as the query runs.
+
+    Attributes:
+        looked_s: when the metadata was last refreshed, by the monotonic clock.
+        idle_until_s: until when a barrier may be skipped, by the monotonic clock.
+        absences: how often in a row a topic that is read was missing from the metadata.
+        granted: the requests of the job that are being served.
+        schedule: decides which partitions are described.
+    """
 
     def __init__(
         self,
@@ -49,17 +57,17 @@ class Lister:
         now_ms: Callable[[], TimestampMs] = wall_clock_ms,
         base: Callable[[], ClockBase] = clock_base,
     ) -> None:
-        self._options = options
+        self.options = options
         self._cluster = cluster
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._clock_base = base
-        self._looked_s = -math.inf
+        self.looked_s = -math.inf
         self._settled_pause_s = 0.0
-        self._idle_until_s = 0.0
-        self._absences: Counter[str] = Counter()
-        self._granted = GrantedRequests()
-        self._limits = Limits(options.max_offsets_per_trigger)
-        self._rota = SnapshotSchedule(options)
+        self.idle_until_s = 0.0
+        self.absences: Counter[str] = Counter()
+        self.granted = GrantedRequests()
+        self.limits = Limits(options.max_offsets_per_trigger)
+        self.schedule = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
@@ -70,23 +78,23 @@ class Lister:
             CheckpointError: the cluster is not the one `previous` was read from.
             OtherVersionError: `previous` was read with another view of the coordinators.
         """
-        check_access(previous, self._options)
-        next_due = read_next_barrier(_path(self._options.next_barrier_file))  # first, because the driver writes it last
-        requests = read_requests(_path(self._options.control_file))
-        due = self._granted.due(previous, requests)
-        is_settled = not (requests or self._rota.has_absences or any(self._absences.values()))
+        check_access(previous, self.options)
+        next_due = read_next_barrier(_path(self.options.next_barrier_file))  # first, because the driver writes it last
+        requests = read_requests(_path(self.options.control_file))
+        due = self.granted.due(previous, requests)
+        is_settled = not (requests or self.schedule.has_absences or any(self.absences.values()))
         listing = self._listing(previous, to_describe(due, previous), is_settled=is_settled)
         if listing is None:
             return None
-        limits = self._limits if limited else Limits()
+        limits = self.limits if limited else Limits()
         following = plan(previous, listing, limits, to_read_again(due))
-        self._granted.count(following, due, requests)
+        self.granted.count(following, due, requests)
         asked = [request.partition for request in due if is_of_census(request)]
-        census = self._rota.next_census(self._cluster.known, previous, following, asked)
-        is_idle = census is None and not requests and time.monotonic() < self._idle_until_s
+        census = self.schedule.next_census(self._cluster.known, previous, following, asked)
+        is_idle = census is None and not requests and time.monotonic() < self.idle_until_s
         if is_idle and can_skip(previous, following, next_due):
             return None
-        self._idle_until_s = time.monotonic() + IDLE_S
+        self.idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
         return following
 
@@ -99,7 +107,7 @@ class Lister:
         return self._censuses.get(barrier)
 
     def _listing(self, previous: SourceOffset, named: set[TopicPartition], *, is_settled: bool) -> Listing | None:
-        if not self._look_around(previous, {partition.topic for partition in named}, is_settled=is_settled):
+        if not self.look_around(previous, {partition.topic for partition in named}, is_settled=is_settled):
             return None
         cluster_id = self._cluster.known.cluster_id
         if previous.cluster_id not in {"", cluster_id}:
@@ -111,7 +119,7 @@ class Lister:
         data = self._data_partitions()
         starts = self._starts(previous, [*data, *self._coordinator_partitions()])
         answers = self._answers(self._ask(data), starts)
-        data_listed_ms = self._now_ms()
+        data_listed_ms = self.now_ms()
         log_partitions = self._coordinator_partitions() or self._look_for_coordinator()
         if log_partitions is None:
             return None
@@ -120,54 +128,52 @@ class Lister:
         answers.update(self._hidden(previous, named))
         if answers and not any(answer.end is not None for answer in answers.values()):
             return None
-        access = self._options.coordinator_access
-        listed_ms, base = self._now_ms(), self._clock_base()
+        access = self.options.coordinator_access
+        listed_ms, base = self.now_ms(), self._clock_base()
         return Listing(cluster_id, answers, data_listed_ms, listed_ms, scan_interval_ms, access, base)
 
-    def _look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
+    def look_around(self, previous: SourceOffset, names: set[str], *, is_settled: bool = True) -> bool:
         """Refreshes the metadata if it is due or lacks a topic of `names`. Returns whether there is any metadata.
 
         The interval grows with the number of partitions. It stays short while a topic is missing, or while the job
         requests a re-read or a census, because a re-created topic causes such requests.
         """
         now, known = time.monotonic(), self._cluster.metadata
-        pause_s = self._settled_pause_s if is_settled else self._options.metadata_refresh_s
-        if known is not None and now < self._looked_s + pause_s and names <= known.topics.keys():
+        pause_s = self._settled_pause_s if is_settled else self.options.metadata_refresh_s
+        if known is not None and now < self.looked_s + pause_s and names <= known.topics.keys():
             return True
         try:
             known = self._cluster.refresh(names | {partition.topic for partition in previous.positions})
         except BrokerError:
             return self._cluster.metadata is not None
-        self._looked_s = now
-        usual_s, partitions = (
-            self._options.metadata_refresh_s,
-            sum(len(one.partitions) for one in known.topics.values()),
-        )
+        self.looked_s = now
+        usual_s = self.options.metadata_refresh_s
+        partitions = sum(len(one.partitions) for one in known.topics.values())
         self._settled_pause_s = max(usual_s, min(usual_s * partitions / MANY_PARTITIONS, LONGEST_REFRESH_S))
         read = {(partition.topic, at.topic_id) for partition, at in previous.positions.items()}
-        self._absences = Counter({name: self._absences[name] for name, _ in read})
+        self.absences = Counter({name: self.absences[name] for name, _ in read})
         for name, topic_id in read:
             topic = known.topics.get(name)
             if topic is not None and not topic.is_hidden and topic_id in {topic.topic_id, _NEVER_SHOWN}:
-                self._absences.pop(name, None)
+                self.absences.pop(name, None)
             elif topic is not None and topic.is_hidden:
-                self._absences[name] = 1  # not read, and never counted as deleted
+                self.absences[name] = 1  # not read, and never counted as deleted
             else:
-                self._absences[name] += 1
-                self._looked_s = -math.inf
+                self.absences[name] += 1
+                self.looked_s = -math.inf
         return True
 
-    def _is_missing(self, name: str) -> bool:
+    def is_missing(self, name: str) -> bool:
         """Whether a topic that is read is missing or was replaced, but this is not yet certain.
 
         Brokers learn of changes at different times, and each refresh asks another broker. So only several absences in a
         row mean that a topic is deleted. `__transaction_state` never counts as deleted, because nothing can be proven
         without it: only a new topic of the same name replaces it.
         """
-        count = self._absences.get(name, 0)
+        count = self.absences.get(name, 0)
         topic = self._cluster.known.topics.get(name)
         if topic is not None and topic.is_hidden:
-            return True  # `_absences` changes only with a refresh, and may not have this topic yet
+            return True  # `absences` changes only with a refresh, and may not have this topic yet
         is_shown = topic is not None and bool(topic.partitions)
         return 0 < count < ABSENCES_OF_A_DELETED_TOPIC or (
             count > 0 and name == TRANSACTION_STATE_TOPIC and not is_shown
@@ -178,7 +184,7 @@ class Lister:
         return {
             partition: ListedPartition(at.topic_id, None)
             for partition, at in previous.positions.items()
-            if self._is_missing(partition.topic) and (not is_data(partition) or self._options.wants(partition.topic))
+            if self.is_missing(partition.topic) and (not is_data(partition) or self.options.wants(partition.topic))
         }
 
     def _hidden(self, previous: SourceOffset, named: set[TopicPartition]) -> dict[TopicPartition, ListedPartition]:
@@ -188,7 +194,7 @@ class Lister:
         return {
             partition: ListedPartition(ids.get(partition.topic, _NEVER_SHOWN), None)
             for partition in named
-            if partition.topic in topics and topics[partition.topic].is_hidden and self._options.wants(partition.topic)
+            if partition.topic in topics and topics[partition.topic].is_hidden and self.options.wants(partition.topic)
         }
 
     def _look_for_coordinator(self) -> list[TopicPartition] | None:
@@ -196,7 +202,7 @@ class Lister:
 
         Partitions found here have no start offset yet. So they are not begun, and stale, until the next round.
         """
-        if self._options.coordinator_access is not CoordinatorAccess.LOG:
+        if self.options.coordinator_access is not CoordinatorAccess.LOG:
             return []
         try:
             topic = self._cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
@@ -210,14 +216,14 @@ class Lister:
         return [
             TopicPartition(topic.name, partition)
             for topic in self._cluster.known.topics.values()
-            if self._options.watches(topic) and not self._is_missing(topic.name)
+            if self.options.watches(topic) and not self.is_missing(topic.name)
             for partition in topic.partitions
         ]
 
     def _coordinator_partitions(self) -> list[TopicPartition]:
         topic = self._cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
-        is_read = self._options.coordinator_access is CoordinatorAccess.LOG
-        if not is_read or topic is None or self._is_missing(topic.name):
+        is_read = self.options.coordinator_access is CoordinatorAccess.LOG
+        if not is_read or topic is None or self.is_missing(topic.name):
             return []
         return [TopicPartition(TRANSACTION_STATE_TOPIC, partition) for partition in topic.partitions]
 
@@ -225,10 +231,10 @@ class Lister:
         self, partitions: Iterable[TopicPartition], timestamp: int = ends.LATEST, isolation: int = ends.READ_UNCOMMITTED
     ) -> dict[TopicPartition, ListedOffset | Problem]:
         answers = self._cluster.list_offsets(
-            partitions, timestamp=timestamp, isolation=isolation, timeout_s=self._options.list_timeout_s
+            partitions, timestamp=timestamp, isolation=isolation, timeout_s=self.options.list_timeout_s
         )
         if any(isinstance(answer, Problem) for answer in answers.values()):
-            self._looked_s = -math.inf  # a leader has moved or failed: refresh the metadata before the next round
+            self.looked_s = -math.inf  # a leader has moved or failed: refresh the metadata before the next round
         return answers
 
     def _answers(
@@ -251,7 +257,7 @@ class Lister:
         stable: list[TopicPartition] = []
         earliest: list[TopicPartition] = []
         starts: dict[TopicPartition, Offset] = {}
-        wanted = self._options.starting_offsets
+        wanted = self.options.starting_offsets
         for partition in partitions:
             known = previous.positions.get(partition)
             if is_begun(known) and known.topic_id == topics[partition.topic].topic_id:

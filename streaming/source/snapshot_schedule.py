@@ -74,14 +74,21 @@ class Census:
 
 @dataclass(slots=True)
 class SnapshotSchedule:
-    """Decides which partitions each batch describes. It lives in the driver, beside the lister."""
+    """Decides which partitions each batch describes. It lives in the driver, beside the lister.
+
+    Attributes:
+        heal_due_s, round_due_s, behind_due_s: when all scanned partitions, all census-only partitions, and those that
+            are behind are due, by the monotonic clock.
+        watched: the census-only partitions, with their topic ids.
+        absences: how often in a row a topic of `watched` was missing from the metadata.
+    """
 
     options: SourceOptions
-    _heal_due_s: float = 0.0
-    _round_due_s: float = 0.0
-    _behind_due_s: float = 0.0
-    _watched: dict[TopicPartition, str] = field(default_factory=dict)
-    _absences: Counter[str] = field(default_factory=Counter)
+    heal_due_s: float = 0.0
+    round_due_s: float = 0.0
+    behind_due_s: float = 0.0
+    watched: dict[TopicPartition, str] = field(default_factory=dict)
+    absences: Counter[str] = field(default_factory=Counter)
     _metadata: Metadata | None = None
 
     def next_census(
@@ -94,15 +101,15 @@ class SnapshotSchedule:
         """
         now_s = time.monotonic()
         self._look_at(known)
-        is_round = self.options.census_pattern is not None and now_s >= self._round_due_s
+        is_round = self.options.census_pattern is not None and now_s >= self.round_due_s
         if is_round:
-            self._round_due_s = now_s + self.options.census_interval_s
-        is_healing = now_s >= self._heal_due_s
+            self.round_due_s = now_s + self.options.census_interval_s
+        is_healing = now_s >= self.heal_due_s
         if is_healing:
-            self._heal_due_s = now_s + self.options.heal_interval_s
-        missing = frozenset(partition for partition in self._watched if self._absences[partition.topic])
-        unscanned = self._watched if is_round else [partition for partition in wanted if partition in self._watched]
-        asked = {partition: Asked(self._watched[partition]) for partition in unscanned if partition not in missing}
+            self.heal_due_s = now_s + self.options.heal_interval_s
+        missing = frozenset(partition for partition in self.watched if self.absences[partition.topic])
+        unscanned = self.watched if is_round else [partition for partition in wanted if partition in self.watched]
+        asked = {partition: Asked(self.watched[partition]) for partition in unscanned if partition not in missing}
         behind = {
             partition
             for partition, at in following.read_positions.items()
@@ -121,12 +128,12 @@ class SnapshotSchedule:
     @property
     def has_absences(self) -> bool:
         """Whether a census-only topic is missing from the metadata, but not yet surely deleted."""
-        return any(self._absences.values())
+        return any(self.absences.values())
 
     def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
-        if not behind or now_s < self._behind_due_s:
+        if not behind or now_s < self.behind_due_s:
             return set()
-        self._behind_due_s = now_s + self.options.census_interval_s
+        self.behind_due_s = now_s + self.options.census_interval_s
         return behind
 
     def _look_at(self, known: Metadata) -> None:
@@ -142,17 +149,15 @@ class SnapshotSchedule:
         }
         names = {partition.topic for partition in present}
         hidden = {topic.name for topic in known.topics.values() if topic.is_hidden}
-        for name in {partition.topic for partition in self._watched} | names:
-            self._absences[name] = 0 if name in names else 1 if name in hidden else self._absences[name] + 1
+        for name in {partition.topic for partition in self.watched} | names:
+            self.absences[name] = 0 if name in names else 1 if name in hidden else self.absences[name] + 1
         kept = {
             partition: topic_id
-            for partition, topic_id in self._watched.items()
-            if 0 < self._absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
+            for partition, topic_id in self.watched.items()
+            if 0 < self.absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
         }
-        self._watched = {**kept, **present}
-        self._absences = Counter(
-            {name: self._absences[name] for name in {partition.topic for partition in self._watched}}
-        )
+        self.watched = {**kept, **present}
+        self.absences = Counter({name: self.absences[name] for name in {partition.topic for partition in self.watched}})
 
 
 def _can_be_described(position: Position | NotBegun, partition: TopicPartition) -> TypeGuard[Position]:

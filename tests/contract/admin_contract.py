@@ -26,7 +26,7 @@ class Owner(Protocol):
     producer_epoch: int
 
 
-class Stage(Protocol):
+class AdminStage(Protocol):
     """Where situations are made."""
 
     admin: TransactionAdmin
@@ -55,7 +55,7 @@ def marker(partition: TopicPartition, owner: Owner, coordinator_epoch: int = 0) 
 class AdminContract:
     """The suite."""
 
-    def test_an_open_transaction_is_described_with_its_start_offset(self, stage: Stage) -> None:
+    def test_an_open_transaction_is_described_with_its_start_offset(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("described"))
         earlier, owner = stage.init(unique("earlier")), stage.init(unique("open"))
         stage.begin(earlier, partition)
@@ -70,14 +70,24 @@ class AdminContract:
         row = reading.open_transaction(owner.producer_id)
         assert row is not None
         assert row.txn_start_offset == 2, "one record and its marker stand before it"
-        assert (row.producer_epoch, row.last_sequence, row.coordinator_epoch) == (owner.producer_epoch, 1, None)
+        assert (row.producer_epoch, row.coordinator_epoch) == (owner.producer_epoch, None)
         assert (reading.last_stable_offset, reading.high_watermark, reading.log_start_offset) == (2, 4, 0)
         assert (reading.end_before, reading.end_after) == (4, 4)
         assert reading.leader == 1
         assert reading.leader_epoch >= 0
         assert reading.topic_id
 
-    def test_a_closed_transaction_has_no_open_row(self, stage: Stage) -> None:
+    def test_the_last_sequence_counts_the_records_of_the_producer(self, stage: AdminStage) -> None:
+        (partition,) = stage.create_topic(unique("sequence"))
+        earlier, owner = stage.init(unique("earlier")), stage.init(unique("sequence"))
+        for writer in (earlier, owner, owner):
+            stage.begin(writer, partition)
+        reading = stage.admin.read_partitions([partition])[partition]
+        row = reading.open_transaction(owner.producer_id)
+        assert row is not None
+        assert row.last_sequence == 1
+
+    def test_a_closed_transaction_has_no_open_row(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("closed"))
         owner = stage.init(unique("closed"))
         stage.begin(owner, partition)
@@ -91,7 +101,7 @@ class AdminContract:
         assert (row.producer_id, row.txn_start_offset) == (owner.producer_id, None)
         assert row.coordinator_epoch is not None, "it has had a marker"
 
-    def test_an_aborted_transaction_has_no_open_row_either(self, stage: Stage) -> None:
+    def test_an_aborted_transaction_has_no_open_row_either(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("aborted"))
         owner = stage.init(unique("aborted"))
         stage.begin(owner, partition)
@@ -101,12 +111,12 @@ class AdminContract:
         assert reading.open_transaction(owner.producer_id) is None
         assert reading.last_stable_offset == reading.high_watermark == 2
 
-    def test_an_empty_partition_has_no_producers_and_no_problem(self, stage: Stage) -> None:
+    def test_an_empty_partition_has_no_producers_and_no_problem(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("untouched"))
         reading = stage.admin.read_partitions([partition])[partition]
         assert (reading.problem, reading.producers, reading.high_watermark) == (None, (), 0)
 
-    def test_an_unknown_partition_is_a_problem_of_that_partition_only(self, stage: Stage) -> None:
+    def test_an_unknown_partition_is_a_problem_of_that_partition_only(self, stage: AdminStage) -> None:
         (good,) = stage.create_topic(unique("one-partition"))
         beyond, elsewhere = TopicPartition(good.topic, 7), TopicPartition(unique("no-such-topic"), 0)
         owner = stage.init(unique("beside-unknown"))
@@ -121,7 +131,7 @@ class AdminContract:
         assert readings[good].problem is None
         assert readings[good].open_transaction(owner.producer_id) is not None
 
-    def test_a_partition_asked_for_twice_is_answered_once(self, stage: Stage) -> None:
+    def test_a_partition_asked_for_twice_is_answered_once(self, stage: AdminStage) -> None:
         first, second = stage.create_topic(unique("twice"), partitions=2)
         readings = stage.admin.read_partitions([second, first, second])
         assert {partition: reading.partition for partition, reading in readings.items()} == {
@@ -129,19 +139,19 @@ class AdminContract:
             second: second,
         }
 
-    def test_an_unknown_transactional_id_has_no_state_and_no_problem(self, stage: Stage) -> None:
+    def test_an_unknown_transactional_id_has_no_state_and_no_problem(self, stage: AdminStage) -> None:
         name = unique("nobody")
         found = stage.admin.describe_transactions([name])[name]
         assert found == UnknownTransactionalId(name, 1)
         assert not is_live(found)
 
-    def test_an_idle_transactional_id_is_empty(self, stage: Stage) -> None:
+    def test_an_idle_transactional_id_is_empty(self, stage: AdminStage) -> None:
         owner = stage.init(unique("idle"))
         found = described(stage.admin, owner.transactional_id)
         assert (found.state, found.start_ms, found.partitions) == (TransactionState.EMPTY, None, frozenset())
         assert (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch)
 
-    def test_an_ongoing_transaction_lists_its_partitions(self, stage: Stage) -> None:
+    def test_an_ongoing_transaction_lists_its_partitions(self, stage: AdminStage) -> None:
         first, second, other = stage.create_topic(unique("participants"), partitions=3)
         owner = stage.init(unique("ongoing"))
         stage.begin(owner, first, second)
@@ -158,7 +168,7 @@ class AdminContract:
         assert found.start_ms > 0
         assert found.coordinator == 1
 
-    def test_a_completed_transaction_is_not_live_and_has_no_partition_left(self, stage: Stage) -> None:
+    def test_a_completed_transaction_is_not_live_and_has_no_partition_left(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("completed"))
         committed, aborted = stage.init(unique("committed")), stage.init(unique("aborted"))
         for owner, commit in ((committed, True), (aborted, False)):
@@ -177,7 +187,7 @@ class AdminContract:
         ]
         assert [found[name].partitions for name in names] == [frozenset(), frozenset()]
 
-    def test_known_and_unknown_ids_are_answered_side_by_side(self, stage: Stage) -> None:
+    def test_known_and_unknown_ids_are_answered_side_by_side(self, stage: AdminStage) -> None:
         owner, nobody = stage.init(unique("known")), unique("nobody")
         found = stage.admin.describe_transactions([nobody, owner.transactional_id])
         assert found[nobody] == UnknownTransactionalId(nobody, 1)
@@ -185,7 +195,7 @@ class AdminContract:
         assert isinstance(known, DescribedTransaction)
         assert known.state is TransactionState.EMPTY
 
-    def test_listing_finds_a_transaction_by_its_producer_id_and_is_whole(self, stage: Stage) -> None:
+    def test_listing_finds_a_transaction_by_its_producer_id_and_is_whole(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("listed"))
         owner, idle, other = stage.init(unique("listed")), stage.init(unique("idle")), stage.init(unique("other"))
         stage.begin(owner, partition)
@@ -199,12 +209,12 @@ class AdminContract:
         }
         assert other.producer_id not in {row.producer_id for row in listing.transactions}
 
-    def test_listing_a_producer_id_that_no_id_owns_is_whole_and_empty(self, stage: Stage) -> None:
+    def test_listing_a_producer_id_that_no_id_owns_is_whole_and_empty(self, stage: AdminStage) -> None:
         stage.init(unique("somebody"))
         listing = stage.admin.list_transactions([987_654_321])
         assert (listing.transactions, listing.problems) == ((), ())
 
-    def test_a_marker_ends_a_stray_write_and_the_last_stable_offset_moves(self, stage: Stage) -> None:
+    def test_a_marker_ends_a_stray_write_and_the_last_stable_offset_moves(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("hanging"))
         owner = stage.init(unique("hanging"))
         stage.stray_write(owner, partition)
@@ -218,7 +228,7 @@ class AdminContract:
         assert (after.last_stable_offset, after.high_watermark) == (2, 2)
         assert after.producers[0].coordinator_epoch == 0
 
-    def test_the_history_of_a_span_is_its_first_epoch_and_the_last_marker_below(self, stage: Stage) -> None:
+    def test_the_history_of_a_span_is_its_first_epoch_and_the_last_marker_below(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("history"))
         owner = stage.init(unique("history"))
         first = owner.producer_epoch
@@ -237,7 +247,7 @@ class AdminContract:
         beyond = history_of(stage, partition, owner, 9)
         assert (beyond.start_epoch, beyond.problem) == (None, None), "not known, because nothing is there"
 
-    def test_the_histories_of_many_spans_are_read_in_parallel(self, stage: Stage) -> None:
+    def test_the_histories_of_many_spans_are_read_in_parallel(self, stage: AdminStage) -> None:
         here, there = stage.create_topic(unique("histories"), partitions=2)
         owners = [stage.init(unique("histories")) for _ in range(4)]
         spans = []
@@ -250,7 +260,9 @@ class AdminContract:
         with stage.admin.within(0):
             assert all(history.problem for history in stage.admin.read_span_histories(spans).values())
 
-    def test_the_first_marker_of_the_producer_at_or_after_an_end_closed_the_transaction(self, stage: Stage) -> None:
+    def test_the_first_marker_of_the_producer_at_or_after_an_end_closed_the_transaction(
+        self, stage: AdminStage
+    ) -> None:
         (partition,) = stage.create_topic(unique("closing"))
         owner, other = stage.init(unique("closing")), stage.init(unique("beside"))
         producer_id = owner.producer_id
@@ -271,14 +283,14 @@ class AdminContract:
         with stage.admin.within(0):
             assert stage.admin.closing_marker(partition, producer_id, 0, 0) is None
 
-    def test_a_marker_on_nothing_open_is_taken_as_well_and_proves_nothing(self, stage: Stage) -> None:
+    def test_a_marker_on_nothing_open_is_taken_as_well_and_proves_nothing(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("nothing-open"))
         owner = stage.init(unique("nothing-open"))
         assert stage.admin.write_marker(marker(partition, owner)) is None
         assert stage.admin.write_marker(marker(partition, owner)) is None
         assert stage.admin.read_partitions([partition])[partition].high_watermark == 2
 
-    def test_a_marker_of_an_older_producer_epoch_is_refused_by_name(self, stage: Stage) -> None:
+    def test_a_marker_of_an_older_producer_epoch_is_refused_by_name(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("older-epoch"))
         name = unique("older-epoch")
         stage.init(name)
@@ -292,7 +304,7 @@ class AdminContract:
         reading = stage.admin.read_partitions([partition])[partition]
         assert reading.open_transaction(owner.producer_id) is not None, "it is as open as before"
 
-    def test_a_marker_of_an_older_coordinator_is_refused_by_name(self, stage: Stage) -> None:
+    def test_a_marker_of_an_older_coordinator_is_refused_by_name(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("older-coordinator"))
         owner = stage.init(unique("older-coordinator"))
         assert stage.admin.write_marker(marker(partition, owner, coordinator_epoch=5)) is None
@@ -301,7 +313,7 @@ class AdminContract:
         assert str(refused) == "TRANSACTION_COORDINATOR_FENCED"
         assert stage.admin.write_marker(marker(partition, owner, coordinator_epoch=5)) is None
 
-    def test_a_marker_under_another_leader_epoch_is_not_written(self, stage: Stage) -> None:
+    def test_a_marker_under_another_leader_epoch_is_not_written(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("another-leader"))
         owner = stage.init(unique("another-leader"))
         stage.stray_write(owner, partition)
@@ -311,11 +323,11 @@ class AdminContract:
         assert stage.admin.read_partitions([partition])[partition].high_watermark == 1
         assert stage.admin.write_marker(marker(partition, owner)._replace(leader_epoch=epoch)) is None
 
-    def test_a_marker_for_a_partition_that_is_not_there_returns_the_problem(self, stage: Stage) -> None:
+    def test_a_marker_for_a_partition_that_is_not_there_returns_the_problem(self, stage: AdminStage) -> None:
         owner = stage.init(unique("nowhere"))
         assert stage.admin.write_marker(marker(TopicPartition(unique("no-such-topic"), 0), owner))
 
-    def test_cleanup_policies_are_returned_and_an_unknown_topic_is_missing(self, stage: Stage) -> None:
+    def test_cleanup_policies_are_returned_and_an_unknown_topic_is_missing(self, stage: AdminStage) -> None:
         deleting, compacted, unknown = unique("deleting"), unique("compacted"), unique("no-such-topic")
         stage.create_topic(deleting)
         stage.create_topic(compacted, cleanup_policy="compact,delete")
@@ -324,7 +336,7 @@ class AdminContract:
             compacted: "compact,delete",
         }
 
-    def test_a_budget_that_is_used_up_gives_problems_and_no_exception(self, stage: Stage) -> None:
+    def test_a_budget_that_is_used_up_gives_problems_and_no_exception(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("no-time"))
         owner = stage.init(unique("no-time"))
         stage.begin(owner, partition)
@@ -343,7 +355,7 @@ class AdminContract:
         assert reading.high_watermark == 1, "and the marker was not written"
         assert described(admin, name).state is TransactionState.ONGOING
 
-    def test_within_an_ample_budget_everything_is_answered(self, stage: Stage) -> None:
+    def test_within_an_ample_budget_everything_is_answered(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("ample"))
         owner = stage.init(unique("ample"))
         with stage.admin.within(20_000):
@@ -352,19 +364,19 @@ class AdminContract:
             assert stage.admin.list_transactions([owner.producer_id]).problems == ()
 
 
-def history_of(stage: Stage, partition: TopicPartition, owner: Owner, start_offset: int) -> SpanHistory:
+def history_of(stage: AdminStage, partition: TopicPartition, owner: Owner, start_offset: int) -> SpanHistory:
     """The history of one span."""
     span = SpanStart(partition, owner.producer_id, start_offset)
     return stage.admin.read_span_histories([span])[span]
 
 
-def closed(stage: Stage, partition: TopicPartition, owner: Owner) -> PartitionReading | None:
+def closed(stage: AdminStage, partition: TopicPartition, owner: Owner) -> PartitionReading | None:
     """The partition's reading, once the owner has nothing open there."""
     reading = stage.admin.read_partitions([partition])[partition]
     return reading if reading.problem is None and reading.open_transaction(owner.producer_id) is None else None
 
 
-def replicated(stage: Stage, partition: TopicPartition, end: int) -> PartitionReading | None:
+def replicated(stage: AdminStage, partition: TopicPartition, end: int) -> PartitionReading | None:
     """The partition's reading, once its leader shows committed records up to an end."""
     reading = stage.admin.read_partitions([partition])[partition]
     return reading if reading.last_stable_offset == reading.high_watermark == end else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.kept_evidence import KeptEvidence
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.own_findings import EvidenceStore, StoredFindings
 from txnwatch.state.abort.case import StoredEvidence
@@ -26,7 +26,7 @@ def again(request: pytest.FixtureRequest, tmp_path: Path) -> Again:
 
 
 def found(*names: str) -> tuple[StoredEvidence, ...]:
-    world = World()
+    world = LedgerWorld()
     world.batch(*[world.hang(name) for name in names])
     evidence = world.evidence.load().evidence
     assert [(one.key, one.data, one.outcome, one.witness) for one in evidence] == [

@@ -16,7 +16,7 @@ from support.redis_servers import RedisCluster, WithSentinel
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.diagnosis import Health
-from txnwatch.cli.doctor import _redis
+from txnwatch.cli.doctor import check_redis
 from txnwatch.sinks.delivery.redis import RedisMirror, prefix_of
 from txnwatch.sinks.delivery.redis_check import COMMANDS, refused_commands
 from txnwatch.sinks.delivery.redis_views import read_shown
@@ -96,7 +96,7 @@ def test_all_keys_of_a_kafka_cluster_are_on_one_node_of_a_redis_cluster(redis_cl
         is_shown(redis_cluster.url, cluster_id)
     assert used == {0, 1}, "different clusters are on different nodes"
     assert refused_commands(redis_cluster.url) == {}
-    (row,) = [_redis(redis_cluster.url)]
+    (row,) = [check_redis(redis_cluster.url)]
     assert (row.status, row.detail) == (Health.OK, f"{len(COMMANDS)} commands work")
 
 
@@ -127,7 +127,7 @@ def test_the_documented_rights_are_enough(server: EmbeddedRedis) -> None:
     grant(server, *documented("txnwatch"))
     with closing(RedisMirror(url_of(server), cluster_id)) as mirror:
         use_everything(mirror, cluster_id)
-    assert _redis(url_of(server)).status is Health.OK
+    assert check_redis(url_of(server)).status is Health.OK
     grant(server, *documented("txnwatch-status"))
     assert cluster_id in read_shown(url_of(server)).clusters
 
@@ -144,7 +144,7 @@ def test_without_one_of_the_commands_the_mirror_fails_and_doctor_names_it(server
         client.script_flush()
     with closing(RedisMirror(url_of(server), cluster_id)) as mirror, pytest.raises(SinkError):
         use_everything(mirror, cluster_id)
-    row = _redis(url_of(server))
+    row = check_redis(url_of(server))
     assert row.status is Health.MISSING
     assert row.fix == f"ACL SETUSER <user> +{missing}"
 

@@ -18,7 +18,7 @@ from support.broker_faults import await_complete, leaderless
 from support.event_tail import PublishedEvent
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
-from support.fault_world import World, aborting_world, begins, now_s
+from support.fault_world import FaultWorld, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
 from support.kafka_faults import late_write_after_abort
 from support.log_lines import LogLines
@@ -48,7 +48,7 @@ RACES = 36
 
 
 @pytest.fixture(scope="module")
-def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
     with aborting_world(clusters, tmp_path_factory, "aborting") as found:
         yield found
 
@@ -58,41 +58,41 @@ def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def about(world: World, partition: TopicPartition) -> list[PublishedEvent]:
+def about(world: FaultWorld, partition: TopicPartition) -> list[PublishedEvent]:
     return [one for one in world.tail.published if (one.event.topic, one.event.partition) == partition]
 
 
-def actions(world: World, partition: TopicPartition) -> list[tuple[str, str | None, str | None]]:
+def actions(world: FaultWorld, partition: TopicPartition) -> list[tuple[str, str | None, str | None]]:
     found = [one.event.action for one in about(world, partition) if one.event.action is not None]
     published = [(action.decision, action.refusal, action.result) for action in found]
     return list(dict.fromkeys(published))
 
 
-def until(world: World, partition: TopicPartition, *action: str | None) -> None:
+def until(world: FaultWorld, partition: TopicPartition, *action: str | None) -> None:
     def published() -> str:
         return f"{action} on {partition}; published: {about(world, partition)}; printed: {world.watch.lines[-30:]}"
 
     eventually(lambda: action in actions(world, partition), IN_TIME_S, published)
 
 
-def end_of(world: World, partition: TopicPartition) -> IncidentEvent:
+def end_of(world: FaultWorld, partition: TopicPartition) -> IncidentEvent:
     eventually(lambda: about(world, partition)[-1].event.status == "resolved", IN_TIME_S, f"the end on {partition}")
     return about(world, partition)[-1].event
 
 
-def is_open(world: World, partition: TopicPartition, producer_id: int) -> bool:
+def is_open(world: FaultWorld, partition: TopicPartition, producer_id: int) -> bool:
     reading = ClusterAdmin(world.cluster).read_partitions([partition])[partition]
     assert reading.problem is None
     return reading.open_transaction(producer_id) is not None
 
 
 @contextlib.contextmanager
-def reading(world: World, partition: TopicPartition) -> Iterator[CommittedReader]:
+def reading(world: FaultWorld, partition: TopicPartition) -> Iterator[CommittedReader]:
     with contextlib.closing(CommittedReader(world.bootstrap, partition.topic, partition.partition + 1)) as reader:
         yield reader
 
 
-def test_idle_is_not_dead_and_once_it_is_fenced_the_frozen_consumer_moves(world: World) -> None:
+def test_idle_is_not_dead_and_once_it_is_fenced_the_frozen_consumer_moves(world: FaultWorld) -> None:
     partition = world.partition(2)
     producer = late_write_after_abort(world.cluster, unique("zombie"), partition)
     after = RawProducer(world.cluster, unique("healthy")).init()
@@ -129,7 +129,7 @@ def test_idle_is_not_dead_and_once_it_is_fenced_the_frozen_consumer_moves(world:
     note(f"from the fence to the verified abort: {verified.at_s - fenced_s:.2f} s")
 
 
-def test_an_abort_that_lost_its_marker_is_completed_at_once(world: World) -> None:
+def test_an_abort_that_lost_its_marker_is_completed_at_once(world: FaultWorld) -> None:
     partition = world.partition(3)
     producer = RawProducer(world.cluster, unique("aborted")).init()
     producer.add(partition)
@@ -158,7 +158,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_a_committed_transaction_is_never_aborted_automatically_and_the_suggested_command_completes_it(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: FaultWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second transaction of a client, so that a marker of its own lies below: the logs must show whose it is."""
     partition = world.partition(3)
@@ -225,7 +225,7 @@ def test_a_committed_transaction_is_never_aborted_automatically_and_the_suggeste
     assert [event.status for event in by_hand] == ["opened", "updated", "resolved"]
 
 
-def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_hand_the_same_rules_refuse(world: FaultWorld, capsys: pytest.CaptureFixture[str]) -> None:
     partition = world.partition(2)
     producer = RawProducer(world.cluster, unique("$live er's")).init()
     producer.add(partition)
@@ -265,7 +265,7 @@ def test_by_hand_the_same_rules_refuse(world: World, capsys: pytest.CaptureFixtu
         assert ("abort", None, "verified") in actions(world, partition), "by the watch"
 
 
-def ends(world: World, partition: TopicPartition) -> list[IncidentEvent]:
+def ends(world: FaultWorld, partition: TopicPartition) -> list[IncidentEvent]:
     """The last event of every incident of the partition, once all are over."""
     last = latest(one.event for one in about(world, partition)).values()
     return [] if any(event.is_open for event in last) else list(last)
@@ -281,7 +281,7 @@ class Witness(ClusterAdmin):
         return super().write_marker(marker)
 
 
-def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: World) -> None:
+def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: FaultWorld) -> None:
     """A client continues at any moment, while the abort gets incident after incident about its transaction."""
     rng = random.Random(1)
     partition = world.partition(2)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from support.broker_faults import await_complete, leaderless
-from support.fault_world import EVENTS, World, aborting_world, begins
+from support.fault_world import EVENTS, FaultWorld, aborting_world, begins
 from support.raw_producer import RawProducer
 from support.servers import Clusters
 from support.topics import unique
@@ -32,12 +32,12 @@ OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": Non
 
 
 @pytest.fixture(scope="module")
-def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
     with aborting_world(clusters, tmp_path_factory, "forging") as found:
         yield found
 
 
-def about(world: World, partition: TopicPartition) -> list[IncidentEvent]:
+def about(world: FaultWorld, partition: TopicPartition) -> list[IncidentEvent]:
     return [
         published.event
         for published in world.tail.published
@@ -45,20 +45,20 @@ def about(world: World, partition: TopicPartition) -> list[IncidentEvent]:
     ]
 
 
-def open_now(world: World, partition: TopicPartition) -> list[IncidentEvent]:
+def open_now(world: FaultWorld, partition: TopicPartition) -> list[IncidentEvent]:
     return [event for event in latest(about(world, partition)).values() if event.is_open]
 
 
-def decisions(world: World, partition: TopicPartition) -> set[str]:
+def decisions(world: FaultWorld, partition: TopicPartition) -> set[str]:
     return {event.action.decision for event in about(world, partition) if event.action is not None}
 
 
-def is_open(world: World, partition: TopicPartition, producer_id: int) -> bool:
+def is_open(world: FaultWorld, partition: TopicPartition, producer_id: int) -> bool:
     return ClusterAdmin(world.cluster).read_partitions([partition])[partition].open_transaction(producer_id) is not None
 
 
 def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_is_forged(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: FaultWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two transactions under one epoch, the second acknowledged and without its marker: nobody can know its outcome."""
     partition = world.partition(3)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.fault_results import Results
-from support.fault_world import NODES, World, fault_world, three_brokers
+from support.fault_world import NODES, FaultWorld, fault_world, three_brokers
 from support.servers import Clusters
 
 
@@ -22,9 +22,9 @@ class Worlds:
         self._clusters = clusters
         self._directories = directories
         self._open = contextlib.ExitStack()
-        self._world: World | None = None
+        self._world: FaultWorld | None = None
 
-    def of(self, version: str) -> World:
+    def of(self, version: str) -> FaultWorld:
         """The world of a version."""
         if self._world is None or self._world.kafka.version != version:
             self.close()
@@ -37,7 +37,7 @@ class Worlds:
         self._world = None
 
     @contextlib.contextmanager
-    def _start(self, version: str) -> Iterator[World]:
+    def _start(self, version: str) -> Iterator[FaultWorld]:
         kafka = self._clusters.start("worlds", lambda: three_brokers(self._directories.mktemp("faults"), version))
         try:
             with fault_world(kafka, self._directories.mktemp("checkpoint")) as world:
@@ -56,7 +56,7 @@ def worlds(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def world(worlds: Worlds, version: str) -> World:
+def world(worlds: Worlds, version: str) -> FaultWorld:
     """The world of this test's version."""
     return worlds.of(version)
 

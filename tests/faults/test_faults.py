@@ -17,7 +17,7 @@ import pytest
 from support.event_tail import PublishedEvent
 from support.fault_results import Result, Results
 from support.fault_table import SCENARIOS
-from support.fault_world import World
+from support.fault_world import FaultWorld
 from support.peers import answers_of_others
 from support.scenarios import BOTH, Fault, Scenario
 from support.waiting import eventually
@@ -39,7 +39,7 @@ def cases() -> Iterator[pytest.param]:
                 yield pytest.param(version, scenario, marks=marks, id=f"{version}-{scenario.row}-{scenario.name}")
 
 
-def all_published(world: World, start: int, fault: Fault, verdict: str | None = None) -> list[PublishedEvent]:
+def all_published(world: FaultWorld, start: int, fault: Fault, verdict: str | None = None) -> list[PublishedEvent]:
     found = world.published_after(start, sorted(fault.producer_ids))
     return [published for published in found if verdict is None or published.event.verdict == verdict]
 
@@ -51,12 +51,12 @@ def named_as(published: list[PublishedEvent], fault: Fault) -> str | None:
     return names[0] if names else None
 
 
-def everything_ended(world: World, start: int) -> bool:
+def everything_ended(world: FaultWorld, start: int) -> bool:
     last = {published.event.incident_id: published.event.status for published in world.tail.published[start:]}
     return all(status == "resolved" for status in last.values())
 
 
-def false_verdicts(world: World, start: int, fault: Fault, scenario: Scenario) -> list[str]:
+def false_verdicts(world: FaultWorld, start: int, fault: Fault, scenario: Scenario) -> list[str]:
     return [
         f"{published.event.verdict} {published.event.transactional_id} {published.event.subject}"
         for published in world.tail.published[start:]
@@ -66,7 +66,7 @@ def false_verdicts(world: World, start: int, fault: Fault, scenario: Scenario) -
 
 @pytest.mark.parametrize(("version", "scenario"), list(cases()))
 def test_a_fault_gets_its_verdict_and_no_other(
-    world: World, version: str, scenario: Scenario, results: Results | None, capsys: pytest.CaptureFixture[str]
+    world: FaultWorld, version: str, scenario: Scenario, results: Results | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.kafka.version == version
     start, lines = len(world.tail.published), len(world.watch.lines)
@@ -132,7 +132,7 @@ def must_be_as_expected(scenario: Scenario, fault: Fault, published: list[Publis
 
 
 def result_of(
-    world: World,
+    world: FaultWorld,
     scenario: Scenario,
     fault: Fault,
     published: list[PublishedEvent],

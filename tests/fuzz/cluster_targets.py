@@ -28,7 +28,7 @@ from txnwatch.streaming.admin.group_rights import group_rights
 from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse
 from txnwatch.streaming.admin.topic_rights import Operations, create_problem, topic_operations
 from txnwatch.streaming.admin.write_rates import write_rates
-from txnwatch.streaming.job.checkup import _broker, _cluster_operations
+from txnwatch.streaming.job.checkup import broker_facts, cluster_operations
 
 _ORDERS = TopicPartition("orders", 0)
 _LARGEST = (1 << 63) - 1
@@ -176,7 +176,7 @@ def _check_operations(allowed: Operations) -> None:
 
 
 def _broker_facts(cluster: AnsweringCluster) -> None:
-    _broker(cluster, 1, "a:1")
+    broker_facts(cluster, 1, "a:1")
 
 
 _KNOWN = AnsweringCluster(packed([broker_answers.metadata()])).refresh()
@@ -236,7 +236,7 @@ TARGETS = [
     _target(
         "cluster_rights",
         "an answer to DescribeCluster",
-        lambda cluster: _check_operations(_cluster_operations(cluster)),
+        lambda cluster: _check_operations(cluster_operations(cluster)),
         DescribeCluster=_described_cluster(),
     ),
     _target(

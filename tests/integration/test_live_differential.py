@@ -15,7 +15,7 @@ import pytest
 
 from support.live_script import LiveScript
 from support.live_watcher import LiveWatcher
-from support.mutants import MUTANTS, plant
+from support.mutants import MUTANTS
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 
@@ -86,7 +86,7 @@ def test_we_hold_open_what_the_leader_does(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", NOTICED)
-def test_a_wrong_line_makes_a_difference(cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(MUTANTS[name], monkeypatch)
+def test_a_planted_bug_makes_a_difference(cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name].plant(monkeypatch)
     with pytest.raises(DifferenceError, match=r"we hold .*, its leader"):
         run_until_it_differs(cluster)

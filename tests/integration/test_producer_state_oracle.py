@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.log_scripts import Step, shortened
-from support.mutants import MUTANTS, Mutant, plant
-from support.producer_state_diff import Tally, check, first_difference
+from support.log_scripts import ScriptStep, shortened
+from support.mutants import MUTANTS, Mutant
+from support.producer_state_diff import ComparisonTally, check, first_difference
 from support.producer_state_oracle import ProducerStateOracle
 
 LOGS = int(os.environ.get("TXNWATCH_SEEDS", "4000"))
@@ -40,7 +40,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProducerStateOr
 
 
 def test_the_open_transactions_are_those_of_kafka(oracle: ProducerStateOracle) -> None:
-    tally = Tally()
+    tally = ComparisonTally()
     for seed in range(LOGS):
         check(oracle, seed, tally)
     assert tally.logs == LOGS
@@ -51,17 +51,17 @@ def test_the_open_transactions_are_those_of_kafka(oracle: ProducerStateOracle) -
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
-def test_a_wrong_line_makes_a_difference(
+def test_a_planted_bug_makes_a_difference(
     oracle: ProducerStateOracle, mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(mutant, monkeypatch)
+    mutant.plant(monkeypatch)
     assert first_difference(oracle, range(LOGS_FOR_A_MUTANT)) is not None
 
 
 def test_a_difference_is_reported_with_the_shortest_script_that_makes_it(
     oracle: ProducerStateOracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(MUTANTS["a marker is dropped"], monkeypatch)
+    MUTANTS["a marker is dropped"].plant(monkeypatch)
     seed = first_difference(oracle, range(LOGS_FOR_A_MUTANT))
     assert seed is not None
     with pytest.raises(AssertionError, match=rf"(?s)^seed {seed}: .* hold .*, Kafka .*Step\(kind='marker'") as raised:
@@ -70,7 +70,7 @@ def test_a_difference_is_reported_with_the_shortest_script_that_makes_it(
 
 
 def test_a_script_is_shortened_to_the_steps_that_matter() -> None:
-    steps = [Step("data", 3, number, 0, 0, 0, 0, 0, flag=False) for number in range(30)]
+    steps = [ScriptStep("data", 3, number, 0, 0, 0, 0, 0, flag=False) for number in range(30)]
     wanted = {steps[4], steps[17], steps[29]}
     assert set(shortened(steps, lambda fewer: wanted <= set(fewer))) == wanted
 

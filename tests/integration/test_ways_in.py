@@ -20,7 +20,7 @@ from txnwatch.librdkafka import librdkafka_config
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.tokens import _HELD
+from txnwatch.streaming.client.tokens import HELD_TOKENS
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
@@ -111,7 +111,7 @@ def test_a_client_that_the_token_endpoint_refuses_is_an_error_without_the_secret
 def test_a_token_that_the_broker_refuses_is_an_authorization_error(broker: Broker, secured: EmbeddedKafka) -> None:
     options = options_for(secured, "TOKEN", broker.ways()["OAUTHBEARER, token file"].properties)
     broker.token_file.write_text(f"{broker.tokens.token()[:-8]}AAAAAAAA")
-    _HELD.clear()
+    HELD_TOKENS.clear()
     with pytest.raises(AuthorizationError, match="refused user 'of the token in"):
         connect(options)
 
@@ -120,7 +120,7 @@ def test_a_session_that_ends_is_authenticated_again_with_a_new_token(broker: Bro
     """The broker closes a connection that is used after its session: SESSION_MS, or the end of the token."""
     options = options_for(secured, "TOKEN", broker.client_credentials() | broker.trust())
     broker.tokens.life_s = 4.0
-    _HELD.clear()
+    HELD_TOKENS.clear()
     given = broker.tokens.answers
     producer = Producer({**librdkafka_config(options), "log_level": 2, "message.timeout.ms": 5_000})
     refused: list[KafkaError] = []
@@ -139,14 +139,14 @@ def test_a_session_that_ends_is_authenticated_again_with_a_new_token(broker: Bro
 
 def test_a_token_that_cannot_be_renewed_is_used_until_it_expires(broker: Broker, secured: EmbeddedKafka) -> None:
     options = options_for(secured, "TOKEN", broker.client_credentials() | broker.trust())
-    _HELD.clear()
+    HELD_TOKENS.clear()
     connect(options)
-    ((source, held),) = _HELD.items()
+    ((source, held),) = HELD_TOKENS.items()
     broker.tokens.fails = True
     try:
-        _HELD[source] = replace(held, obtained_s=0.0)
+        HELD_TOKENS[source] = replace(held, obtained_s=0.0)
         connect(options)
-        _HELD[source] = replace(held, expires_s=time.time())
+        HELD_TOKENS[source] = replace(held, expires_s=time.time())
         with pytest.raises(BrokerError, match="HTTP 503"):
             connect(options)
     finally:

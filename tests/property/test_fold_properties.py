@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.partition_oracle import Entry, Leader, a_log
+from support.partition_oracle import LeaderEntry, ModelLeader, a_log
 from txnwatch.state.detection.transitions import apply
 from txnwatch.state.model.facts import ProducerSeen
 from txnwatch.state.model.ids import TopicPartition
@@ -25,14 +25,14 @@ steps = st.tuples(
 logs = st.lists(steps, max_size=25).map(a_log)
 
 
-def facts_of(entries: list[Entry], start: int, end: int) -> list[ProducerSeen]:
+def facts_of(entries: list[LeaderEntry], start: int, end: int) -> list[ProducerSeen]:
     """Reads a range as a Fetch does: from the batch that holds its start, to beyond its end."""
     folded = PartitionFold(start, end)
     folded.feed(b"".join(entry.encoded for entry in entries if entry.next_offset > start))
     return list(folded.facts(ORDERS, "id", 0))
 
 
-def joined(entries: list[Entry], ranges: list[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+def joined(entries: list[LeaderEntry], ranges: list[tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """What the state holds open after the facts of some ranges, one after the other."""
     producers: dict[int, ProducerState] = {}
     for start, end in ranges:
@@ -46,29 +46,33 @@ def joined(entries: list[Entry], ranges: list[tuple[int, int]]) -> dict[int, tup
     }
 
 
-def truth(entries: list[Entry]) -> dict[int, tuple[int, int]]:
-    leader = Leader()
+def truth(entries: list[LeaderEntry]) -> dict[int, tuple[int, int]]:
+    leader = ModelLeader()
     for entry in entries:
         leader.append(entry)
     return leader.open
 
 
 @given(logs, st.lists(st.integers(0, 80), max_size=6))
-def test_however_a_log_is_cut_the_state_holds_open_what_the_leader_does(entries: list[Entry], cuts: list[int]) -> None:
+def test_however_a_log_is_cut_the_state_holds_open_what_the_leader_does(
+    entries: list[LeaderEntry], cuts: list[int]
+) -> None:
     end = entries[-1].next_offset if entries else 0
     bounds = sorted({0, end, *(cut for cut in cuts if cut < end)})
     assert joined(entries, list(pairwise(bounds))) == truth(entries)
 
 
 @given(logs, st.integers(0, 80), st.integers(0, 80))
-def test_reading_a_range_again_from_further_back_changes_nothing(entries: list[Entry], cut: int, back: int) -> None:
+def test_reading_a_range_again_from_further_back_changes_nothing(
+    entries: list[LeaderEntry], cut: int, back: int
+) -> None:
     end = entries[-1].next_offset if entries else 0
     cut, back = min(cut, end), min(back, cut, end)
     assert joined(entries, [(0, cut), (cut, end), (back, end)]) == truth(entries)
 
 
 @given(logs, st.integers(0, 80))
-def test_a_log_that_has_grown_is_read_on_where_it_was_left(entries: list[Entry], cut: int) -> None:
+def test_a_log_that_has_grown_is_read_on_where_it_was_left(entries: list[LeaderEntry], cut: int) -> None:
     end = entries[-1].next_offset if entries else 0
     cut = min(cut, end)
     early = PartitionFold(0, cut)

@@ -19,7 +19,7 @@ PAUSES_S = (0.0, 0.0, 0.0, 1.0, RENEWED_S, STALE_S / 2, STALE_S + 1)
 
 
 @dataclass
-class World:
+class LeaseWorld:
     """One directory, one clock and some drivers. Any operation of a driver may be slow, fail, or let others go on.
 
     Attributes:
@@ -121,7 +121,7 @@ def may_begin(driver: CheckpointLease) -> bool:
 @settings(max_examples=2_000)
 @given(SEEDS)
 def test_two_drivers_never_hold_the_lease(seed: int) -> None:
-    world = World(Random(seed))
+    world = LeaseWorld(Random(seed))
     for _ in range(25):
         world.now_s += PAUSES_S[world.below(len(PAUSES_S))]
         world.check()
@@ -130,7 +130,7 @@ def test_two_drivers_never_hold_the_lease(seed: int) -> None:
 
 @given(SEEDS)
 def test_a_lease_that_nobody_renews_is_taken_over_in_time(seed: int) -> None:
-    world = World(Random(seed))
+    world = LeaseWorld(Random(seed))
     for _ in range(10):
         world.step()
     world.drivers, world.below = [None] * DRIVERS, lambda _: 1  # type: ignore[method-assign] - all have ended

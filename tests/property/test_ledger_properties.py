@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.state.events.topic_order import KEPT_MS
 from txnwatch.state.evidence.update_rules import needs_update
@@ -35,7 +35,7 @@ class Game:
     """Some instances, one topic, and everything that can happen to them."""
 
     def __init__(self, instances: int) -> None:
-        self.world = World()
+        self.world = LedgerWorld()
         self.log = SharedLog()
         self.ledgers = [self.world.another(self.log) for _ in range(instances)]
         self.listening = [ledger.new_records for ledger in self.ledgers]
@@ -75,14 +75,14 @@ class Game:
             self.play(("idle", 0, 0, 61_000, False))
 
     def _hang(self, name: str, _: int) -> tuple[Finding, ...]:
-        if name not in self.hanging and not self._is_open(name):
+        if name not in self.hanging and not self.is_open(name):
             self.world.admin.begin(name, self.partitions[name])
             self.world.admin.lose_markers(name, commit=False)
             owner = self.world.admin.transactions[name]
             self.hanging[name] = self.world.candidate_on(self.partitions[name], owner.producer_id, name)
         return ()
 
-    def _is_open(self, name: str) -> bool:
+    def is_open(self, name: str) -> bool:
         owner = self.world.admin.transactions.get(name)
         rows = self.world.admin.partitions[self.partitions[name]].producers
         return owner is not None and owner.producer_id in rows and rows[owner.producer_id].txn_start_offset is not None
@@ -108,7 +108,7 @@ class Game:
         if name in self.hanging:
             del self.hanging[name]
             self.world.admin.begin(name, self.partitions[name])
-        elif self._is_open(name):
+        elif self.is_open(name):
             self.world.admin.end(name, commit=True)
         return ()
 
@@ -164,7 +164,7 @@ def play(instances: int, game_steps: list[Step]) -> Game:
         assert last.sequence == max(event.sequence for event in lives(game.log)[incident_id])
         assert last.status == lives(game.log)[incident_id][-1].status
     check_redis(game)
-    truth = {partition for name, partition in game.partitions.items() if game._is_open(name)}
+    truth = {partition for name, partition in game.partitions.items() if game.is_open(name)}
     for ledger in game.ledgers:
         assert all(event.is_open or game.is_recent(event) for event in ledger.incidents)
         assert {(event.topic, event.partition) for event in ledger.open_incidents} <= truth

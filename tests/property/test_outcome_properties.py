@@ -152,9 +152,9 @@ def test_a_known_outcome_is_true_for_every_possible_owner() -> None:
 
 
 def test_a_careless_lineage_is_found_out() -> None:
-    with mock.patch.object(lineage, "_use", return_value=EpochUse.FIRST):
+    with mock.patch.object(lineage, "use_of", return_value=EpochUse.FIRST):
         assert false_outcomes(LIVES)[0]
-    with mock.patch.object(lineage, "_at_its_end", lambda view: view):
+    with mock.patch.object(lineage, "at_its_end", lambda view: view):
         assert false_outcomes(LIVES)[0]
     with mock.patch.object(lineage, "is_same_transaction", return_value=True):
         assert false_outcomes(LIVES)[0]

@@ -44,7 +44,7 @@ def test_both_find_the_same_at_the_same_barrier() -> None:
     assert seen["evaluated"] < seen["evaluated of all"] / 2
 
 
-_take, _is_assumed = changed_clocks.take_clocks, changed_clocks._is_assumed
+_take, _is_assumed = changed_clocks.take_clocks, changed_clocks.is_assumed
 
 
 def concern_nobody(bucket: BucketState, barrier: Barrier) -> Concerned:
@@ -94,9 +94,9 @@ _BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "no change concerns anybody": (buckets, "take_clocks", concern_nobody),
     "elections concern nobody": (buckets, "take_clocks", without_elections),
     "bounds concern nobody": (buckets, "take_clocks", without_bounds),
-    "a first bound concerns nobody": (changed_clocks, "_is_assumed", first_bound_is_assumed),
-    "only the last due times count": (changed_clocks, "_is_assumed", last_due_times_count),
-    "only the first due times count": (changed_clocks, "_is_assumed", first_due_times_count),
+    "a first bound concerns nobody": (changed_clocks, "is_assumed", first_bound_is_assumed),
+    "only the last due times count": (changed_clocks, "is_assumed", last_due_times_count),
+    "only the first due times count": (changed_clocks, "is_assumed", first_due_times_count),
     "no reserve": (BarrierContext, "assumed_age_ms", BarrierContext.age_ms),
     "another policy changes no due time": (DetectionPolicy, "digest", lambda *_: 0),
     "a look that is still to come waits": (evaluate, "is_settled", lambda *_, **__: True),

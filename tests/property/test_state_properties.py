@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields
+from dataclasses import replace as change
 
 import pytest
 from hypothesis import given, settings
@@ -94,7 +95,8 @@ def test_a_producer_survives_its_row(producer: ProducerState) -> None:
 
 @given(buckets)
 def test_a_bucket_survives_its_row(bucket: BucketState) -> None:
-    assert decode_bucket(encode_bucket(bucket)) == bucket
+    unsent = change(bucket, open_list_digest=None)  # the driver of a reader may be new, and have no open list yet
+    assert decode_bucket(encode_bucket(bucket)) == unsent
 
 
 def test_everything_in_a_bucket_is_stored_but_what_is_derived() -> None:

@@ -25,7 +25,7 @@ from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
-from simulation.run import Outcome
+from simulation.run import RunOutcome
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
 from simulation.world_admin import WorldAdmin
@@ -96,9 +96,9 @@ class Actors:
 
     def _check_suppressed(self) -> None:
         findings, claims = self.ledger.findings, self.ledger.claims
-        for key in findings._spans:
+        for key in findings.spans:
             known = self.ledger.store.open_span(*key)
-            if known is None and key not in claims._ended_by_others:
+            if known is None and key not in claims.ended_by_others:
                 self.problems.append(f"SUPPRESSED: {key} hangs, and no incident is open")
 
     def _on_event(self, event: IncidentEvent) -> None:
@@ -165,7 +165,7 @@ class AbortOracle(Oracle):
             self.problems.extend(self.actors.batch(result.emitted))
 
 
-def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> Outcome:
+def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> RunOutcome:
     """One seed of the whole product, and of a client that forges events; equal arguments give equal outcomes."""
     forger_seed = seed + 2 if forging else None
     with (
@@ -185,7 +185,7 @@ def believing() -> Iterator[None]:
 
     with (
         mock.patch.object(Ledger, "proven", as_published),
-        mock.patch.object(Claims, "_ours", lambda _, event: event),
+        mock.patch.object(Claims, "ours", lambda _, event: event),
         mock.patch.object(Claims, "compare", return_value=None),
         as_it_was_found(),
     ):
@@ -221,14 +221,14 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             problems += [harm for harm in found if not (is_false_evidence and "was committed" in harm)]
             known = actors.ledger.store.known
             for one in [forged.incident_id] if forged is not None and is_false_evidence else list(known)[:-_AT_ONCE]:
-                actors.ledger.findings._spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
+                actors.ledger.findings.spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
             if problems:
                 break
         return problems, world.seen
 
 
 def _row(world: World, truth: Truth, event: IncidentEvent) -> ActiveProducer:
-    row = WorldAdmin(world, truth, 1)._reading(partition_of(event)).open_transaction(event.producer_id)
+    row = WorldAdmin(world, truth, 1).reading(partition_of(event)).open_transaction(event.producer_id)
     assert row is not None
     return row
 
@@ -240,7 +240,7 @@ def _forged(world: World, truth: Truth, rng: random.Random) -> IncidentEvent | N
     if not everything:
         return None
     log, (producer_id, start) = rng.choice(everything)
-    reading = WorldAdmin(world, truth, 1)._reading(log.partition)
+    reading = WorldAdmin(world, truth, 1).reading(log.partition)
     row = reading.open_transaction(producer_id)
     assert row is not None
     answers = truth.outcomes(world, log, producer_id, start)

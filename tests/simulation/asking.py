@@ -28,7 +28,7 @@ _ROUNDS, _MOST_BEFORE, _MOST_BETWEEN = 12, 40, 12
 
 
 @dataclass
-class Asked:
+class AskingOutcome:
     """What came of one seed."""
 
     problems: list[str] = field(default_factory=list)
@@ -36,16 +36,16 @@ class Asked:
     refuted: int = 0
 
 
-def ask(seed: int, setting: Setting, confirm: Confirm = confirm_asked) -> Asked:
+def ask(seed: int, setting: Setting, confirm: Confirm = confirm_asked) -> AskingOutcome:
     """Runs one world and asks about its open data; equal arguments give equal outcomes."""
-    rng, asked = random.Random(seed), Asked()
+    rng, asked = random.Random(seed), AskingOutcome()
     faults = setting.faults & {name for name in FAULTS if rng.random() < rng.choice((0.1, 0.4, 1.0))}
     world = World(replace(setting, rate=rng.choice((0.5, 1.5, 4.0)), faults=faults), random.Random(seed + 1))
     for _ in range(_ROUNDS):
         _pass_time(world, rng.randrange(_MOST_BEFORE))
         seen = _seen(world)
         _pass_time(world, rng.randrange(_MOST_BEFORE))
-        admin = Witness(world)
+        admin = WitnessAdmin(world)
         asked.problems.extend(
             f"FALSE: {name} at {world.tick}" for name in _confirmed(admin, seen, confirm, asked) - admin.owed_nothing
         )
@@ -53,14 +53,14 @@ def ask(seed: int, setting: Setting, confirm: Confirm = confirm_asked) -> Asked:
     world.setting = replace(world.setting, rate=0.0)
     world.replicate_all()
     world.look()
-    admin = Witness(world)
+    admin = WitnessAdmin(world)
     admin.stands_still = True
     found = _confirmed(admin, _seen(world), confirm, asked)
     asked.problems.extend(f"MISSED: {name}" for name in world.hanging.keys() - found)
     return asked
 
 
-class Witness(WorldAdmin):
+class WitnessAdmin(WorldAdmin):
     """An admin that notes which spans were open, and owed no marker, at any moment while it was asked."""
 
     def __init__(self, world: World) -> None:
@@ -93,7 +93,7 @@ def _seen(world: World) -> list[SpanCandidate]:
     return open_spans(admin.read_partitions(world.data).values(), LONG_AGO)
 
 
-def _confirmed(admin: Witness, seen: list[SpanCandidate], confirm: Confirm, asked: Asked) -> set[SpanId]:
+def _confirmed(admin: WitnessAdmin, seen: list[SpanCandidate], confirm: Confirm, asked: AskingOutcome) -> set[SpanId]:
     names = set()
     for candidate, found in confirm(admin, seen, LONG_AGO):  # type: ignore[arg-type]
         asked.refuted += found.answer is Answer.REFUTED

@@ -10,7 +10,7 @@ from unittest import mock
 from msgspec.structs import replace
 
 from simulation.mutants import ChangedBarrier, Wrapped
-from simulation.reader import Reader
+from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting
 from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, both
@@ -98,7 +98,7 @@ def _middle(
     return found
 
 
-CLOCK_MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
+CLOCK_MUTANTS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (OneClockForAll, USUAL, 0),
     (AFormerLeadersStamp, USUAL, 0),
     (LateAtOnce, CLEAN_FAILOVERS, 0),

@@ -46,7 +46,7 @@ def fork(rng: random.Random) -> random.Random:
 
 
 @dataclass
-class Clocks:
+class WorldClocks:
     """The clocks of a world.
 
     Attributes:
@@ -64,7 +64,7 @@ class Clocks:
     led_ms: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @classmethod
-    def drawn(cls, rng: random.Random, *, differ: bool) -> Clocks:
+    def drawn(cls, rng: random.Random, *, differ: bool) -> WorldClocks:
         """The clocks of a seed."""
         again = fork(rng)
         old_ms, apart_ms = again.choice(_OLD_MS), again.choice(_APART_MS)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from simulation.clocks import Clocks
+from simulation.clocks import WorldClocks
 from simulation.encoding import LoggedValue
 from simulation.partition import PartitionLog
 from txnwatch.state.model.ids import TopicPartition
@@ -22,7 +22,7 @@ TIMEOUT_MS, TWO_PHASE_MS = 60_000, 2147483647
 _IDLE = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
 
 
-class Marker(NamedTuple):
+class MarkerOnItsWay(NamedTuple):
     """A marker on its way to a partition."""
 
     partition: TopicPartition
@@ -82,11 +82,11 @@ class Coordinators:
         clocks: the brokers'.
     """
 
-    def __init__(self, logs: list[PartitionLog], max_epoch: int, clocks: Clocks) -> None:
+    def __init__(self, logs: list[PartitionLog], max_epoch: int, clocks: WorldClocks) -> None:
         self.logs = logs
         self.max_epoch = max_epoch
         self.transactions: dict[str, Transaction] = {}
-        self.markers: list[Marker] = []
+        self.markers: list[MarkerOnItsWay] = []
         self.clocks = clocks
         self._next_producer_id = 100
 
@@ -173,7 +173,7 @@ class Coordinators:
             moved = {"producer_id": value.next_producer_id, "producer_epoch": 0} if is_rotated else {}
             self._append(known, self._changed(known, value, done, partitions=(), next_producer_id=None, **moved))
 
-    def acknowledge(self, marker: Marker) -> None:
+    def acknowledge(self, marker: MarkerOnItsWay) -> None:
         """A marker is committed, or its partition is deleted, or (the fault) counts as deleted."""
         known = self.transactions.get(marker.transactional_id)
         if known is None or known.value is None or marker.coordinator_epoch != self.logs[marker.log].epoch:
@@ -188,7 +188,7 @@ class Coordinators:
         for known in list(self.transactions.values()):
             if known.log == log and known.pending is not None and known.pending.offset < watermark:
                 value, known.pending = known.pending.value, None
-                self._enter(known, value)
+                self.enter(known, value)
 
     def take_over(self, log: int) -> None:
         """Another leader of the log, with its next epoch: its memory is the log, up to its end."""
@@ -200,16 +200,16 @@ class Coordinators:
         }
         for name, logged in last.items():
             if logged.value is not None:
-                self._enter(self.transactions.setdefault(name, Transaction(name, log)), logged.value)
+                self.enter(self.transactions.setdefault(name, Transaction(name, log)), logged.value)
 
-    def _enter(self, known: Transaction, value: TransactionLogValue | None) -> None:
+    def enter(self, known: Transaction, value: TransactionLogValue | None) -> None:
         known.value = value
         if value is None:
             self.transactions.pop(known.transactional_id, None)
         elif value.state.is_prepare:
             known.unmarked = set(known.held)
             self.markers.extend(
-                Marker(
+                MarkerOnItsWay(
                     partition,
                     known.transactional_id,
                     known.log,

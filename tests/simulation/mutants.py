@@ -14,7 +14,7 @@ from unittest import mock
 from msgspec.structs import replace
 
 from simulation.partition import DataPartition, Producer
-from simulation.reader import BatchResult, Listing, Reader
+from simulation.reader import BatchResult, ReaderListing, WorldReader
 from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
@@ -59,7 +59,7 @@ def view_like(kind: type[View], usual: View, rng: random.Random) -> View:
     return kind(usual.world, rng, usual.unanswered, usual.throttled)
 
 
-class Wrapped(Reader):
+class Wrapped(WorldReader):
     """A reader that runs its buckets with a function of the product replaced."""
 
     def patch(self) -> AbstractContextManager[object]:
@@ -70,10 +70,10 @@ class Wrapped(Reader):
             return super().process(number, store, facts)
 
 
-class LogListedFirst(Reader):
+class LogListedFirst(WorldReader):
     """The barrier's order is turned round: T is asked for before D."""
 
-    class _View(View):
+    class _LogFirstView(View):
         def list_offsets(
             self,
             partitions: Iterable[TopicPartition],
@@ -91,13 +91,13 @@ class LogListedFirst(Reader):
             return super().list_offsets(asked)
 
     def new_view(self, world: World, rng: random.Random) -> View:
-        return view_like(self._View, super().new_view(world, rng), rng)
+        return view_like(self._LogFirstView, super().new_view(world, rng), rng)
 
 
-class EmptyBatchIsABarrier(Reader):
+class EmptyBatchIsABarrier(WorldReader):
     """The same listing is evaluated again, as the next barrier."""
 
-    def attempt(self, found: Listing) -> BatchResult:
+    def attempt(self, found: ReaderListing) -> BatchResult:
         result = super().attempt(found)
         again: list[Fact] = [replace(result.barrier, number=result.barrier.number + 1, reread={})]
         for number, store in enumerate(self.stores):
@@ -105,7 +105,7 @@ class EmptyBatchIsABarrier(Reader):
         return result
 
 
-class ChangedBarrier(Reader):
+class ChangedBarrier(WorldReader):
     """A reader that changes its barriers."""
 
     def change(self, barrier: Barrier) -> Barrier:
@@ -122,14 +122,14 @@ class LimitedIsProven(ChangedBarrier):
         return replace(barrier, limited_data=frozenset())
 
 
-class LeftIsRead(Reader):
+class LeftIsRead(WorldReader):
     """What a batch has left, because it had read as much as it may, counts as read."""
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
         return [fact for fact in facts if not (isinstance(fact, PartitionNotice) and fact.kind is NoticeKind.LEFT)]
 
 
-class BehindTakenForRead(Reader):
+class BehindTakenForRead(WorldReader):
     """A census of a partition that is behind is held against the log, as if that had been read to its end."""
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
@@ -147,7 +147,7 @@ class OlderTakenForTheOneAhead(Wrapped):
     """Data below the start that a census has shown counts as the beginning of that transaction."""
 
     def patch(self) -> AbstractContextManager[object]:
-        return mock.patch.object(span_transitions, "_is_past", return_value=False)
+        return mock.patch.object(span_transitions, "is_past", return_value=False)
 
 
 class StaleLogIsFresh(ChangedBarrier):
@@ -192,7 +192,7 @@ class ElectionWhileReadingProvesToo(Wrapped):
         return super().process(number, store, list(unaware))
 
 
-class RotationToOneProducerIdOnly(Reader):
+class RotationToOneProducerIdOnly(WorldReader):
     """A record that moves a transactional id on reaches only its new producer id.
 
     Asking the coordinators finds what that covers, but only once it is late: here nobody asks.
@@ -211,16 +211,16 @@ class OnlyANewerEpochCloses(Wrapped):
     """`>` instead of `>=` in the rule that closes a span."""
 
     def patch(self) -> AbstractContextManager[object]:
-        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span_transitions._closing_marker
+        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span_transitions.closing_marker
 
         def strict(prior: Span | None, fact: ProducerSeen) -> Marker | None:
             marker = closing(prior, fact)
             return marker if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
 
-        return mock.patch.object(span_transitions, "_closing_marker", strict)
+        return mock.patch.object(span_transitions, "closing_marker", strict)
 
 
-class OneMarkerLost(Reader):
+class OneMarkerLost(WorldReader):
     """The first range of a run that closes something is not passed on."""
 
     is_lost = False
@@ -235,7 +235,7 @@ class OneMarkerLost(Reader):
         return kept
 
 
-class TruncationIgnored(Reader):
+class TruncationIgnored(WorldReader):
     """The truncation of a partition is not reported."""
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
@@ -249,7 +249,7 @@ class TruncationIgnored(Reader):
         )
 
 
-class LogTailLostUnnoticed(Reader):
+class LogTailLostUnnoticed(WorldReader):
     """The leader of `__transaction_state` is not asked whether what was read is still there."""
 
     def read(self, plan: ReadPlan) -> list[Fact]:
@@ -271,7 +271,7 @@ def _undoubted(emitted: list[Finding]) -> list[Finding]:
     return [finding for finding in emitted if not isinstance(finding, CoverInDoubt)]
 
 
-class NobodyAsksForAnUnknownOwner(Reader):
+class NobodyAsksForAnUnknownOwner(WorldReader):
     """What no part of the log that is read names waits until all of the log is read."""
 
     def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
@@ -279,7 +279,7 @@ class NobodyAsksForAnUnknownOwner(Reader):
         return [finding for finding in emitted if not isinstance(finding, OwnerInDoubt)]
 
 
-class AnyPartOfTheLogWillDo(Reader):
+class AnyPartOfTheLogWillDo(WorldReader):
     """An id that the coordinators that answer do not have has no owner."""
 
     def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
@@ -292,7 +292,7 @@ class AnyPartOfTheLogWillDo(Reader):
             return super().batch(on_result)
 
 
-class HiddenIsAbsent(Reader):
+class HiddenIsAbsent(WorldReader):
     """A participant that Metadata does not show is not there."""
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
@@ -306,17 +306,17 @@ class NoLogIsNoOwner(ChangedBarrier):
         return replace(barrier, has_coordinator_log=True)
 
 
-class TheLogIsNeverAnother(Reader):
+class TheLogIsNeverAnother(WorldReader):
     """A re-created log counts as missing."""
 
-    def list_ends(self) -> Listing | None:
-        missing = self.lister._is_missing
+    def list_ends(self) -> ReaderListing | None:
+        missing = self.lister.is_missing
 
         def for_ever(name: str) -> bool:
-            is_log = name == TRANSACTION_STATE_TOPIC and self.lister._absences.get(name, 0) > 0
+            is_log = name == TRANSACTION_STATE_TOPIC and self.lister.absences.get(name, 0) > 0
             return is_log or missing(name)
 
-        with mock.patch.object(self.lister, "_is_missing", for_ever):
+        with mock.patch.object(self.lister, "is_missing", for_ever):
             return super().list_ends()
 
 
@@ -345,15 +345,15 @@ class CensusJudgedAtOnce(Wrapped):
 
         with (
             mock.patch.object(buckets, "described_open", early),
-            mock.patch.object(span_look, "_is_still_open", return_value=True),
+            mock.patch.object(span_look, "is_still_open", return_value=True),
         ):
             yield
 
 
-class FollowerBelieved(Reader):
+class FollowerBelieved(WorldReader):
     """DescribeProducers is answered by a replica that lags."""
 
-    class _View(View):
+    class _LaggingView(View):
         def producers(self, log: DataPartition) -> dict[int, Producer]:
             lagging = DataPartition(log.partition, log.topic_id)
             lagging.entries = [entry for entry in log.entries if entry.next_offset <= log.follower_end // 2]
@@ -361,11 +361,11 @@ class FollowerBelieved(Reader):
             return lagging.producers
 
     def new_view(self, world: World, rng: random.Random) -> View:
-        return view_like(self._View, super().new_view(world, rng), rng)
+        return view_like(self._LaggingView, super().new_view(world, rng), rng)
 
 
 # With the worlds in which each shows soonest, and a seed to begin with where that takes hundreds.
-MUTANTS: tuple[tuple[type[Reader], Setting, int], ...] = (
+MUTANTS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (LogListedFirst, MARKERS_GET_LOST, 50),
     (EmptyBatchIsABarrier, HEALTHY_AND_QUICK, 80),
     (LimitedIsProven, HEALTHY_AND_QUICK, 0),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_changes
 
-from simulation.reader import Reader
+from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting, World
 from txnwatch.state.model.findings import Finding
@@ -19,7 +19,7 @@ from txnwatch.streaming.source.offsets import SourceOffset
 FEW_FAULTS = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), rate=0.3, batches=30)
 
 
-class NothingIsEverDue(Reader):
+class NothingIsEverDue(WorldReader):
     """What waits for a barrier, or for a time, is forgotten."""
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
@@ -27,7 +27,7 @@ class NothingIsEverDue(Reader):
         return NEVER_MS
 
 
-class AnyBatchWillDo(Reader):
+class AnyBatchWillDo(WorldReader):
     """The result of an earlier barrier still counts, because the driver writes its file too late."""
 
     def __init__(self, world: World, rng: random.Random) -> None:
@@ -39,7 +39,7 @@ class AnyBatchWillDo(Reader):
         return super().is_left_out(previous, following, known)
 
 
-class WhatDoesNotAnswerHasNothingNew(Reader):
+class WhatDoesNotAnswerHasNothingNew(WorldReader):
     """A partition that is not listed, and was not before, is one where nothing happens."""
 
     def is_left_out(self, previous: SourceOffset, following: SourceOffset, judged: NextBarrierDue | None) -> bool:
@@ -52,7 +52,7 @@ def _answered(offset: SourceOffset) -> SourceOffset:
     return replace(offset, positions={**offset.positions, **answered})
 
 
-MUTANTS_OF_IDLENESS: tuple[tuple[type[Reader], Setting, int], ...] = (
+MUTANTS_OF_IDLENESS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (NothingIsEverDue, USUAL, 0),
     (AnyBatchWillDo, FEW_FAULTS, 65),
     (WhatDoesNotAnswerHasNothingNew, USUAL, 0),

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from unittest import mock
 
 from simulation.mutants import HEALTHY_AND_QUICK, Wrapped, view_like
-from simulation.reader import Reader
+from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
@@ -44,7 +44,7 @@ class GivenUpIsForgotten(Wrapped):
         return mock.patch.object(buckets, "give_up", forget)
 
 
-class EmptyAnswerIsTheEnd(Reader):
+class EmptyAnswerIsTheEnd(WorldReader):
     """An answer without records, as a broker gives it under a quota, counts as the end of the range."""
 
     class _View(View):
@@ -55,7 +55,7 @@ class EmptyAnswerIsTheEnd(Reader):
         return view_like(self._View, super().new_view(world, rng), rng)
 
 
-MUTANTS_OF_READING: tuple[tuple[type[Reader], Setting, int], ...] = (
+MUTANTS_OF_READING: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (NothingIsGivenUp, USUAL, 0),
     (GivenUpIsForgotten, DISKS_FAIL, 0),
     (EmptyAnswerIsTheEnd, HEALTHY_AND_QUICK, 0),

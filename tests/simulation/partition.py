@@ -18,10 +18,10 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.wire.fetch_response import Divergence
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_SERVER_ERROR = 1, -1
-NO_RECORDS: list[Entry] = []
+NO_RECORDS: list[WorldBatch] = []
 
 
-class Entry(NamedTuple):
+class WorldBatch(NamedTuple):
     """One batch of a log."""
 
     offset: int
@@ -38,7 +38,7 @@ class Fetched(NamedTuple):
 
     error_code: int = 0
     divergence: Divergence | None = None
-    entries: list[Entry] = NO_RECORDS
+    entries: list[WorldBatch] = NO_RECORDS
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class PartitionLog:
 
     partition: TopicPartition
     topic_id: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[WorldBatch] = field(default_factory=list)
     start: int = 0
     end: int = 0
     high_watermark: int = 0
@@ -73,7 +73,7 @@ class PartitionLog:
     def append(self, body: Body) -> int:
         offset = self.end
         self.end += body.count if isinstance(body, Data) else 1
-        self.entries.append(Entry(offset, self.end, self.epoch, body))
+        self.entries.append(WorldBatch(offset, self.end, self.epoch, body))
         return offset
 
     def replicate(self) -> None:

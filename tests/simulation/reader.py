@@ -81,7 +81,7 @@ class BatchResult:
 
 
 @dataclass(slots=True)
-class Listing:
+class ReaderListing:
     """An offset that was planned, with the ticks of its first question and of the last answer for D."""
 
     end: SourceOffset
@@ -89,7 +89,7 @@ class Listing:
     data_listed: int
 
 
-class Reader:
+class WorldReader:
     """One query over a world.
 
     Attributes:
@@ -121,7 +121,9 @@ class Reader:
             self.options = replace(self.options, pattern=None, topics=scanned, census_pattern=".*")
         self.lister = listing.Lister(self.options, self.view, self.now_ms)  # type: ignore[arg-type]
         if self.options.heal_interval_s == _NEVER_S:
-            self.lister._rota._behind_due_s = float("inf")  # nor does a census hide what a gap that is read again shows
+            self.lister.schedule.behind_due_s = float(
+                "inf"
+            )  # nor does a census hide what a gap that is read again shows
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
         self.limits = Limits(data_limit)
         self.log_bytes = plan_run.LOG_BYTES
@@ -165,7 +167,7 @@ class Reader:
             max_bytes_per_trigger=rng.choice((None, 100, 400, 1500)),
             max_read_s=rng.choice((None, 1.0, 3.0)),
         )
-        self.lister._rota._behind_due_s = 0.0
+        self.lister.schedule.behind_due_s = 0.0
         self.straggler = log.partition
         self.seen["a partition is far behind"] += 1
 
@@ -184,8 +186,8 @@ class Reader:
         self.limits, self.crashes, self.lateness = Limits(), 0.0, 0.0
         self.view.unanswered = self.view.throttled = 0.0
         self.options = replace(self.options, control_file=None)
-        self.lister._rota.options = replace(self.options, heal_interval_s=0.0)
-        self.lister._rota._heal_due_s = 0.0
+        self.lister.schedule.options = replace(self.options, heal_interval_s=0.0)
+        self.lister.schedule.heal_due_s = 0.0
 
     def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
         """Runs one micro-batch, and repeats it until it is committed; returns whether there was one."""
@@ -225,19 +227,19 @@ class Reader:
         self.seen["last stable offset stands, held by nobody known"] += len(standing) - known
         return rereads
 
-    def list_ends(self) -> Listing | None:
+    def list_ends(self) -> ReaderListing | None:
         """Lists D, then T, with the real lister; None if no broker answered."""
         world = self.world
         since = world.tick
-        self.lister._limits = self.limits
+        self.lister.limits = self.limits
         moments: list[int] = []
 
         def now_ms() -> int:
             moments.append(world.tick)
             return self.now_ms()
 
-        self.lister._now_ms = now_ms
-        self.lister._idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
+        self.lister.now_ms = now_ms
+        self.lister.idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
         judged = self.judged if self.leaves_out else None
         with (
             mock.patch.object(listing, "read_requests", return_value=self.rereads),
@@ -248,7 +250,7 @@ class Reader:
         if end is None:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
-        return Listing(end, since, moments[0])
+        return ReaderListing(end, since, moments[0])
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""
@@ -266,7 +268,7 @@ class Reader:
         self.world.note(f"barrier {following.barrier} is left out")
         kept = [dict(store.rows) for store in self.stores], list(self.rows)
         with mock.patch.object(self.world, "churn"):
-            emitted = self.attempt(Listing(following, self.world.tick, self.world.tick)).emitted
+            emitted = self.attempt(ReaderListing(following, self.world.tick, self.world.tick)).emitted
         nothing = (*_NOTHING, *self.unproven)
         unexpected = [finding for finding in emitted if not isinstance(finding, _FIGURES) and finding not in nothing]
         if unexpected or kept[0] != [store.rows for store in self.stores]:
@@ -278,7 +280,7 @@ class Reader:
         self.rows = kept[1]
         return True
 
-    def attempt(self, found: Listing) -> BatchResult:
+    def attempt(self, found: ReaderListing) -> BatchResult:
         """Reads the ranges and runs the buckets, once."""
         log_size = _TASK_SIZE if self.spreads_the_log else read_plan.LOG_OFFSETS_WORTH_A_TASK
         with mock.patch.multiple(read_plan, OFFSETS_WORTH_A_TASK=_TASK_SIZE, LOG_OFFSETS_WORTH_A_TASK=log_size):

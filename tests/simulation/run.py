@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from simulation.faults import FAULTS
 from simulation.oracle import Oracle
-from simulation.reader import BatchResult, Reader
+from simulation.reader import BatchResult, WorldReader
 from simulation.world import Setting, World
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.source.offsets import is_data
@@ -21,7 +21,7 @@ _LONG_MS, _OVER_AN_HOUR_MS = 61_000, 3_700_000
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """The result of a run."""
 
     seed: int
@@ -33,8 +33,8 @@ class Outcome:
 
 
 def run(
-    seed: int, setting: Setting = USUAL, reader_of: type[Reader] = Reader, *, keep_timeline: bool = False
-) -> Outcome:
+    seed: int, setting: Setting = USUAL, reader_of: type[WorldReader] = WorldReader, *, keep_timeline: bool = False
+) -> RunOutcome:
     """Runs one world and one reader; equal arguments give equal outcomes."""
     rng = random.Random(seed)
     rate = rng.choice((0.5, 1.5, 4.0))
@@ -68,10 +68,10 @@ def run(
         _settle(reader, oracle)
         oracle.close(reader.gaps)
         oracle.problems.extend(reader.problems)
-    return Outcome(seed, setting, oracle.problems, world.tick, world.seen + reader.seen, world.timeline or [])
+    return RunOutcome(seed, setting, oracle.problems, world.tick, world.seen + reader.seen, world.timeline or [])
 
 
-def _rest(reader: Reader, oracle: Oracle) -> None:
+def _rest(reader: WorldReader, oracle: Oracle) -> None:
     """Runs batches while nothing moves and a broker or topic is missing: everything provable must be reported."""
     world = reader.world
     if not world.hidden and world.is_whole:
@@ -98,7 +98,7 @@ def _rest(reader: Reader, oracle: Oracle) -> None:
     world.setting = replace(world.setting, rate=rate)
 
 
-def _stay_behind(reader: Reader, oracle: Oracle) -> None:
+def _stay_behind(reader: WorldReader, oracle: Oracle) -> None:
     """Runs batches while nothing moves and one partition does not catch up, then checks the reports."""
     reader.stay_behind()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
@@ -112,7 +112,7 @@ def _stay_behind(reader: Reader, oracle: Oracle) -> None:
     oracle.check_while_behind()
 
 
-def _settle(reader: Reader, oracle: Oracle) -> None:
+def _settle(reader: WorldReader, oracle: Oracle) -> None:
     """Runs batches while nothing moves, until no range has to be read again, and a few more."""
     reader.settle()
     reader.world.setting = replace(reader.world.setting, rate=0.0)
@@ -126,7 +126,7 @@ def _settle(reader: Reader, oracle: Oracle) -> None:
         reader.batch(oracle.check)
 
 
-def shrink(failed: Outcome, reader_of: type[Reader] = Reader) -> Outcome:
+def shrink(failed: RunOutcome, reader_of: type[WorldReader] = WorldReader) -> RunOutcome:
     """The smallest setting found in which the seed still fails in the same way, with its timeline."""
     kind = failed.problems[0].split(":")[0]
     smallest = failed.setting
@@ -159,7 +159,7 @@ def _smaller(setting: Setting, ticks: int) -> Iterator[Setting]:
             yield replace(setting, steps=fewer)
 
 
-def report(failed: Outcome) -> str:
+def report(failed: RunOutcome) -> str:
     """The failure as text: how to repeat it, and what happened."""
     setting = failed.setting
     lines = [

@@ -8,7 +8,7 @@ from simulation.clock_mutants import CLOCK_MUTANTS
 from simulation.mutants import MUTANTS
 from simulation.mutants_of_idleness import MUTANTS_OF_IDLENESS
 from simulation.mutants_of_reading import MUTANTS_OF_READING
-from simulation.reader import Reader
+from simulation.reader import WorldReader
 from simulation.run import run
 from simulation.world import Setting
 
@@ -17,7 +17,7 @@ _ALL = (*MUTANTS, *CLOCK_MUTANTS, *MUTANTS_OF_READING, *MUTANTS_OF_IDLENESS)
 
 
 @pytest.mark.parametrize(("mutant", "setting", "first"), _ALL, ids=[mutant.__name__ for mutant, *_ in _ALL])
-def test_a_planted_bug_is_found(mutant: type[Reader], setting: Setting, first: int) -> None:
+def test_a_planted_bug_is_found(mutant: type[WorldReader], setting: Setting, first: int) -> None:
     found = next((seed for seed in range(first, first + _MOST_SEEDS) if run(seed, setting, mutant).problems), None)
     assert found is not None, f"{mutant.__name__} went through {_MOST_SEEDS} seeds: {mutant.__doc__}"
     assert not run(found, setting).problems, "the seed fails without the planted bug, too"

@@ -71,11 +71,11 @@ def data_of(log: DataPartition, producer_id: int) -> Iterator[int]:
 
 @contextmanager
 def witnessed(truth: Truth) -> Iterator[Truth]:
-    enter = Coordinators._enter
+    enter = Coordinators.enter
 
     def entering(self: Coordinators, known: Transaction, value: TransactionLogValue | None) -> None:
         truth.decided(known, value)
         enter(self, known, value)
 
-    with mock.patch.object(Coordinators, "_enter", entering):
+    with mock.patch.object(Coordinators, "enter", entering):
         yield truth

@@ -202,7 +202,7 @@ class View:
             return Problem("no leader")
         answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(self._rng.random() * 6))
         if answer.error_code:
-            return fetch._refusal(self, read, problem_of(answer.error_code))  # type: ignore[arg-type]
+            return fetch.take_refusal(self, read, problem_of(answer.error_code))  # type: ignore[arg-type]
         records = b"".join([entry.encoded() for entry in answer.entries])
         data = PartitionData(
             read.partition.topic,
@@ -214,5 +214,5 @@ class View:
             answer.divergence,
             memoryview(records),
         )
-        fetch._take_records(read, data)
+        fetch.take_records(read, data)
         return None

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulation.client import Client
-from simulation.clocks import Clocks
-from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, Marker
+from simulation.clocks import WorldClocks
+from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, MarkerOnItsWay
 from simulation.encoding import Mark
 from simulation.faults import FAULTS
 from simulation.owners import Owners
@@ -67,7 +67,7 @@ class Setting:
 class Unacknowledged:
     """A marker in a leader's log that is not committed yet."""
 
-    marker: Marker
+    marker: MarkerOnItsWay
     topic_id: str
     offset: int
     leader_epoch: int
@@ -108,7 +108,7 @@ class World:
             self.create_topic(name)
         self.logs: list[PartitionLog] = []
         self.log_number = 0
-        self.clocks = Clocks.drawn(self.rng, differ=self.setting.clocks_differ)
+        self.clocks = WorldClocks.drawn(self.rng, differ=self.setting.clocks_differ)
         self.coordinators = Coordinators(self.logs, self.rng.choice((3, 5, 30)), self.clocks)
         self.create_log()
         self.clients = [self._client(number) for number in range(MOST_CLIENTS)]
@@ -232,7 +232,7 @@ class World:
             marker = self.coordinators.markers.pop(int(draw * len(self.coordinators.markers)))
             self.deliver_marker(marker)
 
-    def deliver_marker(self, marker: Marker) -> None:
+    def deliver_marker(self, marker: MarkerOnItsWay) -> None:
         """A marker reaches its partition's leader: written, refused for good, or to be sent again."""
         at = self.data.get(marker.partition)
         if at is None:

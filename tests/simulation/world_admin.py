@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from simulation.encoding import Data, Mark
 from simulation.partition import DataPartition
 from simulation.truth import Truth, data_of
 from simulation.world import World
+from support.batches import TIMESTAMP_MS
 from txnwatch.state.model.description import (
     DescribedTransaction,
     NotDescribed,
@@ -18,6 +19,7 @@ from txnwatch.state.model.description import (
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import (
+    UNKNOWN_PARTITION,
     ActiveProducer,
     ListedTransaction,
     MarkerSpec,
@@ -29,16 +31,27 @@ from txnwatch.state.model.ports import (
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker
 
-UNREAD_SHARE = 0.2  # how often a history cannot be read when it is requested
+_NO_BUDGET = Problem("the time budget was used up before this request")
 
 
 class WorldAdmin:
-    """A TransactionAdmin of the world; the world continues between its requests."""
+    """A TransactionAdmin of the world; the world continues between its requests.
+
+    It passes the contract suite of TransactionAdmin but for two answers: the last sequence of a producer is the offset
+    of its last batch, which identifies the batch even after an election, and no topic has a configuration.
+
+    Attributes:
+        harm: what markers that were accepted have done to transactions that their clients or coordinators still own.
+        stands_still: nothing happens between two requests.
+        unread_share: how often a history cannot be read when it is requested.
+    """
 
     def __init__(self, world: World, truth: Truth, most_between: int) -> None:
         self.world, self.truth, self.most_between = world, truth, most_between
         self.harm: list[str] = []
         self.stands_still = False
+        self.unread_share = 0.2
+        self._is_out_of_time = False
         self.rng = random.Random(repr(world.rng.getstate()[1][:8]))  # of its own: the world's draws stay the same
 
     def _time_passes(self) -> None:
@@ -46,16 +59,26 @@ class WorldAdmin:
             for _ in range(self.world.rng.randrange(self.most_between)):
                 self.world.step()
 
-    def within(self, _: int) -> nullcontext[None]:
-        return nullcontext()
+    @contextmanager
+    def within(self, budget_ms: int) -> Iterator[None]:
+        """A budget of 0 is used up at once, any other lasts."""
+        before, self._is_out_of_time = self._is_out_of_time, budget_ms <= 0
+        try:
+            yield
+        finally:
+            self._is_out_of_time = before
 
     def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
         self._time_passes()
-        return {partition: self._reading(partition) for partition in partitions}
+        return {partition: self.reading(partition) for partition in partitions}
 
-    def _reading(self, partition: TopicPartition) -> PartitionReading:
-        log = self.world.data.get(partition)
-        if log is None or not log.is_listable or partition.topic in self.world.hidden:
+    def reading(self, partition: TopicPartition) -> PartitionReading:
+        log, is_hidden = self.world.data.get(partition), partition.topic in self.world.hidden
+        if self._is_out_of_time:
+            return PartitionReading(partition, _NO_BUDGET)
+        if log is None and not is_hidden:
+            return PartitionReading(partition, UNKNOWN_PARTITION, is_absent=True)
+        if log is None or is_hidden or not log.is_listable:
             return PartitionReading(partition, Problem("no leader, or not shown"))
         rows = []
         for producer_id, known in log.producers.items():
@@ -71,7 +94,9 @@ class WorldAdmin:
         return {span: self._history(*span) for span in sorted(spans)}  # callers may hand a set
 
     def _history(self, partition: TopicPartition, producer_id: int, start_offset: int) -> SpanHistory:
-        if self.rng.random() < UNREAD_SHARE:
+        if self._is_out_of_time:
+            return SpanHistory(problem=str(_NO_BUDGET))
+        if self.rng.random() < self.unread_share:
             self.world.seen["a history was not read"] += 1
             return SpanHistory(problem="the leader sent nothing")
         log = self.world.data.get(partition)
@@ -88,7 +113,7 @@ class WorldAdmin:
                 case Data(owner, producer_epoch) if owner == producer_id and offset == start_offset:
                     epoch = producer_epoch
                 case Mark(owner, producer_epoch, coordinator_epoch, commit) if owner == producer_id:
-                    last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, 0), False
+                    last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, TIMESTAMP_MS), False
         return SpanHistory(epoch, last, is_first)
 
     def closing_marker(
@@ -96,19 +121,21 @@ class WorldAdmin:
     ) -> Marker | None:
         self._time_passes()
         log, first = self.world.data.get(partition), max(start_offset, from_offset)
-        if log is None or not log.is_listable or log.start > first:
+        if self._is_out_of_time or log is None or not log.is_listable or log.start > first:
             return None
         return self.decided_by(log, producer_id, first)
 
     def decided_by(self, log: DataPartition, producer_id: int, first: int) -> Marker | None:
         """What decided the data that was open at an offset."""
         for offset, _, _, body in log.entries:
-            if first <= offset < log.high_watermark and isinstance(body, Mark) and body[0] == producer_id:
-                return Marker(offset, body[1], body[3], body[2], 0)
+            if first <= offset < log.high_watermark and isinstance(body, Mark) and body.producer_id == producer_id:
+                return Marker(offset, body.producer_epoch, body.commit, body.coordinator_epoch, TIMESTAMP_MS)
         return None
 
     def list_transactions(self, producer_ids: Iterable[int]) -> TransactionListing:
         self._time_passes()
+        if self._is_out_of_time:
+            return TransactionListing((), (_NO_BUDGET,), (_NO_BUDGET,))
         if self.world.is_log_hidden:
             return TransactionListing((), *[(Problem("the coordinators' log is not shown"),)] * 2)
         wanted, logs = set(producer_ids), self.world.logs
@@ -126,8 +153,10 @@ class WorldAdmin:
         return {name: self._description(name) for name in transactional_ids}
 
     def _description(self, name: str) -> TransactionDescription:
-        client = next(client for client in self.world.clients if client.transactional_id == name)
-        if not self.world.logs[client.log].has_leader:
+        if self._is_out_of_time:
+            return NotDescribed(name, _NO_BUDGET)
+        client = next((client for client in self.world.clients if client.transactional_id == name), None)
+        if client is not None and not self.world.logs[client.log].has_leader:
             return NotDescribed(name, Problem("its coordinator is away"))
         known = self.world.coordinators.transactions.get(name)
         value = known.value if known is not None else None
@@ -135,8 +164,9 @@ class WorldAdmin:
             return UnknownTransactionalId(name, 1)
         held = known.unmarked if value.state.is_prepare else known.held
         return DescribedTransaction(
-            name, 1, value.state, value.producer_id, value.producer_epoch, 0, value.start_ms, frozenset(held)
-        )
+            name, 1, value.state, value.producer_id, value.producer_epoch, value.transaction_timeout_ms,
+            value.start_ms, frozenset(held),
+        )  # fmt: skip
 
     def cleanup_policies(self, _: Iterable[str]) -> dict[str, str]:
         return {}
@@ -144,17 +174,20 @@ class WorldAdmin:
     def write_marker(self, marker: MarkerSpec) -> Problem | None:
         self._time_passes()
         log = self.world.data.get(marker.partition)
+        if self._is_out_of_time:
+            return _NO_BUDGET
         if log is None or not log.has_leader:
             return Problem("no leader")
-        if log.epoch != marker.leader_epoch:
-            return Problem("the leader changed")
+        if marker.leader_epoch not in {None, log.epoch}:
+            return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {log.epoch})")
         known = log.producers.get(marker.producer_id)
         start = known.open_start if known is not None else None
         harmed = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))
         body = Mark(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit)
         if not log.mark(body, is_version_2=False):
             self.world.seen["abort: refused by the leader"] += 1
-            return Problem("INVALID_PRODUCER_EPOCH")
+            is_older = known is not None and marker.producer_epoch < known.epoch
+            return Problem("INVALID_PRODUCER_EPOCH" if is_older else "TRANSACTION_COORDINATOR_FENCED")
         self.world.note(f"ABORT by txnwatch: {marker}")
         self.harm.extend(harmed)
         self.world.seen["abort: marker"] += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.fake_admin import FakeAdmin
 from support.fake_lease import FakeLease
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from support.one_look import a_searcher
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget
@@ -35,15 +35,15 @@ def a_manual_abort(admin: FakeAdmin, target: ManualTarget, now_ms: Callable[[], 
     )
 
 
-class Stage(World):
+class AbortStage(LedgerWorld):
     """A world with the abort behind its ledger."""
 
     def __init__(self, mode: str = "on", policy: AbortPolicy = AT_ONCE, instance: str = "here") -> None:
         super().__init__()
         self.mode, self.policy, self.instance = mode, policy, instance
         self.lease = FakeLease()
-        self._emitted: list[SpanCandidate] = []
-        self._repeated: list[SpanCandidate] = []
+        self.emitted: list[SpanCandidate] = []
+        self.repeated: list[SpanCandidate] = []
         self.abort = self.an_abort()
 
     def an_abort(self) -> AutoAbort:
@@ -62,19 +62,19 @@ class Stage(World):
         """The state has its checkpoint: it emits the hangs again."""
         super().restart()
         self.abort = self.an_abort()
-        self._repeated = [one for one in self._emitted if self.is_open(one.producer_id)]
+        self.repeated = [one for one in self.emitted if self.is_open(one.producer_id)]
 
     def batch(self, *emitted: Any, after_ms: int = 500) -> None:
         self.now_ms += after_ms
         self.abort.recover()
-        self.ledger.on_batch([*self._repeated, *emitted])
-        self._repeated.clear()
+        self.ledger.on_batch([*self.repeated, *emitted])
+        self.repeated.clear()
         self.abort.on_batch()
 
     def hang_and_move_on(self, name: str = "checkout-1") -> int:
         """A hang of an aborted transaction whose id has since been initialised anew; returns the producer id."""
         candidate = self.hang(name)
-        self._emitted.append(candidate)
+        self.emitted.append(candidate)
         self.mode_was, self.abort.mode = self.abort.mode, "off"
         self.batch(candidate)
         self.abort.mode = self.mode_was

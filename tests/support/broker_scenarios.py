@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from support.answers import described
 from support.broker_faults import await_complete, await_leader, cut_tail, elect_uncleanly, in_sync, leaderless
-from support.fault_world import World, now_s
+from support.fault_world import FaultWorld, now_s
 from support.kafka_faults import LONG_TIMEOUT_MS, end_by_hand
 from support.scenarios import Fault, open_transaction
 from support.topics import unique
@@ -20,7 +20,7 @@ from txnwatch_demo.late_write import await_end
 SEEN_S = 2.0  # for txnwatch to have read a marker that is lost then
 
 
-def lost_by_unclean_election(world: World) -> Fault:
+def lost_by_unclean_election(world: FaultWorld) -> Fault:
     partition = world.partition(2, 3, unclean_leader_election_enable="true", min_insync_replicas="1")
     producer = open_transaction(world, partition)
 
@@ -35,7 +35,7 @@ def lost_by_unclean_election(world: World) -> Fault:
     return _fault(world, producer.transactional_id, producer.producer_id, partition, at_s, commit=True)
 
 
-def lost_on_disk(world: World) -> Fault:
+def lost_on_disk(world: FaultWorld) -> Fault:
     partition = world.partition(3)
     producer = open_transaction(world, partition)
     producer.end(commit=False)
@@ -45,7 +45,7 @@ def lost_on_disk(world: World) -> Fault:
     return _fault(world, producer.transactional_id, producer.producer_id, partition, now_s(), commit=False)
 
 
-def committed_without_a_leader(world: World, *, before: int = 0) -> Fault:
+def committed_without_a_leader(world: FaultWorld, *, before: int = 0) -> Fault:
     partition = world.partition(3)
     name, producer = _healthy_client(world, partition, before)
     with leaderless(world.kafka, world.cluster, partition, 3):
@@ -54,7 +54,7 @@ def committed_without_a_leader(world: World, *, before: int = 0) -> Fault:
     return _fault(world, name, _producer_id(world, name), partition, now_s(), commit=True)
 
 
-def waiting_for_a_leader(world: World) -> Fault:
+def waiting_for_a_leader(world: FaultWorld) -> Fault:
     """The same on a version that waits for the leader."""
     partition = world.partition(3)
     name, producer = _healthy_client(world, partition, before=0)
@@ -65,7 +65,7 @@ def waiting_for_a_leader(world: World) -> Fault:
     return Fault(name, frozenset({_producer_id(world, name)}), partition, at_s, partial(world.kafka.start_broker, 3))
 
 
-def too_few_in_sync(world: World) -> Fault:
+def too_few_in_sync(world: FaultWorld) -> Fault:
     partition = world.partition(2, 3, min_insync_replicas="2")
     producer = open_transaction(world, partition)
     world.kafka.broker(3).kill()
@@ -76,7 +76,7 @@ def too_few_in_sync(world: World) -> Fault:
     return Fault(producer.transactional_id, ids, partition, now_s(), partial(world.kafka.start_broker, 3))
 
 
-def _healthy_client(world: World, partition: TopicPartition, before: int) -> tuple[str, Producer]:
+def _healthy_client(world: FaultWorld, partition: TopicPartition, before: int) -> tuple[str, Producer]:
     """librdkafka with an open transaction on two partitions after some that ended well; each write is verified."""
     name, other = unique("app"), world.partition(2)
     timeout = {"transaction.timeout.ms": LONG_TIMEOUT_MS}
@@ -93,10 +93,12 @@ def _healthy_client(world: World, partition: TopicPartition, before: int) -> tup
     return name, producer
 
 
-def _producer_id(world: World, name: str) -> int:
+def _producer_id(world: FaultWorld, name: str) -> int:
     return described(ClusterAdmin(world.cluster), name).producer_id
 
 
-def _fault(world: World, name: str, producer_id: int, partition: TopicPartition, at_s: float, *, commit: bool) -> Fault:
+def _fault(
+    world: FaultWorld, name: str, producer_id: int, partition: TopicPartition, at_s: float, *, commit: bool
+) -> Fault:
     end = partial(end_by_hand, world.cluster, partition, producer_id, commit=commit)
     return Fault(name, frozenset({producer_id}), partition, at_s, end)

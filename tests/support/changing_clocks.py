@@ -43,7 +43,7 @@ DEPENDS_ON_EVALUATIONS = BucketCount | CensusRequest | OpenTransactions
 
 
 @dataclass
-class Coordinators:
+class ChangingCoordinators:
     """The leaders of the log partitions, and the brokers' clocks (ahead of ours by so many ms)."""
 
     rng: random.Random
@@ -96,7 +96,7 @@ class Batches:
         self.is_calm = self.rng.random() < 0.7
         self._scan_interval_ms: int | None = None
         self.number, self.now_ms = 0, START_MS + 10_000_000
-        self._coordinators = Coordinators(self.rng)
+        self._coordinators = ChangingCoordinators(self.rng)
         self._log_offset = 0
         self._unread: set[TopicPartition] = set()
 
@@ -204,7 +204,7 @@ class Run:
     evaluated: int = 0
 
     def batch(self, facts: list[Fact]) -> list[Finding]:
-        selection = mock.patch.object(buckets, "_due", _all_due) if self.of_all else nullcontext()
+        selection = mock.patch.object(buckets, "due_producers", _all_due) if self.of_all else nullcontext()
         with selection, mock.patch.object(buckets, "at_rest_until", self._counted):
             return buckets.process(self.bucket, self.store, facts, DetectionPolicy(), reports_partitions=True)
 
@@ -213,7 +213,7 @@ class Run:
         return _AT_REST_UNTIL(*arguments)  # type: ignore[arg-type]
 
 
-_DUE: Callable[..., set[int]] = buckets._due
+_DUE: Callable[..., set[int]] = buckets.due_producers
 _AT_REST_UNTIL = buckets.at_rest_until
 
 

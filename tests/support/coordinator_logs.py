@@ -26,7 +26,7 @@ _partitions = st.lists(
 
 
 @dataclass(frozen=True)
-class LoggedValue:
+class DrawnRecord:
     """One record: a value, a tombstone, or, with a key of another type, nothing."""
 
     name: str
@@ -79,9 +79,9 @@ def _values(draw: st.DrawFn) -> TransactionLogValue:
     )
 
 
-_usual = st.builds(LoggedValue, st.sampled_from(_NAMES), st.one_of(_values(), _values(), _values(), st.none()))
+_usual = st.builds(DrawnRecord, st.sampled_from(_NAMES), st.one_of(_values(), _values(), _values(), st.none()))
 _rare = st.builds(
-    LoggedValue,
+    DrawnRecord,
     st.sampled_from(_NAMES),
     st.one_of(_values(), st.none()),
     st.sampled_from([0, 0, 0, 1]),
@@ -93,7 +93,7 @@ _records = st.one_of(_usual, _usual, _usual, _rare)
 
 
 @st.composite
-def _transactions(draw: st.DrawFn) -> list[LoggedValue]:
+def _transactions(draw: st.DrawFn) -> list[DrawnRecord]:
     """What a coordinator writes of one id: an InitProducerId, transactions, an end perhaps."""
     name, producer_id = draw(st.sampled_from(_NAMES)), draw(_producer_ids)
     version, epoch, logged = draw(st.sampled_from([0, 1])), draw(st.integers(0, 1)), []
@@ -101,7 +101,7 @@ def _transactions(draw: st.DrawFn) -> list[LoggedValue]:
     def log_value(state: S, partitions: object, start_ms: int | None) -> None:
         previous = producer_id if version else None
         tail = (partitions, TIMESTAMP_MS, start_ms, previous)
-        logged.append(LoggedValue(name, TransactionLogValue(version, producer_id, epoch, 60_000, state, *tail)))
+        logged.append(DrawnRecord(name, TransactionLogValue(version, producer_id, epoch, 60_000, state, *tail)))
 
     if draw(st.booleans()):
         log_value(S.EMPTY, None, None)
@@ -112,14 +112,14 @@ def _transactions(draw: st.DrawFn) -> list[LoggedValue]:
             log_value(S.PREPARE_COMMIT, (("orders", (0,)),), number + 1)
             log_value(S.COMPLETE_COMMIT, (), number + 1)
     if draw(st.integers(0, 3)) == 0:
-        logged.append(LoggedValue(name, None))
+        logged.append(DrawnRecord(name, None))
     return logged
 
 
 @st.composite
 def coordinator_logs(draw: st.DrawFn) -> list[Placed]:
     """The batches of a log, the last records of each id perhaps all that compaction has left of a part of it."""
-    logged: list[LoggedValue] = [draw(_records)]
+    logged: list[DrawnRecord] = [draw(_records)]
     for part in draw(st.lists(st.one_of(_transactions(), _records.map(lambda one: [one])), max_size=8)):
         logged.extend(part)
     dirty = draw(st.one_of(st.just(0), st.integers(0, len(logged))))
@@ -147,7 +147,7 @@ def coordinator_logs(draw: st.DrawFn) -> list[Placed]:
     return placed
 
 
-def _batch(draw: st.DrawFn, first: int, last_delta: int, epoch: int, logged: list[tuple[LoggedValue, int]]) -> Placed:
+def _batch(draw: st.DrawFn, first: int, last_delta: int, epoch: int, logged: list[tuple[DrawnRecord, int]]) -> Placed:
     raw = a_batch(
         first,
         records=[one.record(delta) for one, delta in logged],

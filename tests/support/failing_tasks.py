@@ -43,7 +43,7 @@ WAYS = ("before", "after", "exit", "behind")
 EXIT_CODE = 3
 
 
-class Failure(NamedTuple):
+class TaskFailure(NamedTuple):
     """Where the first attempt of a batch fails, and how; a failure behind the operator has no bucket."""
 
     bucket: int
@@ -66,11 +66,11 @@ class Plan:
     seed: int | None = None
     kills: tuple[int, ...] = ()
 
-    def failure_of(self, batch: int) -> Failure | None:
+    def failure_of(self, batch: int) -> TaskFailure | None:
         """The failure in this batch: every second batch after the first has one, and each way has its turn."""
         if self.seed is None or batch == 1 or batch % 2 == 0:
             return None
-        return Failure(random.Random(f"{self.seed}-{batch}").randrange(BUCKETS), WAYS[batch // 2 % len(WAYS)])
+        return TaskFailure(random.Random(f"{self.seed}-{batch}").randrange(BUCKETS), WAYS[batch // 2 % len(WAYS)])
 
 
 class Handled(NamedTuple):
@@ -138,10 +138,10 @@ def plain(batches: int) -> dict[int, list[str]]:
     for number in range(1, batches + 1):
         rows: list[Row] = []
         for packed in pack_facts(facts_of(number, CHANGING, SHAPE), BUCKETS):
-            operator._kept.clear()
+            operator.kept_buckets.clear()
             rows.extend(processors[packed[0]].handleInputRows((packed[0],), iter([packed]), None))
         found[number] = _texts(last, rows)
-    operator._kept.clear()
+    operator.kept_buckets.clear()
     return found
 
 
@@ -188,7 +188,7 @@ def _fail(plan: Plan, batch: int, way: str) -> None:
     raise RuntimeError(f"batch {batch} was made to fail")
 
 
-def _query(plan: Plan) -> dict[int, list[str]]:
+def run_query(plan: Plan) -> dict[int, list[str]]:
     """The query, in this process."""
     directory = Path(plan.directory)
     session = a_session(directory, plan.master, state_partitions=STATE_PARTITIONS)
@@ -248,6 +248,6 @@ def _kill_an_executor() -> bool:
 
 if __name__ == "__main__":
     # Under its own name: the workers import this module.
-    from support.failing_tasks import _query as run
+    from support.failing_tasks import run_query as run
 
     sys.stdout.write(json.dumps(run(Plan(**json.loads(sys.argv[1])))))

@@ -112,9 +112,9 @@ class FakeAdmin(FakeCluster):
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""
         self._called("read_span_histories")
-        return {span: self._history(span) for span in spans}
+        return {span: self.history_of(span) for span in spans}
 
-    def _history(self, span: SpanStart) -> SpanHistory:
+    def history_of(self, span: SpanStart) -> SpanHistory:
         at = self.partitions.get(span.partition)
         row = at.producers.get(span.producer_id) if at is not None else None
         problem = self._problem(span.partition)

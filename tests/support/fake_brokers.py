@@ -34,7 +34,7 @@ class Speaker:
 
 
 @dataclass
-class Brokers:
+class FakeBrokers:
     """As much of a Cluster as a listing takes: two brokers, each leading one partition of the coordinators' log.
 
     Attributes:

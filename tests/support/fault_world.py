@@ -50,7 +50,7 @@ _AUTO = ("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldow
 
 
 @dataclass
-class World:
+class FaultWorld:
     """What a scenario has at hand; `spare` are partitions that were there before the watch, by their only node."""
 
     kafka: EmbeddedKafka
@@ -94,7 +94,7 @@ class World:
 
 
 @contextlib.contextmanager
-def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator[World]:
+def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator[FaultWorld]:
     """A world on a cluster that has just started; `flags` are the watch's own."""
     with contextlib.closing(connect(kafka, timeout_s=2.0)) as cluster:
         create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
@@ -107,13 +107,13 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator
             RunningWatch(kafka.bootstrap_servers, checkpoint, *_WATCH, *flags) as watch,
         ):
             watch.until_ready()
-            world = World(kafka, cluster, watch, tail, spare)
+            world = FaultWorld(kafka, cluster, watch, tail, spare)
             _warm_up(world)
             yield world
 
 
 @contextlib.contextmanager
-def aborting_world(clusters: Clusters, made: pytest.TempPathFactory, name: str) -> Iterator[World]:
+def aborting_world(clusters: Clusters, made: pytest.TempPathFactory, name: str) -> Iterator[FaultWorld]:
     """A world on a cluster of its own, whose watch aborts by itself, at once."""
     kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), KAFKA_VERSION))
     try:
@@ -136,7 +136,7 @@ def begins(client: RawProducer, partition: TopicPartition) -> bool:
     return True
 
 
-def _warm_up(world: World) -> None:
+def _warm_up(world: FaultWorld) -> None:
     """The first verdict of a process takes seconds more: Spark compiles what it has not run before."""
     partition = world.partition(2)
     producer = stray_write(world.cluster, unique("first"), partition)

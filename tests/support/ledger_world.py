@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
 
 
 @dataclass
-class World:
+class LedgerWorld:
     """A cluster, a ledger and its sinks; the state's side is played by hand."""
 
     admin: FakeAdmin = field(default_factory=FakeAdmin)

@@ -36,7 +36,7 @@ _ORIGINS = (oracle.CLIENT, oracle.CLIENT, oracle.COORDINATOR)
 _FORGOTTEN = {"snapshot": oracle.SNAPSHOT, "restart": oracle.RESTART, "expire": oracle.EXPIRE, "lose": oracle.LOSE}
 
 
-class Step(NamedTuple):
+class ScriptStep(NamedTuple):
     """One thing that happens to the log; what a kind does not need is idle."""
 
     kind: str
@@ -58,11 +58,11 @@ class Command(NamedTuple):
     cut: int = 0
 
 
-def a_script(random: Random) -> list[Step]:
+def a_script(random: Random) -> list[ScriptStep]:
     """Some steps, mostly of what is accepted."""
     kinds = random.choices(list(_KINDS), list(_KINDS.values()), k=random.randint(1, _LONGEST))
     return [
-        Step(
+        ScriptStep(
             kind,
             random.choice(PRODUCERS),
             random.randint(1, 4),
@@ -85,7 +85,7 @@ class Writer:
         self._sequences: dict[int, int] = {}
         self._coordinator_epoch = 0
 
-    def command(self, step: Step) -> Command:
+    def command(self, step: ScriptStep) -> Command:
         """One step in bytes."""
         if step.kind == "truncate":
             return Command(oracle.truncate(step.count), cut=step.count)
@@ -105,7 +105,7 @@ class Writer:
             batch,
         )
 
-    def _batch(self, step: Step) -> bytes:
+    def _batch(self, step: ScriptStep) -> bytes:
         producer_id = step.producer_id
         if step.kind == "old":
             return an_old_entry()
@@ -144,7 +144,7 @@ class Writer:
             self._sequences[producer_id] = 0
 
 
-def shortened(steps: Sequence[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:
+def shortened(steps: Sequence[ScriptStep], fails: Callable[[list[ScriptStep]], bool]) -> list[ScriptStep]:
     """The steps without all that the failure does not need: halves first, then smaller pieces, then single steps."""
     kept = list(steps)
     size = len(kept) // 2

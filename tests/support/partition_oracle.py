@@ -8,7 +8,7 @@ from typing import NamedTuple
 from support.batches import a_batch, a_marker
 
 
-class Entry(NamedTuple):
+class LeaderEntry(NamedTuple):
     """One batch of a random log."""
 
     kind: str
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Leader:
+class ModelLeader:
     """What a leader that appended these batches holds open: {producer id: (first offset, epoch)}.
 
     The rules of `ProducerAppendInfo` on replay: data opens or joins, another epoch keeps the first offset, a marker
@@ -52,7 +52,7 @@ class Leader:
 
     open: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: LeaderEntry) -> None:
         if entry.kind == "plain" or entry.producer_id < 0:
             return
         if entry.kind == "marker":
@@ -62,15 +62,15 @@ class Leader:
         self.open[entry.producer_id] = (start, entry.producer_epoch)
 
 
-def a_log(steps: list[tuple[str, int, int, int, bool]]) -> list[Entry]:
+def a_log(steps: list[tuple[str, int, int, int, bool]]) -> list[LeaderEntry]:
     """A log as leaders write it, from (kind, count, producer id, epoch step, commit)."""
-    entries: list[Entry] = []
+    entries: list[LeaderEntry] = []
     offset = 0
     epochs: dict[int, int] = {}
     for kind, count, producer_id, epoch_step, commit in steps:
         # A leader refuses epochs that go back, unless it has forgotten the producer.
         epoch = epochs[producer_id] = max(0, epochs.get(producer_id, 0) + epoch_step)
         size = 1 if kind == "marker" else count
-        entries.append(Entry(kind, offset, size, producer_id, epoch, commit))
+        entries.append(LeaderEntry(kind, offset, size, producer_id, epoch, commit))
         offset += size
     return entries

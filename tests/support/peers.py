@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from support.fault_world import World
+from support.fault_world import FaultWorld
 from support.scenarios import Fault
 from txnwatch_demo.embedded.ports import free_ports
 
@@ -19,7 +19,7 @@ _PADDING_MS = 300_000  # kafka-python adds it to every threshold
 Answer = dict[str, Any]
 
 
-def answers_of_others(world: World, fault: Fault) -> Answer:
+def answers_of_others(world: FaultWorld, fault: Fault) -> Answer:
     """Each with its answer, and the tools with the seconds they took."""
     info = world.cluster.refresh().info(fault.partition)
     leader = info.leader if info is not None and info.leader is not None else 2
@@ -33,7 +33,7 @@ def answers_of_others(world: World, fault: Fault) -> Answer:
     }
 
 
-def find_hanging(world: World, fault: Fault, broker: int, flags: list[str]) -> Answer:
+def find_hanging(world: FaultWorld, fault: Fault, broker: int, flags: list[str]) -> Answer:
     """kafka-transactions.sh find-hanging, over all partitions of one broker."""
     began = time.monotonic()
     done = world.kafka.tool(
@@ -57,7 +57,7 @@ def _error(text: str) -> str:
     return lines[0][:160] if lines else "no message"
 
 
-def kafka_python(world: World, fault: Fault, thresholds_ms: list[int]) -> list[Answer]:
+def kafka_python(world: FaultWorld, fault: Fault, thresholds_ms: list[int]) -> list[Answer]:
     """KafkaAdminClient.find_hanging_transactions, in a process of its own: it leaves sockets behind."""
     command = [sys.executable, "-W", "ignore", "-c", _KAFKA_PYTHON, world.bootstrap, *map(str, thresholds_ms)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90.0)
@@ -106,7 +106,7 @@ class Gauges:
 _GAUGES = Gauges()
 
 
-def gauge(world: World, broker: int) -> int | None:
+def gauge(world: FaultWorld, broker: int) -> int | None:
     """PartitionsWithLateTransactionsCount of one broker, None where it could not be read."""
     try:
         port = _GAUGES.port(world.kafka.broker(broker).pid)

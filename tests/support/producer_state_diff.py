@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from support.log_scripts import Command, Step, Writer, a_script, shortened
+from support.log_scripts import Command, ScriptStep, Writer, a_script, shortened
 from support.log_watcher import Appended, LogWatcher
-from support.producer_state_oracle import Answer, Held, ProducerStateOracle
+from support.producer_state_oracle import Held, OracleAnswer, ProducerStateOracle
 
 _READS, _MISSES, _GOES_BACK, _STARTS_LATE = 0.5, 0.1, 0.15, 0.1
 
 
 @dataclass
-class Tally:
+class ComparisonTally:
     """What was compared, so that a test can check that something was compared."""
 
     logs: int = 0
@@ -29,38 +29,40 @@ class Tally:
     seen: Counter[str] = field(default_factory=Counter)
 
 
-class DifferenceError(AssertionError):
+class OracleDifferenceError(AssertionError):
     """Kafka and we do not agree."""
 
 
-def check(oracle: ProducerStateOracle, seed: int, tally: Tally | None = None) -> None:
+def check(oracle: ProducerStateOracle, seed: int, tally: ComparisonTally | None = None) -> None:
     """One random log.
 
     Raises:
         DifferenceError: with the shortest script found that still makes one.
     """
     steps = a_script(Random(seed))
-    found = _difference(oracle, steps, seed, tally or Tally())
+    found = _difference(oracle, steps, seed, tally or ComparisonTally())
     if found is None:
         return
 
-    def fails(fewer: list[Step]) -> bool:
-        return _difference(oracle, fewer, seed, Tally()) is not None
+    def fails(fewer: list[ScriptStep]) -> bool:
+        return _difference(oracle, fewer, seed, ComparisonTally()) is not None
 
     short = shortened(steps, fails)
-    why = _difference(oracle, short, seed, Tally())
-    raise DifferenceError(f"seed {seed}: {why}\n" + "\n".join(f"  {step}" for step in short))
+    why = _difference(oracle, short, seed, ComparisonTally())
+    raise OracleDifferenceError(f"seed {seed}: {why}\n" + "\n".join(f"  {step}" for step in short))
 
 
 def first_difference(oracle: ProducerStateOracle, seeds: Sequence[int]) -> int | None:
     """The first seed whose log makes a difference."""
     for seed in seeds:
-        if _difference(oracle, a_script(Random(seed)), seed, Tally()) is not None:
+        if _difference(oracle, a_script(Random(seed)), seed, ComparisonTally()) is not None:
             return seed
     return None
 
 
-def _difference(oracle: ProducerStateOracle, steps: Sequence[Step], seed: int, tally: Tally) -> str | None:
+def _difference(
+    oracle: ProducerStateOracle, steps: Sequence[ScriptStep], seed: int, tally: ComparisonTally
+) -> str | None:
     writer = Writer()
     commands = [writer.command(step) for step in steps]
     answers = oracle.run([command.sent for command in commands])
@@ -77,7 +79,7 @@ def _difference(oracle: ProducerStateOracle, steps: Sequence[Step], seed: int, t
 class _Comparison:
     """The log as the leader appended it, and our readers of it."""
 
-    def __init__(self, random: Random, tally: Tally) -> None:
+    def __init__(self, random: Random, tally: ComparisonTally) -> None:
         self._random = random
         self._tally = tally
         self._log: list[Appended] = []
@@ -85,7 +87,7 @@ class _Comparison:
         self._reader = LogWatcher()
         self._late: LogWatcher | None = None
 
-    def step(self, command: Command, answer: Answer) -> str | None:
+    def step(self, command: Command, answer: OracleAnswer) -> str | None:
         self._note(answer)
         end = self._log[-1].next_offset if self._log else 0
         if command.batch is not None and not answer.refusal:
@@ -147,7 +149,7 @@ class _Comparison:
     def _stable(self, end: int) -> int:
         return end if self._held.first_unstable is None else self._held.first_unstable
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: OracleAnswer) -> None:
         before, after = self._held.open, answer.follower.open
         seen = self._tally.seen
         for producer_id, (start, epoch) in after.items():
@@ -159,7 +161,7 @@ class _Comparison:
         seen["leader has forgotten"] += answer.leader.open != after
 
 
-def _difference_of_leader(answer: Answer) -> str | None:
+def _difference_of_leader(answer: OracleAnswer) -> str | None:
     """Whether the leader holds something that a follower, and so we, do not: a hang nobody would see."""
     held = answer.follower.open
     for producer_id, (start, _) in answer.leader.open.items():

@@ -38,7 +38,7 @@ class Held(NamedTuple):
     first_unstable: int | None
 
 
-class Answer(NamedTuple):
+class OracleAnswer(NamedTuple):
     """After one command: why the leader refused (empty if it did not), its last batch, and what is held open."""
 
     refusal: str
@@ -85,7 +85,7 @@ class ProducerStateOracle:
         with self._process as process:  # closes the pipes; the end of its input ends it
             process.stdin.close() if process.stdin is not None else None
 
-    def run(self, commands: Sequence[bytes]) -> list[Answer]:
+    def run(self, commands: Sequence[bytes]) -> list[OracleAnswer]:
         """One answer for each command, on a log that begins empty."""
         assert self._process.stdin is not None
         try:
@@ -108,7 +108,7 @@ class ProducerStateOracle:
         raise AssertionError(f"Kafka's side has ended: {self._errors.read_text()[-2000:]}")
 
 
-def _decoded(body: io.BytesIO, count: int) -> list[Answer]:
+def _decoded(body: io.BytesIO, count: int) -> list[OracleAnswer]:
     def take(form: struct.Struct) -> tuple[int, ...]:
         return form.unpack(body.read(form.size))
 
@@ -120,6 +120,6 @@ def _decoded(body: io.BytesIO, count: int) -> list[Answer]:
     answers = []
     for _ in range(count):
         refusal = body.read(take(_NAME)[0]).decode()
-        answers.append(Answer(refusal, *take(_BATCH), held(), held()))
+        answers.append(OracleAnswer(refusal, *take(_BATCH), held(), held()))
     assert not body.read(1), "more answers than commands"
     return answers

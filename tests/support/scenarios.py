@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from support.answers import state_of
-from support.fault_world import OFFSETS, World, now_s
+from support.fault_world import OFFSETS, FaultWorld, now_s
 from support.injection import inject
 from support.kafka_faults import LONG_TIMEOUT_MS, abort_by_hand, foreign_marker, late_write, stray_write
 from support.offset_producer import OffsetProducer
@@ -63,7 +63,7 @@ class Scenario:
     name: str
     fault: str
     truth: str
-    make: Callable[[World], Fault]
+    make: Callable[[FaultWorld], Fault]
     verdicts: tuple[str, ...] = ("hanging",)
     reason: str | None = None
     outcome: str = "unknown"
@@ -75,7 +75,7 @@ class Scenario:
 
 
 def _fault(
-    world: World, producer: RawProducer, partition: TopicPartition, end: Callable[[], None] | None = None
+    world: FaultWorld, producer: RawProducer, partition: TopicPartition, end: Callable[[], None] | None = None
 ) -> Fault:
     at_s = now_s()
 
@@ -85,7 +85,7 @@ def _fault(
     return Fault(producer.transactional_id, frozenset({producer.producer_id}), partition, at_s, end or by_hand)
 
 
-def open_transaction(world: World, partition: TopicPartition, timeout_ms: int = LONG_TIMEOUT_MS) -> RawProducer:
+def open_transaction(world: FaultWorld, partition: TopicPartition, timeout_ms: int = LONG_TIMEOUT_MS) -> RawProducer:
     """An open transaction with one record."""
     producer = RawProducer(world.cluster, unique("app"), timeout_ms).init()
     producer.add(partition)
@@ -93,17 +93,17 @@ def open_transaction(world: World, partition: TopicPartition, timeout_ms: int = 
     return producer
 
 
-def never_begun(world: World) -> Fault:
+def never_begun(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     return _fault(world, stray_write(world.cluster, unique("app"), partition), partition)
 
 
-def late_after(world: World, *, commit: bool) -> Fault:
+def late_after(world: FaultWorld, *, commit: bool) -> Fault:
     partition = world.partition(2)
     return _fault(world, late_write(world.cluster, unique("app"), partition, commit=commit), partition)
 
 
-def late_after_timeout(world: World) -> Fault:
+def late_after_timeout(world: FaultWorld) -> Fault:
     added, other = world.partition(2), world.partition(3)
     producer = open_transaction(world, added, timeout_ms=1_000)
     eventually(lambda: _state(world, producer) is TransactionState.COMPLETE_ABORT, 60.0, "the coordinator's scan")
@@ -111,7 +111,7 @@ def late_after_timeout(world: World) -> Fault:
     return _fault(world, producer, other)
 
 
-def refused_marker(world: World) -> Fault:
+def refused_marker(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     producer = open_transaction(world, partition)
     foreign_marker(world.cluster, partition, producer)
@@ -124,7 +124,7 @@ def refused_marker(world: World) -> Fault:
     return _fault(world, producer, partition, end)
 
 
-def forgotten(world: World) -> Fault:
+def forgotten(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     producer = open_transaction(world, partition)
     inject(world.cluster, producer.transactional_id, None)
@@ -132,7 +132,7 @@ def forgotten(world: World) -> Fault:
     return _fault(world, producer, partition)
 
 
-def next_transaction(world: World, name: str, partition: TopicPartition) -> None:
+def next_transaction(world: FaultWorld, name: str, partition: TopicPartition) -> None:
     """The producer's next transaction takes in what lies open."""
     producer = RawProducer(world.cluster, name).init()
     producer.add(partition)
@@ -140,20 +140,20 @@ def next_transaction(world: World, name: str, partition: TopicPartition) -> None
     producer.end(commit=True)
 
 
-def absorbed_later(world: World) -> Fault:
+def absorbed_later(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     producer = stray_write(world.cluster, unique("app"), partition)
     return _fault(world, producer, partition, lambda: next_transaction(world, producer.transactional_id, partition))
 
 
-def absorbed_at_once(world: World) -> Fault:
+def absorbed_at_once(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     producer = stray_write(world.cluster, unique("app"), partition)
     next_transaction(world, producer.transactional_id, partition)
     return _fault(world, producer, partition, lambda: None)
 
 
-def past_its_timeout(world: World) -> Fault:
+def past_its_timeout(world: FaultWorld) -> Fault:
     """If the coordinator's scan comes too soon, the next try has a whole interval."""
     partition = world.partition(2)
     start = len(world.tail.published)
@@ -168,7 +168,7 @@ def past_its_timeout(world: World) -> Fault:
     return Fault(producer.transactional_id, ids, partition, at_s, lambda: None)
 
 
-def _is_reported_late(world: World, start: int, producer: RawProducer) -> bool:
+def _is_reported_late(world: FaultWorld, start: int, producer: RawProducer) -> bool:
     """Whether it is reported as late. It may also end before."""
 
     def is_late() -> bool:
@@ -181,13 +181,13 @@ def _is_reported_late(world: World, start: int, producer: RawProducer) -> bool:
     return is_late()
 
 
-def long_timeout(world: World) -> Fault:
+def long_timeout(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     producer = open_transaction(world, partition)
     return _fault(world, producer, partition, lambda: producer.end(commit=True))
 
 
-def two_phase(world: World) -> Fault:
+def two_phase(world: FaultWorld) -> Fault:
     """4.3.1 has no stable request that begins one: its record is injected, and the coordinator restarted to read it."""
     partition = world.partition(2)
     producer = RawProducer(world.cluster, unique("app")).init()
@@ -200,7 +200,7 @@ def two_phase(world: World) -> Fault:
     return _fault(world, producer, partition, lambda: producer.end(commit=True))
 
 
-def stale_view(world: World) -> Fault:
+def stale_view(world: FaultWorld) -> Fault:
     """A record in the log that the coordinator, going by its memory, knows nothing of: it covers a stray write."""
     partition = world.partition(2)
     producer = stray_write(world.cluster, unique("app"), partition)
@@ -210,7 +210,7 @@ def stale_view(world: World) -> Fault:
     return _fault(world, producer, partition)
 
 
-def late_offsets(world: World) -> Fault:
+def late_offsets(world: FaultWorld) -> Fault:
     producer, group = OffsetProducer(world.cluster, unique("app")), unique("group")
     producer.init()
     source = world.partition(2)
@@ -222,7 +222,7 @@ def late_offsets(world: World) -> Fault:
     return _fault(world, producer, OFFSETS)
 
 
-def _state(world: World, producer: RawProducer) -> TransactionState | None:
+def _state(world: FaultWorld, producer: RawProducer) -> TransactionState | None:
     name = producer.transactional_id
     return state_of(ClusterAdmin(world.cluster), name)
 

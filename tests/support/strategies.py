@@ -16,6 +16,7 @@ from txnwatch.state.model.facts import (
     Fact,
     Joined,
     LastStable,
+    LogRead,
     NoticeKind,
     OpenDescribed,
     PartitionNotice,
@@ -29,8 +30,10 @@ from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import (
     COVER,
+    UNKNOWN_PREVIOUS,
     CoordinatorView,
     Emission,
+    EpochUse,
     Marker,
     ProducerState,
     Span,
@@ -52,14 +55,15 @@ spans = st.builds(
     Span,
     topic_ids,
     offsets,
-    epochs,
+    st.none() | epochs,
     epochs,
     offsets,
-    times,
+    st.none() | times,
     times,
     st.integers(0, 9),
     uncovered_at=st.none() | st.integers(0, 9),
     by_census=st.booleans(),
+    is_ahead_of_scan=st.booleans(),
     seen_at=st.none() | st.integers(0, 9),
     reseen_at=st.none() | st.integers(0, 9),
     census_absent_at=st.none() | st.integers(0, 9),
@@ -81,9 +85,17 @@ views = st.builds(
     times,
     st.frozensets(data_partitions, max_size=3),
     st.sampled_from([None, 9]),
+    reading=st.integers(0, 3),
+    data_epoch=st.none() | epochs,
+    epoch_use=st.sampled_from(EpochUse),
+    coordinator_epoch=st.none() | epochs,
     is_unseen=st.booleans(),
     since_ms=st.none() | times,
+    previous_outcome=st.sampled_from([None, UNKNOWN_PREVIOUS, "commit", "abort"]),
+    previous_end_epoch=st.none() | epochs,
+    may_lack_later_records=st.booleans(),
 )
+logged_views = views.map(lambda view: replace(view, is_unseen=False))  # a record that was just read has been seen
 producers = st.builds(
     ProducerState,
     producer_ids,
@@ -108,7 +120,9 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
     }
     found = {}
     for partition in draw(st.sets(data_partitions, max_size=2)):
-        span = Span(draw(topic_ids), 5, 0, 0, 5, draw(times), draw(times), 0, by_census=draw(st.booleans()))
+        by_census = draw(st.booleans())
+        span = Span(draw(topic_ids), 5, 0, 0, 5, draw(times), draw(times), 0, by_census=by_census)
+        span = replace(span, is_ahead_of_scan=by_census and draw(st.booleans()))
         name = draw(st.sampled_from(["", *flaws]))
         found[partition] = replace(span, **{name: draw(flaws[name])}) if name else span
     view = CoordinatorView(
@@ -122,6 +136,10 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
         0,
         draw(times),
         frozenset(found) if draw(st.booleans()) else draw(st.frozensets(data_partitions)),
+        reading=draw(st.integers(0, 1)),
+        data_epoch=draw(st.none() | epochs),
+        epoch_use=draw(st.sampled_from(EpochUse)),
+        coordinator_epoch=draw(st.none() | epochs),
         since_ms=draw(st.one_of(times, st.none())),
     )
     emitted = {} if draw(st.booleans()) else {draw(st.sampled_from([COVER, str(Verdict.LATE)])): draw(emissions)}
@@ -171,6 +189,7 @@ buckets = st.builds(
     hidden=st.dictionaries(data_partitions, st.integers(1, 9), max_size=2),
     undescribed=st.sets(data_partitions, max_size=2),
     states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2),
+    open_list_digest=st.none() | times,
     followed=st.dictionaries(producer_ids, open_transactions, max_size=2),
 )
 barriers = st.builds(
@@ -189,9 +208,17 @@ barriers = st.builds(
     st.dictionaries(log_partitions, offsets, max_size=2),
     st.booleans(),
     st.frozensets(log_partitions, max_size=2),
+    st.just(0) | st.integers(-9999, 9999),
 )
 notices = st.builds(
-    PartitionNotice, st.sampled_from(NoticeKind), partitions, topic_ids, offsets, offsets, st.just("because")
+    PartitionNotice,
+    st.sampled_from(NoticeKind),
+    partitions,
+    topic_ids,
+    offsets,
+    offsets,
+    st.sampled_from(["no answer", "a reset connection"]),
+    st.booleans(),
 )
 
 
@@ -236,23 +263,31 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
     )
 
 
+transactions_seen = st.builds(
+    TransactionSeen,
+    producer_ids,
+    logged_views,
+    st.frozensets(data_partitions, max_size=2),
+    st.lists(latencies, max_size=2).map(tuple),
+    st.none() | ends,
+    st.booleans(),
+)
+ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets)
+open_described = st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, st.none() | times, times)
+last_stable_offsets = st.builds(LastStable, data_partitions, topic_ids, offsets)
+throttle_times = st.builds(Throttled, st.dictionaries(st.sampled_from(["Fetch", "ListOffsets"]), offsets, max_size=2))
+log_reads = st.builds(
+    LogRead,
+    st.dictionaries(log_partitions, offsets, max_size=2),
+    st.dictionaries(brokers, clocks, max_size=2),
+    st.frozensets(log_partitions, max_size=2),
+)
 producer_facts: st.SearchStrategy[Fact] = st.one_of(
     producers_seen(),
-    st.builds(
-        TransactionSeen,
-        producer_ids,
-        views,
-        st.frozensets(data_partitions, max_size=2),
-        st.lists(latencies, max_size=2).map(tuple),
-        st.none() | ends,
-    ),
-    st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets),
+    transactions_seen,
+    ids_gone,
     notices,
 )
 facts: st.SearchStrategy[Fact] = st.one_of(
-    producer_facts,
-    censuses,
-    st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, times, times),
-    st.builds(LastStable, data_partitions, topic_ids, offsets),
-    st.builds(Throttled, st.dictionaries(st.sampled_from(["Fetch", "ListOffsets"]), offsets, max_size=2)),
+    producer_facts, censuses, open_described, last_stable_offsets, throttle_times, log_reads
 )

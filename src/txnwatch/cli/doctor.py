@@ -108,7 +108,7 @@ def _here(redis_url: str | None) -> Iterator[CheckRow]:
     except PackageNotFoundError:
         yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'pyspark>=4.3,<4.4'")
     if redis_url is not None:
-        yield _redis(redis_url)
+        yield check_redis(redis_url)
 
 
 def _java() -> CheckRow:
@@ -124,7 +124,8 @@ def _java() -> CheckRow:
     return CheckRow("machine", "java", Health.OK, str(number), "run", None)
 
 
-def _redis(url: str) -> CheckRow:
+def check_redis(url: str) -> CheckRow:
+    """Whether Redis answers, and accepts the commands that txnwatch needs."""
     import redis  # noqa: PLC0415 - the import takes 0.25 s, only this check needs it
 
     from txnwatch.sinks.delivery.redis_check import COMMANDS, refused_commands  # noqa: PLC0415 - imports redis

@@ -48,7 +48,7 @@ class Reload:
 
     def __init__(self, load: Callable[[], RunSettings]) -> None:
         self._load = load
-        self._requested = threading.Event()
+        self.requested = threading.Event()
         self.is_due = False
         self.server: MetricsServer | None = None
         self.certificates: CertificateFiles | None = None
@@ -56,7 +56,7 @@ class Reload:
 
     def request(self) -> None:
         """Requests it; `apply` does the work."""
-        self._requested.set()
+        self.requested.set()
 
     @contextlib.contextmanager
     def on_signal(self) -> Iterator[None]:
@@ -73,9 +73,9 @@ class Reload:
 
     def apply(self, watch: Watch) -> bool:
         """Applies what has changed, if it was requested. Returns whether the query has to start again."""
-        if not self._requested.is_set():
+        if not self.requested.is_set():
             return self._is_due_without_a_signal()
-        self._requested.clear()
+        self.requested.clear()
         former = watch.settings
         try:
             fresh = self._load()

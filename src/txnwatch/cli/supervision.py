@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_POLL_S = 0.1
-_SILENCE_S = 15.0
+POLL_S = 0.1
+SILENCE_S = 15.0
 _FIRST_BATCH_S = 30.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _PROCESSING = "Processing new data"  # Spark's text
 _SLOW = "a broker throttles its reads, a disk is slow, or the machine is busy"
 _WATCH_S = 0.6  # after the request to stop: Spark may stand still, so that no call of it returns
@@ -60,7 +60,7 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
         has_progressed = watch.batches > before
         if has_progressed:
             repeats.clear()
-        pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
+        pause_s = doubled(FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
         LOG.warning(f"{message} in {pause_s:.0f} s")
         stop.wait(pause_s)
         failures = 0 if has_progressed else failures + 1
@@ -79,7 +79,7 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
     if ledger.open_incidents:
         LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
     query = stop.run(functools.partial(_started, watch, session, repeats))
-    why = stop.run(functools.partial(_watch_query, watch, query, stop, session, reload), grace_s=_WATCH_S)
+    why = stop.run(functools.partial(watch_query, watch, query, stop, session, reload), grace_s=_WATCH_S)
     if stop.is_set():
         if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
             LOG.info("the current micro-batch is interrupted; the next start repeats it")
@@ -127,7 +127,7 @@ def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> Streaming
         raise error if failure.advice else QueryError(f"the query could not be started: {error}") from exc
 
 
-def _watch_query(
+def watch_query(
     watch: Watch, query: StreamingQuery, stop: StopRequest, session: SparkSession, reload: Reload
 ) -> str | None:
     """Waits until the query ends or has to end; reports when it is ready, and when micro-batches stop.
@@ -141,7 +141,7 @@ def _watch_query(
     since, looks_s, warnings = time.monotonic(), 0.0, 0
     is_reported = is_silent = False
     base = clock_base()
-    while not stop.wait(_POLL_S) and query.isActive and not reload.apply(watch):
+    while not stop.wait(POLL_S) and query.isActive and not reload.apply(watch):
         waited_s = time.monotonic() - since
         set_ms = set_by_ms(base, clock_base())
         if set_ms:
@@ -153,8 +153,8 @@ def _watch_query(
             elif is_silent:
                 LOG.info("micro-batches complete again")
             seen, since, is_silent = watch.batches, time.monotonic(), False
-        elif time.monotonic() > looks_s and waited_s > _SILENCE_S:
-            looks_s = time.monotonic() + _SILENCE_S
+        elif time.monotonic() > looks_s and waited_s > SILENCE_S:
+            looks_s = time.monotonic() + SILENCE_S
             if not is_executing(session):
                 return None
             if seen == first and waited_s > doubled(_FIRST_BATCH_S, math.inf, warnings):
@@ -170,8 +170,8 @@ def _watch_query(
 def _silence(query: StreamingQuery, bootstrap_server: str) -> str:
     """What is known about a query whose micro-batches stop: a batch does not end, or there is nothing to begin one."""
     if query.status["message"] == _PROCESSING:
-        return f"the current micro-batch has not completed for {_SILENCE_S:.0f} s: {_SLOW}"
-    return f"no broker of {bootstrap_server} has answered for {_SILENCE_S:.0f} s"
+        return f"the current micro-batch has not completed for {SILENCE_S:.0f} s: {_SLOW}"
+    return f"no broker of {bootstrap_server} has answered for {SILENCE_S:.0f} s"
 
 
 def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:

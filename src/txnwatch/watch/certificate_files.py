@@ -11,7 +11,7 @@ from typing import Final
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.streaming.client.tls import Tls
 
-_LOOK_S: Final = 5.0
+LOOK_S: Final = 5.0
 
 
 class CertificateFiles:
@@ -30,7 +30,7 @@ class CertificateFiles:
         """Whether the files have changed since, and can be used."""
         if time.monotonic() < self._next_look_s:
             return False
-        self._next_look_s = time.monotonic() + _LOOK_S
+        self._next_look_s = time.monotonic() + LOOK_S
         if self._tls.stamps == self._used:
             return False
         try:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from txnwatch.client_properties import client_properties
 from txnwatch.config import RunSettings
 from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
 from txnwatch.setting_types import is_redis_url
@@ -375,33 +374,3 @@ def test_the_policy_has_the_thresholds_that_were_set() -> None:
 
 def test_every_setting_explains_itself() -> None:
     assert [name for name, spec in RunSettings.model_fields.items() if not spec.description] == []
-
-
-PROPERTIES = """# as Kafka's own tools read it
-security.protocol=SASL_SSL
-sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required \\
-    username="gr\\u00fcn" password="a:b=c";
-"""
-
-
-def test_client_properties_are_read_as_java_does(tmp_path: Path) -> None:
-    path = tmp_path / "client.properties"
-    path.write_text(PROPERTIES)
-    assert client_properties(path) == {
-        "security.protocol": "SASL_SSL",
-        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="grün" password="a:b=c";',
-    }
-
-
-def test_without_a_properties_file_there_are_no_properties() -> None:
-    assert client_properties(None) == {}
-
-
-@pytest.mark.parametrize("content", [None, r"key=\u12"], ids=["absent", "half an escape"])
-def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path, content: str | None) -> None:
-    path = tmp_path / "client.properties"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(ConfigError, match=f"^--command-config {re.escape(str(path))}: expected a Java properties file"):
-        client_properties(path)

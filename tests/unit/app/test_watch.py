@@ -24,8 +24,8 @@ ORDERS = TopicPartition("orders", 0)
 def watch(tmp_path: Path) -> Watch:
     settings = RunSettings(bootstrap_server="k:9092", checkpoint=str(tmp_path))
     watch = Watch(settings, LogLines(), lambda _: None)
-    watch._sinks, watch.metrics = mock.Mock(), mock.Mock()
-    watch._sinks.ledger.doubted, watch._sinks.ledger.can_wait = (), True
+    watch.sinks, watch.metrics = mock.Mock(), mock.Mock()
+    watch.sinks.ledger.doubted, watch.sinks.ledger.can_wait = (), True
     return watch
 
 
@@ -57,7 +57,7 @@ def test_the_requests_of_a_batch_are_written_before_its_next_barrier(
 
 
 def test_the_sinks_have_a_batch_before_its_next_barrier_is_written(watch: Watch) -> None:
-    sinks = watch._sinks
+    sinks = watch.sinks
     assert isinstance(sinks, mock.Mock)
     sinks.on_batch.side_effect = OSError("the sink failed")
     with pytest.raises(OSError, match="the sink failed"):

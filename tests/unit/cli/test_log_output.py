@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from support.log_lines import log_restored
 from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stderr, log_to_stdout
 
@@ -54,7 +54,7 @@ def test_json_is_one_object_per_line_with_a_level(capsys: pytest.CaptureFixture[
 def test_an_incident_is_one_line_and_in_json_has_its_fields(
     log_format: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world = World()
+    world = LedgerWorld()
     world.batch(world.hang("checkout-1"))
     (event,) = world.topic.published
     log_to_stdout(log_format)

@@ -131,9 +131,9 @@ def test_the_signal_requests_it_and_ends_nothing() -> None:
     watch: Any = SimpleNamespace(settings=RunSettings(bootstrap_server="b:1"))
     with reload.on_signal():
         os.kill(os.getpid(), signal.SIGHUP)
-        assert reload._requested.is_set()
+        assert reload.requested.is_set()
     assert not reload.apply(watch)
-    assert not reload._requested.is_set()
+    assert not reload.requested.is_set()
 
 
 def test_the_query_starts_again_between_two_batches(file: Path, monkeypatch: pytest.MonkeyPatch, lines: Lines) -> None:
@@ -149,7 +149,7 @@ def test_the_query_starts_again_between_two_batches(file: Path, monkeypatch: pyt
         status = {"isTriggerActive": False}
         return SimpleNamespace(isActive=True, status=status, stop=lambda: stopped.append(reload.is_due))
 
-    monkeypatch.setattr(supervision, "_POLL_S", 0.001)
+    monkeypatch.setattr(supervision, "POLL_S", 0.001)
     watch.open_ledger, watch.start_query = (lambda: SimpleNamespace(open_incidents=[])), query
     supervision.supervise(watch, None, stop, reload)  # type: ignore[arg-type]
     assert stopped == [True, False], "no micro-batch begins while it is due"

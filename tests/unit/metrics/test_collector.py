@@ -42,7 +42,7 @@ from txnwatch.watch.missing_evidence import MissingEvidence
 LATER_MS = 60_000
 
 
-class World:
+class CollectorWorld:
     """Metrics, a bucket that feeds them, and a clock that the test sets."""
 
     def __init__(self) -> None:
@@ -71,11 +71,11 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> CollectorWorld:
+    return CollectorWorld()
 
 
-def test_everything_in_the_table_is_scraped_under_its_name_and_type_and_nothing_else(world: World) -> None:
+def test_everything_in_the_table_is_scraped_under_its_name_and_type_and_nothing_else(world: CollectorWorld) -> None:
     world.metrics.progress = lambda: Progress({"addBatch": 1}, {ORDERS: 1}, {ORDERS: 1})
     scrape = world.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     found = {(name, family.type) for name, family in scrape.families.items() if not name.endswith("_created")}
@@ -93,14 +93,14 @@ def test_names_are_in_base_units_and_no_label_is_an_id() -> None:
         assert not {label for label in spec.labels if label.endswith("_id")} - {"cluster_id"}, spec.name
 
 
-def test_a_transactional_id_and_a_producer_id_are_nowhere(world: World) -> None:
+def test_a_transactional_id_and_a_producer_id_are_nowhere(world: CollectorWorld) -> None:
     world.batch(transaction(1, S.ONGOING, ORDERS, producer_id=4711), seen(0, 10, data=5, producer_id=4711))
     world.bucket.pass_time(LATER_MS)
     world.metrics.on_event(an_event(transactional_id=NAME, producer_id=4711))
     assert not world.batch().label_values() & {NAME, "4711"}
 
 
-def test_a_pinned_partition_is_shown_while_it_is_pinned_and_not_after(world: World) -> None:
+def test_a_pinned_partition_is_shown_while_it_is_pinned_and_not_after(world: CollectorWorld) -> None:
     world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, {ORDERS: 22})
     scrape = world.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
     assert scrape.value("lso_pinned_seconds", topic="orders", partition="0") is None, "not yet: most are over by then"
@@ -121,7 +121,7 @@ def test_a_pinned_partition_is_shown_while_it_is_pinned_and_not_after(world: Wor
     assert (scrape.value("transactions", state="Ongoing"), scrape.value("oldest_open_transaction_seconds")) == (0, 0)
 
 
-def test_the_lowest_open_data_pins_a_partition(world: World) -> None:
+def test_the_lowest_open_data_pins_a_partition(world: CollectorWorld) -> None:
     world.metrics.progress = lambda: Progress({}, {ORDERS: 25}, {ORDERS: 25})
     world.batch(
         seen(0, 10, data=5, producer_id=8, listed_ms=START_MS + 600), seen(0, 10, data=3, listed_ms=START_MS + 500)
@@ -130,7 +130,7 @@ def test_the_lowest_open_data_pins_a_partition(world: World) -> None:
     assert world.batch().value("hidden_records", topic="orders", partition="0") == 22
 
 
-def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_state(world: World) -> None:
+def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_state(world: CollectorWorld) -> None:
     world.batch(transaction(1, S.PREPARE_COMMIT, ORDERS, record_timestamp_ms=START_MS, coordinator_epoch=3))
     scrape = world.scrape()
     assert scrape.value("transactions_pending_markers", target_state="CompleteCommit") == 1
@@ -153,7 +153,7 @@ def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_sta
     assert scrape.value("oldest_pending_transaction_seconds") == 0
 
 
-def test_a_counter_has_a_zero_before_its_first_count(world: World) -> None:
+def test_a_counter_has_a_zero_before_its_first_count(world: CollectorWorld) -> None:
     world.metrics.query_starts(world.ledger)
     before = world.scrape()
     assert before.value("sink_failures_total", sink=world.sink.name) == 0
@@ -173,7 +173,7 @@ def test_no_series_from_the_start_has_labels_that_nothing_counts_under() -> None
         assert len(set(series)) == len(series), name
 
 
-def test_a_batch_that_runs_again_is_counted_once(world: World) -> None:
+def test_a_batch_that_runs_again_is_counted_once(world: CollectorWorld) -> None:
     alarm = PartitionAlarm(notice(NoticeKind.GAP, 3))
     for again in (False, True):
         scrape = world.batch(more=(alarm,), again=again)
@@ -182,7 +182,7 @@ def test_a_batch_that_runs_again_is_counted_once(world: World) -> None:
     assert world.batch(more=(alarm,)).value("partition_notices_total", kind="gap") == 2
 
 
-def test_evidence_that_is_missing_is_visible(world: World) -> None:
+def test_evidence_that_is_missing_is_visible(world: CollectorWorld) -> None:
     undecoded = msgspec.structs.replace(
         notice(NoticeKind.GAP, 3), detail="the batch at offset 3: magic 9", is_decode_failure=True
     )
@@ -207,7 +207,7 @@ def test_evidence_that_is_missing_is_visible(world: World) -> None:
     assert scrape.value("undescribed_partitions") == 0
 
 
-def test_up_is_a_barrier_evaluated_a_moment_ago(world: World) -> None:
+def test_up_is_a_barrier_evaluated_a_moment_ago(world: CollectorWorld) -> None:
     assert world.scrape().value("up") == 0
     assert world.scrape().value("source_lag_seconds") is None, "not known is absent"
     assert world.batch().value("up") == 1
@@ -218,7 +218,7 @@ def test_up_is_a_barrier_evaluated_a_moment_ago(world: World) -> None:
     assert (world.scrape().value("source_lag_seconds") or 0) > UP_WITHIN_MS / 1000
 
 
-def test_the_picture_is_as_old_as_the_last_listing_that_was_read_to_its_ends(world: World) -> None:
+def test_the_picture_is_as_old_as_the_last_listing_that_was_read_to_its_ends(world: CollectorWorld) -> None:
     world.batch()
     listed_ms = world.bucket.now_ms - 1
     world.bucket.pass_time(LATER_MS)
@@ -228,7 +228,7 @@ def test_the_picture_is_as_old_as_the_last_listing_that_was_read_to_its_ends(wor
     assert (world.batch().value("source_lag_seconds") or 1) < 1
 
 
-def test_incidents_confirmations_and_sinks_come_from_the_ledger(world: World) -> None:
+def test_incidents_confirmations_and_sinks_come_from_the_ledger(world: CollectorWorld) -> None:
     event = an_event(verdict="hanging", status="opened", detection_latency_ms=1_100)
     world.ledger.remember([replace(event, cluster_id="cluster-1")])
     world.metrics.on_event(event)
@@ -264,7 +264,7 @@ def test_progress_is_what_spark_reports() -> None:
 
 
 @pytest.fixture
-def served(world: World) -> Iterator[str]:
+def served(world: CollectorWorld) -> Iterator[str]:
     with closing(MetricsServer(world.metrics.registry, "127.0.0.1", 0, lambda: world.metrics.is_judging)) as server:
         yield server.url
 
@@ -278,7 +278,7 @@ def status(url: str) -> int:
         return exc.code
 
 
-def test_a_scrape_over_http_and_the_answers_to_probes(world: World, served: str) -> None:
+def test_a_scrape_over_http_and_the_answers_to_probes(world: CollectorWorld, served: str) -> None:
     assert Scrape.at(f"{served}/metrics").value("up") == 0
     assert [status(f"{served}{path}") for path in ("/-/healthy", "/-/ready", "/elsewhere")] == [200, 503, 404]
     world.batch()
@@ -286,13 +286,13 @@ def test_a_scrape_over_http_and_the_answers_to_probes(world: World, served: str)
     assert status(f"{served}/-/ready") == 200
 
 
-def test_a_port_that_is_taken_is_an_error_with_its_name(world: World, served: str) -> None:
+def test_a_port_that_is_taken_is_an_error_with_its_name(world: CollectorWorld, served: str) -> None:
     port = int(served.rpartition(":")[2])
     with pytest.raises(ConfigError, match=rf"metrics_port: .*127\.0\.0\.1:{port}"):
         MetricsServer(world.metrics.registry, "127.0.0.1", port, lambda: True)
 
 
-def test_each_decision_is_counted_once_however_many_events_repeat_it(world: World) -> None:
+def test_each_decision_is_counted_once_however_many_events_repeat_it(world: CollectorWorld) -> None:
     event = an_event(verdict="hanging", status="opened")
     action = Action(decision=Decision.ABORT, by="here", at_ms=1)
     announced = an_update(event, event.time_ms + 1, action=action)
@@ -305,7 +305,7 @@ def test_each_decision_is_counted_once_however_many_events_repeat_it(world: Worl
     assert scrape.value("abort_decisions_total", decision="abort", result="verified") == 1
 
 
-def test_a_decision_from_before_a_restart_is_not_counted_again(world: World) -> None:
+def test_a_decision_from_before_a_restart_is_not_counted_again(world: CollectorWorld) -> None:
     event = replace(an_event(), cluster_id="cluster-1")
     refused = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, by="here", at_ms=1)
     reported = an_update(event, event.time_ms + 1, action=refused)
@@ -315,7 +315,7 @@ def test_a_decision_from_before_a_restart_is_not_counted_again(world: World) -> 
     assert world.scrape().value("abort_decisions_total", decision="refused", result="outcome_unknown") == 0
 
 
-def test_of_an_incident_that_another_instance_has_ended_nothing_is_kept(world: World) -> None:
+def test_of_an_incident_that_another_instance_has_ended_nothing_is_kept(world: CollectorWorld) -> None:
     for number in range(100):
         world.metrics.on_event(an_event(f"incident-{number}"))
     world.batch()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.abort_stage import Stage, a_manual_abort
+from support.abort_stage import AbortStage, a_manual_abort
 from support.incidents import an_event
 from txnwatch.sinks.abort import manual
 from txnwatch.sinks.abort.manual import ManualTarget
@@ -17,16 +17,16 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Decision, Evidence
 from txnwatch.state.model.ports import MarkerSpec
 
-Race = Callable[[Stage, int, str], None]
+Race = Callable[[AbortStage, int, str], None]
 NAME = "checkout-1"
 
 
-def a_colleague(stage: Stage, producer_id: int, kind: str) -> None:
+def a_colleague(stage: AbortStage, producer_id: int, kind: str) -> None:
     """Whose marker has the same epochs; ours lands on nothing and is taken."""
     assert stage.admin.mark(MarkerSpec(stage.partition, producer_id, 0, 0, kind == Decision.COMMIT)) is None
 
 
-def the_next_transaction(stage: Stage, _: int, kind: str) -> None:
+def the_next_transaction(stage: AbortStage, _: int, kind: str) -> None:
     """Takes the data in and ends; ours is refused, as its epoch is older."""
     stage.admin.begin(NAME, stage.partition)
     stage.admin.end(NAME, commit=kind == Decision.COMMIT)
@@ -43,7 +43,7 @@ class ByHand:
     """The abort by hand on a stage, and what it publishes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
-        self.stage, self.published = Stage(mode="off"), list[IncidentEvent]()
+        self.stage, self.published = AbortStage(mode="off"), list[IncidentEvent]()
         self.producer_id = self.stage.hang_and_move_on(NAME)
         self.incident = replace(self.stage.last(), expected_outcome=asked, action=None)
         ((_, found),) = self.stage.ledger.proven()
@@ -119,7 +119,7 @@ def test_by_hand_a_marker_that_cannot_be_read_leaves_it_unknown(monkeypatch: pyt
 def test_the_automatic_abort_reports_failed_for_data_that_was_committed(
     race: Race, answer: str | None, at: int, who: str, kind: str
 ) -> None:
-    stage = Stage()
+    stage = AbortStage()
     producer_id = stage.hang_and_move_on(NAME)
     stage.admin.before("write_marker", lambda: race(stage, producer_id, kind))
     stage.batch()
@@ -139,7 +139,7 @@ def test_the_automatic_abort_reports_failed_for_data_that_was_committed(
 
 @pytest.mark.parametrize(("race", "answer", "at", "who"), RACES)
 def test_after_a_restart_what_closed_it_decides_too(race: Race, answer: str | None, at: int, who: str) -> None:
-    stage = Stage()
+    stage = AbortStage()
     producer_id = stage.hang_and_move_on(NAME)
 
     def crash() -> None:
@@ -158,7 +158,7 @@ def test_after_a_restart_what_closed_it_decides_too(race: Race, answer: str | No
 
 
 def test_the_event_ahead_has_the_end_of_the_fresh_read_which_is_where_the_marker_is_looked_for() -> None:
-    stage = Stage()
+    stage = AbortStage()
     stage.hang_and_move_on(NAME)
     assert stage.last().evidence.end_before == 1
     stage.admin.plain(stage.partition, 2_000_000)
@@ -169,7 +169,7 @@ def test_the_event_ahead_has_the_end_of_the_fresh_read_which_is_where_the_marker
 
 @pytest.mark.parametrize(("is_moved", "result"), [(True, "verified"), (False, "unknown")])
 def test_under_another_leader_an_end_of_the_one_before_proves_nothing(is_moved: bool, result: str) -> None:  # noqa: FBT001
-    stage = Stage()
+    stage = AbortStage()
     owner = stage.admin.begin(NAME, stage.partition)
     stage.admin.end(NAME, commit=False)
     at = stage.admin.partitions[stage.partition]

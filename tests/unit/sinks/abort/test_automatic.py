@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from support.abort_stage import COOLDOWN_MS, Stage
+from support.abort_stage import COOLDOWN_MS, AbortStage
 from txnwatch.cli.event_lines import event_line
 from txnwatch.state.model.ports import MarkerSpec
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def stage() -> AbortStage:
+    return AbortStage()
 
 
 ANNOUNCED, VERIFIED = ("abort", None, None), ("abort", None, "verified")
 
 
-def test_an_abort_is_announced_written_read_again_and_reported(stage: Stage) -> None:
+def test_an_abort_is_announced_written_read_again_and_reported(stage: AbortStage) -> None:
     producer_id = stage.hang_and_move_on()
     published_before_marker: list[int] = []
     stage.admin.before("write_marker", lambda: published_before_marker.append(len(stage.actions)))
@@ -49,14 +49,14 @@ def test_an_abort_is_announced_written_read_again_and_reported(stage: Stage) -> 
     assert len(stage.admin.markers) == 1
 
 
-def test_the_text_lines_have_the_decision(stage: Stage) -> None:
+def test_the_text_lines_have_the_decision(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.batch()
     lines = [event_line(event) for event in stage.topic.published]
     assert [line.rsplit("  ", 1)[1] for line in lines[1:]] == ["abort: announced", "abort: verified"]
 
 
-def test_off_does_nothing_and_dry_run_only_publishes_its_decision_once(stage: Stage) -> None:
+def test_off_does_nothing_and_dry_run_only_publishes_its_decision_once(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.abort.mode = "off"
     stage.batch()
@@ -68,7 +68,7 @@ def test_off_does_nothing_and_dry_run_only_publishes_its_decision_once(stage: St
     assert stage.admin.markers == []
 
 
-def test_idle_is_not_dead_and_the_refusal_is_published_once(stage: Stage) -> None:
+def test_idle_is_not_dead_and_the_refusal_is_published_once(stage: AbortStage) -> None:
     producer_id = stage.hang_and_move_on()
     stage.admin.transactions["checkout-1"].producer_epoch = 0
     for _ in range(5):
@@ -81,7 +81,7 @@ def test_idle_is_not_dead_and_the_refusal_is_published_once(stage: Stage) -> Non
     assert stage.actions[1:] == [ANNOUNCED, VERIFIED]
 
 
-def test_a_refusal_is_not_published_again_after_a_restart(stage: Stage) -> None:
+def test_a_refusal_is_not_published_again_after_a_restart(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.admin.transactions["checkout-1"].producer_epoch = 0
     stage.batch()
@@ -90,7 +90,7 @@ def test_a_refusal_is_not_published_again_after_a_restart(stage: Stage) -> None:
     assert stage.actions == [("refused", "epoch_may_be_reused", None)]
 
 
-def test_the_transaction_of_a_client_that_resumed_is_not_aborted(stage: Stage) -> None:
+def test_the_transaction_of_a_client_that_resumed_is_not_aborted(stage: AbortStage) -> None:
     producer_id = stage.hang_and_move_on()
     owner = stage.admin.transactions["checkout-1"]
     owner.producer_epoch = 0
@@ -101,14 +101,14 @@ def test_the_transaction_of_a_client_that_resumed_is_not_aborted(stage: Stage) -
     assert stage.abort.counts["circuit breaker opened"] == 1
 
 
-def test_data_after_the_outcome_was_found_may_have_another_owner(stage: Stage) -> None:
+def test_data_after_the_outcome_was_found_may_have_another_owner(stage: AbortStage) -> None:
     producer_id = stage.hang_and_move_on()
     stage.admin.write(stage.partition, producer_id)
     stage.batch()
     assert stage.actions == [("refused", "changed_since_opened", None)]
 
 
-def test_none_from_the_broker_is_not_success(stage: Stage) -> None:
+def test_none_from_the_broker_is_not_success(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.admin.mark = lambda _: None  # type: ignore[method-assign,assignment]
     stage.batch()
@@ -119,7 +119,7 @@ def test_none_from_the_broker_is_not_success(stage: Stage) -> None:
     assert any("stops for 600 s" in line for line in stage.reports)
 
 
-def test_another_leader_may_have_another_log_and_gets_no_marker(stage: Stage) -> None:
+def test_another_leader_may_have_another_log_and_gets_no_marker(stage: AbortStage) -> None:
     producer_id = stage.hang_and_move_on()
     stage.admin.before("write_marker", lambda: stage.admin.move_leader(stage.partition, 2))
     stage.batch()
@@ -127,7 +127,7 @@ def test_another_leader_may_have_another_log_and_gets_no_marker(stage: Stage) ->
     assert stage.is_open(producer_id)
 
 
-def test_the_breaker_closes_after_its_time(stage: Stage) -> None:
+def test_the_breaker_closes_after_its_time(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     real, stage.admin.mark = stage.admin.mark, lambda _: None  # type: ignore[method-assign,assignment]
     stage.batch()
@@ -136,7 +136,7 @@ def test_the_breaker_closes_after_its_time(stage: Stage) -> None:
     assert stage.actions[-2:] == [ANNOUNCED, VERIFIED]
 
 
-def test_a_missing_right_is_a_refusal_that_names_what_to_grant(stage: Stage) -> None:
+def test_a_missing_right_is_a_refusal_that_names_what_to_grant(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.admin.mark = lambda _: "CLUSTER_AUTHORIZATION_FAILED"  # type: ignore[method-assign,assignment]
     stage.batch()
@@ -146,7 +146,7 @@ def test_a_missing_right_is_a_refusal_that_names_what_to_grant(stage: Stage) -> 
     assert "grant ALTER on the cluster" in action.detail
 
 
-def test_a_refused_marker_is_failed_and_a_lost_answer_is_settled_by_reading(stage: Stage) -> None:
+def test_a_refused_marker_is_failed_and_a_lost_answer_is_settled_by_reading(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     real, stage.admin.mark = stage.admin.mark, lambda _: "INVALID_PRODUCER_EPOCH"  # type: ignore[method-assign,assignment]
     stage.batch()
@@ -162,7 +162,7 @@ def test_a_refused_marker_is_failed_and_a_lost_answer_is_settled_by_reading(stag
 
 
 def test_an_outcome_that_is_not_abort_or_none_is_never_touched() -> None:
-    stage = Stage()
+    stage = AbortStage()
     candidate = stage.hang()
     view = candidate.view
     assert view is not None
@@ -173,7 +173,7 @@ def test_an_outcome_that_is_not_abort_or_none_is_never_touched() -> None:
     assert stage.admin.markers == []
 
 
-def test_nothing_is_written_before_the_announcement_is_delivered(stage: Stage) -> None:
+def test_nothing_is_written_before_the_announcement_is_delivered(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.topic.is_away = True
     stage.batch()
@@ -185,14 +185,14 @@ def test_nothing_is_written_before_the_announcement_is_delivered(stage: Stage) -
     assert stage.actions[-1] == VERIFIED
 
 
-def test_an_instance_without_the_lease_does_and_publishes_nothing(stage: Stage) -> None:
+def test_an_instance_without_the_lease_does_and_publishes_nothing(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.lease.held = False
     stage.batch()
     assert stage.actions == []
 
 
-def test_an_instance_that_lost_the_lease_right_before_the_marker_does_not_write_it(stage: Stage) -> None:
+def test_an_instance_that_lost_the_lease_right_before_the_marker_does_not_write_it(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.lease.held_now = False
     stage.batch()
@@ -200,7 +200,7 @@ def test_an_instance_that_lost_the_lease_right_before_the_marker_does_not_write_
     assert stage.admin.markers == []
 
 
-def test_a_reading_that_has_grown_old_is_no_reason_to_write(stage: Stage) -> None:
+def test_a_reading_that_has_grown_old_is_no_reason_to_write(stage: AbortStage) -> None:
     stage.hang_and_move_on()
 
     def slow() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.abort_stage import AT_ONCE, Stage
+from support.abort_stage import AT_ONCE, AbortStage
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.incident_end import no_longer_open, partition_gone
@@ -16,8 +16,8 @@ from txnwatch.state.model.ports import MarkerSpec
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def stage() -> AbortStage:
+    return AbortStage()
 
 
 ANNOUNCED, VERIFIED = ("abort", None, None), ("abort", None, "verified")
@@ -26,7 +26,7 @@ ANNOUNCED, VERIFIED = ("abort", None, None), ("abort", None, "verified")
 @pytest.mark.parametrize("is_written", [True, False])
 @pytest.mark.parametrize("instance", ["here", "elsewhere"])
 def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_written: bool, instance: str) -> None:  # noqa: FBT001
-    stage = Stage()
+    stage = AbortStage()
     producer_id = stage.hang_and_move_on()
 
     class Crash(Exception):  # noqa: N818
@@ -85,7 +85,7 @@ def test_an_end_verifies_a_marker_only_by_such_a_marker(
     assert (found.decision, found.result) == (decision, result)
 
 
-def test_a_topic_that_was_re_created_after_the_announcement_verifies_nothing(stage: Stage) -> None:
+def test_a_topic_that_was_re_created_after_the_announcement_verifies_nothing(stage: AbortStage) -> None:
     stage.hang_and_move_on()
 
     def vanish() -> None:
@@ -103,7 +103,7 @@ def test_a_topic_that_was_re_created_after_the_announcement_verifies_nothing(sta
 
 
 def test_the_budget_holds_and_outlives_a_restart() -> None:
-    stage = Stage(policy=replace(AT_ONCE, breaker_incidents=None))
+    stage = AbortStage(policy=replace(AT_ONCE, breaker_incidents=None))
     for number in range(4):
         stage.hang_and_move_on(f"checkout-{number}")
     stage.batch()
@@ -116,7 +116,7 @@ def test_the_budget_holds_and_outlives_a_restart() -> None:
     assert len(stage.admin.markers) == 4
 
 
-def test_too_many_at_once_is_something_larger(stage: Stage) -> None:
+def test_too_many_at_once_is_something_larger(stage: AbortStage) -> None:
     for number in range(3):
         stage.hang_and_move_on(f"checkout-{number}")
     stage.batch()
@@ -124,7 +124,7 @@ def test_too_many_at_once_is_something_larger(stage: Stage) -> None:
 
 
 def test_the_alert_comes_first_and_the_act_after_its_time() -> None:
-    stage = Stage(policy=replace(AT_ONCE, after_ms=300_000))
+    stage = AbortStage(policy=replace(AT_ONCE, after_ms=300_000))
     stage.hang_and_move_on()
     stage.batch()
     assert stage.actions == []
@@ -132,7 +132,7 @@ def test_the_alert_comes_first_and_the_act_after_its_time() -> None:
     assert stage.actions == [ANNOUNCED, VERIFIED]
 
 
-def test_a_hang_with_an_unread_history_is_published_and_read_again(stage: Stage) -> None:
+def test_a_hang_with_an_unread_history_is_published_and_read_again(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.admin.problems["checkout-1"] = "COORDINATOR_NOT_AVAILABLE"
     stage.batch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from support.incidents import an_event
-from support.ledger_world import ORIGIN, World
+from support.ledger_world import ORIGIN, LedgerWorld
 from support.log_lines import LogLines
 from support.recording_sink import RecordingMirror
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
@@ -28,14 +28,14 @@ class Lines:
         self.lines += [event.event_id for event in events]
 
 
-def ledger_of(world: World, mirror: Lines) -> Ledger:
+def ledger_of(world: LedgerWorld, mirror: Lines) -> Ledger:
     topic = TopicOutbox(world.topic, world.reports)
     mirrors = [MirrorOutbox("file", mirror, world.reports)]
     return Ledger(ORIGIN, world.admin, world.groups, topic, lambda: world.now_ms, mirrors=mirrors)
 
 
 def test_a_mirror_needs_no_method_but_deliver() -> None:
-    world, mirror = World(), Lines()
+    world, mirror = LedgerWorld(), Lines()
     world.ledger = ledger_of(world, mirror)
     candidate = world.hang()
     world.batch(candidate)
@@ -48,7 +48,7 @@ def test_a_mirror_needs_no_method_but_deliver() -> None:
 
 
 def test_a_mirror_gets_an_event_only_after_the_topic_has_taken_it() -> None:
-    world, mirror = World(), Lines()
+    world, mirror = LedgerWorld(), Lines()
     world.ledger = ledger_of(world, mirror)
     world.topic.is_away = True
     world.batch(world.hang())
@@ -60,7 +60,7 @@ def test_a_mirror_gets_an_event_only_after_the_topic_has_taken_it() -> None:
 
 
 def test_a_mirror_that_is_away_keeps_nothing_from_the_topic_and_gets_it_later() -> None:
-    world, mirror = World(), Lines()
+    world, mirror = LedgerWorld(), Lines()
     world.ledger = ledger_of(world, mirror)
     mirror.is_away = True
     world.batch(world.hang())

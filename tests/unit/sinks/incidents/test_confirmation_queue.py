@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from support.ledger_world import HOUR_MS, World
-from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, ConfirmationQueues, _Queue
+from support.ledger_world import HOUR_MS, LedgerWorld
+from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, CandidateQueue, ConfirmationQueues
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.findings import CoverInDoubt, Finding, SpanCandidate, TransactionCandidate
 from txnwatch.state.model.transaction import CoordinatorView
@@ -27,8 +27,8 @@ class Queued:
     at_ms: int = 0
 
 
-def a_line() -> _Queue[Queued]:
-    return _Queue(lambda candidate: candidate.name)
+def a_line() -> CandidateQueue[Queued]:
+    return CandidateQueue(lambda candidate: candidate.name)
 
 
 def everybody(at_ms: int = 0) -> list[Queued]:
@@ -75,7 +75,7 @@ def test_a_candidate_that_is_no_longer_emitted_is_forgotten() -> None:
     line = a_line()
     line.next(everybody(), 0)
     line.next([], 2 * HOUR_MS)
-    assert line._waiting == {}
+    assert line.waiting == 0
 
 
 @pytest.mark.parametrize("line", ["spans", "held", "transactions"])
@@ -85,7 +85,7 @@ def test_each_kind_has_a_line_of_its_own(line: str) -> None:
     assert vars(rounds)[line] not in others.values()
 
 
-def a_span(world: World, number: int) -> SpanCandidate:
+def a_span(world: LedgerWorld, number: int) -> SpanCandidate:
     """What hangs under an id whose coordinator does not answer: it can be neither confirmed nor refuted."""
     name = f"checkout-{number}"
     owner = world.admin.begin(name, world.partition)
@@ -95,7 +95,7 @@ def a_span(world: World, number: int) -> SpanCandidate:
     return replace(span, view=replace(span.view, transactional_id=name)) if span.view is not None else span
 
 
-def a_late(world: World, number: int) -> TransactionCandidate:
+def a_late(world: LedgerWorld, number: int) -> TransactionCandidate:
     name = f"checkout-{number}"
     owner = world.admin.begin(name, world.partition)
     world.admin.problems[name] = "NOT_COORDINATOR"
@@ -105,7 +105,7 @@ def a_late(world: World, number: int) -> TransactionCandidate:
     return TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_000, 2, world.now_ms, world.now_ms)
 
 
-CANDIDATES: dict[str, Callable[[World, int], Finding]] = {
+CANDIDATES: dict[str, Callable[[LedgerWorld, int], Finding]] = {
     "spans": a_span,
     "held": lambda world, number: CoverInDoubt(a_span(world, number)),
     "transactions": a_late,
@@ -114,9 +114,9 @@ CANDIDATES: dict[str, Callable[[World, int], Finding]] = {
 
 @pytest.mark.parametrize("a_finding", CANDIDATES.values(), ids=CANDIDATES.keys())
 def test_candidates_that_cannot_be_confirmed_do_not_keep_others_from_it(
-    a_finding: Callable[[World, int], Finding],
+    a_finding: Callable[[LedgerWorld, int], Finding],
 ) -> None:
-    world = World()
+    world = LedgerWorld()
     findings = [a_finding(world, number) for number in range(CANDIDATES_AT_A_TIME + 1)]
     world.admin.problems.pop(f"checkout-{CANDIDATES_AT_A_TIME}")  # the last one could be
     world.batch(*findings)

@@ -24,7 +24,7 @@ from support.forged_events import (
     forged,
 )
 from support.incidents import an_event
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
@@ -62,7 +62,7 @@ def test_an_end_by_our_own_marker_is_by_txnwatch() -> None:
     producer_id = stage.hang_and_move_on()
     stage.batch()
     assert not stage.is_open(producer_id)
-    (candidate,) = stage._emitted
+    (candidate,) = stage.emitted
     stage.batch(stage.ended(candidate))
     resolution = stage.last().resolution
     assert resolution is not None
@@ -76,7 +76,7 @@ def test_an_abort_that_only_the_topic_knows_is_by_an_administrator_and_the_detai
     stage.admin.init("checkout-1")
     stage.log.records.append(a_success(stage.last()))
     stage.batch()
-    stage.batch(World.abort(stage, candidate))
+    stage.batch(LedgerWorld.abort(stage, candidate))
     end = stage.last().resolution
     assert end is not None
     assert end.by == "administrator"
@@ -96,11 +96,11 @@ def test_a_lease_holder_that_does_nothing_is_reported() -> None:
 def test_an_incident_known_only_from_the_topic_is_refused_with_an_event_after_a_while() -> None:
     stage = Topic()
     candidate = stage.hang()
-    stage._emitted.append(candidate)
+    stage.emitted.append(candidate)
     stage.batch(candidate)
     stage.evidence.keep(StoredFindings())
     stage.restart()
-    stage._repeated.clear()  # the state does not emit it again
+    stage.repeated.clear()  # the state does not emit it again
     for _ in range(4):
         stage.batch(after_ms=70_000)
     assert stage.actions[-1:] == [("refused", "not_proven_here", None)]
@@ -123,7 +123,7 @@ def test_a_reader_of_the_topic_sees_the_end_of_the_incident(forge: Forgery) -> N
     for records in (stage.log.records, stage.log.compacted.values()):
         open_now = [one for one in latest(records).values() if one.is_open and one.cluster_id == "cluster"]
         assert [one.span for one in open_now] == [candidate_key(candidate)]
-    stage.batch(World.abort(stage, candidate))
+    stage.batch(LedgerWorld.abort(stage, candidate))
     for _ in range(3):
         stage.batch()
     for records in (stage.log.records, stage.log.compacted.values()):
@@ -222,13 +222,13 @@ def test_the_history_is_not_read_at_the_offset_of_a_claim() -> None:
     candidate = stage.hang()
     row = stage.admin.partitions[stage.partition].producers[candidate.producer_id]
     asked: list[int] = []
-    history_of = stage.admin._history
+    history_of = stage.admin.history_of
 
     def history(span: SpanStart) -> SpanHistory:
         asked.append(span.start_offset)
         return BEING_READ if len(asked) < 3 else history_of(span)
 
-    stage.admin._history = history  # type: ignore[method-assign]
+    stage.admin.history_of = history  # type: ignore[method-assign]
     stage.batch()
     claim = an_event(
         "e" * 32,

@@ -128,5 +128,5 @@ def test_an_opened_about_a_transaction_that_is_healthy_ends_and_is_never_acted_u
     assert len(stage.admin.markers) == 1, "and the real one is not stopped by them"
     for _ in range(3):
         stage.batch(after_ms=5_000)
-    assert {one.producer_id for one in stage.ledger.open_incidents} <= {stage._emitted[0].producer_id}
+    assert {one.producer_id for one in stage.ledger.open_incidents} <= {stage.emitted[0].producer_id}
     assert stage.is_open(owner.producer_id)

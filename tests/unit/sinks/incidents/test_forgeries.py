@@ -15,7 +15,7 @@ from support.forged_events import (
     a_command,
     an_announcement,
 )
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 
 
 @pytest.mark.parametrize("forge", FORGERIES)
@@ -23,7 +23,7 @@ from support.ledger_world import World
 def test_whatever_is_forged_the_hang_is_reported_one_round_later(forge: Forgery, restarted: bool) -> None:  # noqa: FBT001
     stage = Topic(mode="off")
     candidate = stage.hang()
-    stage._emitted.append(candidate)
+    stage.emitted.append(candidate)
     stage.batch(candidate)
     for _ in range(3):  # again and again
         stage.log.records.append(forge(stage.last()))
@@ -41,7 +41,7 @@ def test_whatever_is_forged_the_hang_is_reported_one_round_later(forge: Forgery,
     for _ in range(5):  # incidents of places that do not exist end as well
         stage.batch(after_ms=61_000)
     assert [one.span for one in stage.ledger.open_incidents] == [stage.log.records[0].span]
-    stage.batch(World.abort(stage, candidate))
+    stage.batch(LedgerWorld.abort(stage, candidate))
     stage.batch()
     assert stage.ledger.open_incidents == stage.shown() == []
     assert stage.last().status == "resolved"

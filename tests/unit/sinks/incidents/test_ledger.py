@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from support.facts import transaction
-from support.ledger_world import HOUR_MS, World
+from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS
 from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS
 from txnwatch.state.evidence.end_check import LOG_SHOWS_MS, LOOK_AGAIN_MS
@@ -19,14 +19,14 @@ from txnwatch.state.model.verdicts import Verdict
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LedgerWorld:
+    return LedgerWorld()
 
 
 OPENED, RESOLVED = ("hanging", 1, "opened"), ("hanging", 2, "resolved")
 
 
-def test_a_confirmed_candidate_opens_an_incident_on_every_sink(world: World) -> None:
+def test_a_confirmed_candidate_opens_an_incident_on_every_sink(world: LedgerWorld) -> None:
     world.batch(world.hang())
     assert world.published() == [OPENED]
     assert world.redis.published == world.topic.published
@@ -39,7 +39,7 @@ def test_a_confirmed_candidate_opens_an_incident_on_every_sink(world: World) -> 
     )
 
 
-def test_the_partition_is_read_before_and_after_the_coordinator(world: World) -> None:
+def test_the_partition_is_read_before_and_after_the_coordinator(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch()
     world.admin.asked.clear()
@@ -55,7 +55,7 @@ def test_the_partition_is_read_before_and_after_the_coordinator(world: World) ->
     assert set(world.admin.budgets) == {CONFIRM_BUDGET_MS, OUTCOME_BUDGET_MS}
 
 
-def test_a_candidate_that_is_emitted_again_opens_nothing(world: World) -> None:
+def test_a_candidate_that_is_emitted_again_opens_nothing(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     asked = len(world.admin.asked)
@@ -64,7 +64,7 @@ def test_a_candidate_that_is_emitted_again_opens_nothing(world: World) -> None:
     assert len(world.admin.asked) == asked, "and asks nobody"
 
 
-def test_a_marker_that_comes_in_between_refutes(world: World) -> None:
+def test_a_marker_that_comes_in_between_refutes(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.admin.before("list_transactions", lambda: world.abort(candidate))
     world.batch(candidate)
@@ -73,7 +73,7 @@ def test_a_marker_that_comes_in_between_refutes(world: World) -> None:
     assert world.reports == [], "nothing is unknown about it"
 
 
-def test_a_transaction_that_takes_the_partition_in_refutes(world: World) -> None:
+def test_a_transaction_that_takes_the_partition_in_refutes(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.admin.begin("checkout-1", world.partition)
     world.batch(candidate)
@@ -88,7 +88,9 @@ UNKNOWNS = {
 
 
 @pytest.mark.parametrize("break_it", UNKNOWNS.values(), ids=UNKNOWNS.keys())
-def test_an_unreadable_value_is_unknown_and_logged_once_and_requested_again(world: World, break_it: object) -> None:
+def test_an_unreadable_value_is_unknown_and_logged_once_and_requested_again(
+    world: LedgerWorld, break_it: object
+) -> None:
     candidate = world.hang()
     assert callable(break_it)
     break_it(world)
@@ -103,7 +105,7 @@ def test_an_unreadable_value_is_unknown_and_logged_once_and_requested_again(worl
     assert world.published() == [OPENED]
 
 
-def test_a_short_listing_is_no_proof_that_an_id_is_gone(world: World) -> None:
+def test_a_short_listing_is_no_proof_that_an_id_is_gone(world: LedgerWorld) -> None:
     world.admin.write(world.partition, producer_id=77)
     world.admin.listing_problems.append("broker 2 did not answer")
     world.batch(world.candidate(77))
@@ -113,7 +115,7 @@ def test_a_short_listing_is_no_proof_that_an_id_is_gone(world: World) -> None:
     assert world.topic.published[0].reason == "no_transactional_id"
 
 
-def test_its_marker_resolves_an_incident_once(world: World) -> None:
+def test_its_marker_resolves_an_incident_once(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     ended = world.abort(candidate)
@@ -126,12 +128,12 @@ def test_its_marker_resolves_an_incident_once(world: World) -> None:
     assert world.topic.published[-1].suggested_command is None
 
 
-def test_the_end_of_what_was_never_reported_is_not_published(world: World) -> None:
+def test_the_end_of_what_was_never_reported_is_not_published(world: LedgerWorld) -> None:
     world.batch(world.abort(world.hang()))
     assert world.published() == []
 
 
-def test_an_incident_is_never_opened_twice(world: World) -> None:
+def test_an_incident_is_never_opened_twice(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.batch(candidate)
@@ -140,7 +142,7 @@ def test_an_incident_is_never_opened_twice(world: World) -> None:
     assert world.published() == [OPENED, RESOLVED]
 
 
-def test_a_span_that_hangs_again_is_another_incident(world: World) -> None:
+def test_a_span_that_hangs_again_is_another_incident(world: LedgerWorld) -> None:
     candidate = world.hang()
     ended = SpanEnded(candidate.producer_id, candidate.partition, candidate.span, SpanEnd.TRUNCATED, None)
     for _ in range(2):  # its leader has it open all the time: a marker came, and an election took it away
@@ -152,7 +154,7 @@ def test_a_span_that_hangs_again_is_another_incident(world: World) -> None:
     assert len({event.incident_id for event in world.topic.published}) == 3
 
 
-def test_a_restart_remembers_what_was_published_and_publishes_nothing_again(world: World) -> None:
+def test_a_restart_remembers_what_was_published_and_publishes_nothing_again(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.restart()
@@ -163,7 +165,7 @@ def test_a_restart_remembers_what_was_published_and_publishes_nothing_again(worl
     assert world.published() == [OPENED, RESOLVED]
 
 
-def test_an_end_that_was_missed_without_a_watcher_is_found_by_a_later_check(world: World) -> None:
+def test_an_end_that_was_missed_without_a_watcher_is_found_by_a_later_check(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.abort(candidate)
@@ -177,7 +179,7 @@ def test_an_end_that_was_missed_without_a_watcher_is_found_by_a_later_check(worl
     assert (resolution.how, resolution.by) == ("no_longer_open", "unknown")
 
 
-def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -> None:
+def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     ended = world.abort(candidate)
@@ -189,7 +191,7 @@ def test_a_look_that_is_faster_than_the_log_leaves_the_end_to_it(world: World) -
     assert resolution.how == "aborted"
 
 
-def test_a_span_that_is_open_at_the_next_check_has_no_missed_end(world: World) -> None:
+def test_a_span_that_is_open_at_the_next_check_has_no_missed_end(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     row = world.admin.partitions[world.partition].producers.pop(candidate.producer_id)
@@ -200,7 +202,7 @@ def test_a_span_that_is_open_at_the_next_check_has_no_missed_end(world: World) -
     assert world.published() == [OPENED]
 
 
-def test_looking_again_without_an_answer_resolves_nothing(world: World) -> None:
+def test_looking_again_without_an_answer_resolves_nothing(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.abort(candidate)
@@ -209,7 +211,7 @@ def test_looking_again_without_an_answer_resolves_nothing(world: World) -> None:
     assert world.published() == [OPENED]
 
 
-def test_open_incidents_are_checked_at_intervals_and_not_in_every_batch(world: World) -> None:
+def test_open_incidents_are_checked_at_intervals_and_not_in_every_batch(world: LedgerWorld) -> None:
     world.batch(world.hang())
     world.batch(after_ms=LOOK_AGAIN_MS)
     world.admin.asked.clear()
@@ -220,14 +222,14 @@ def test_open_incidents_are_checked_at_intervals_and_not_in_every_batch(world: W
     assert world.admin.asked == ["describe_transactions", "read_partitions"]
 
 
-def test_events_of_another_cluster_on_the_same_topic_are_not_ours(world: World) -> None:
+def test_events_of_another_cluster_on_the_same_topic_are_not_ours(world: LedgerWorld) -> None:
     world.batch(world.hang())
     (event,) = world.topic.published
     ledger = world.a_ledger([replace(event, cluster_id="another")])
     assert ledger.open_incidents == []
 
 
-def test_a_sink_that_is_away_gets_everything_in_order_when_it_is_back(world: World) -> None:
+def test_a_sink_that_is_away_gets_everything_in_order_when_it_is_back(world: LedgerWorld) -> None:
     world.redis.is_away = True
     first = world.hang("first")
     world.batch(first)
@@ -242,7 +244,7 @@ def test_a_sink_that_is_away_gets_everything_in_order_when_it_is_back(world: Wor
     assert "works again: all kept events are delivered" in world.reports[-1]
 
 
-def late(world: World, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:
+def late(world: LedgerWorld, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:
     state = S.PREPARE_COMMIT if verdict is Verdict.STUCK_PREPARE else S.ONGOING
     owner = world.admin.begin("slow", world.partition)
     owner.state = state
@@ -251,7 +253,7 @@ def late(world: World, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:
     return TransactionCandidate(verdict, owner.producer_id, view, (), 1_500, 9, world.now_ms, world.now_ms)
 
 
-def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
+def test_a_late_transaction_opens_and_its_end_resolves(world: LedgerWorld) -> None:
     candidate = late(world)
     world.batch(candidate)
     world.batch(candidate)
@@ -264,7 +266,7 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: World) -> None:
     assert (resolved.resolution.how, resolved.resolution.by) == ("aborted", "coordinator")
 
 
-def test_an_early_warning_that_becomes_late_is_one_incident(world: World) -> None:
+def test_an_early_warning_that_becomes_late_is_one_incident(world: LedgerWorld) -> None:
     world.batch(late(world, Verdict.LONG_RUNNING))
     world.batch(msgspec.structs.replace(late(world), overdue_ms=9))
     world.batch(late(world, Verdict.LONG_RUNNING))
@@ -272,14 +274,14 @@ def test_an_early_warning_that_becomes_late_is_one_incident(world: World) -> Non
     assert world.topic.published[1].severity == "warning"
 
 
-def test_a_stuck_prepare_names_the_partitions_whose_markers_are_outstanding(world: World) -> None:
+def test_a_stuck_prepare_names_the_partitions_whose_markers_are_outstanding(world: LedgerWorld) -> None:
     world.batch(late(world, Verdict.STUCK_PREPARE))
     (event,) = world.topic.published
     assert event.pending_partitions == (str(TopicPartition("orders", 0)),)
     assert event.expected_outcome == "commit"
 
 
-def test_a_transaction_that_ended_without_a_watcher_is_found_by_a_later_check(world: World) -> None:
+def test_a_transaction_that_ended_without_a_watcher_is_found_by_a_later_check(world: LedgerWorld) -> None:
     world.batch(late(world))
     world.admin.end("slow", commit=True)
     world.batch(after_ms=HOUR_MS)

@@ -8,7 +8,7 @@ import pytest
 
 from support.fake_lease import FakeLease
 from support.incidents import an_update
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.state.abort.case import AbortPolicy
@@ -20,7 +20,7 @@ from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, res
 from txnwatch.state.model.incident_payload import ActionResult, Decision, Initiator
 
 
-class Beside(World):
+class Beside(LedgerWorld):
     """A watch with one open incident, and somebody who aborts by hand."""
 
     def __init__(self) -> None:

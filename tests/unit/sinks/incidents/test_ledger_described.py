@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.state.model.findings import SpanCandidate
 
 
@@ -22,7 +22,7 @@ def only_described(candidate: SpanCandidate) -> SpanCandidate:
     ("is_there", "outcome"), [(True, "abort"), (False, "unknown")], ids=["in the log", "taken by retention"]
 )
 def test_an_outcome_rests_on_the_first_batch(seen: object, is_there: bool, outcome: str) -> None:  # noqa: FBT001
-    world = World()
+    world = LedgerWorld()
     candidate = world.hang()
     if not is_there:
         world.admin.partitions[world.partition].starts.clear()
@@ -33,7 +33,7 @@ def test_an_outcome_rests_on_the_first_batch(seen: object, is_there: bool, outco
 
 def test_the_outcome_of_one_span_is_not_published_for_another() -> None:
     """The leader has the data open from further below: who wrote that is not what the candidate is about."""
-    world = World()
+    world = LedgerWorld()
     candidate = world.hang()
     later = replace(candidate, span=replace(candidate.span, start_offset=candidate.span.start_offset + 5))
     world.batch(later)
@@ -42,7 +42,7 @@ def test_the_outcome_of_one_span_is_not_published_for_another() -> None:
 
 
 def test_absorbed_data_has_two_owners() -> None:
-    world = World()
+    world = LedgerWorld()
     candidate = world.hang()
     world.batch(replace(candidate, span=replace(candidate.span, absorbed=True)))
     assert world.topic.published[-1].expected_outcome == "unknown"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.facts import BucketRun, seen, transaction
-from support.ledger_world import HOUR_MS, World
+from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.state.model.findings import CoverInDoubt
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.model.ports import ListedTransaction, MarkerSpec
@@ -17,11 +17,11 @@ NAME = "checkout-1"
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LedgerWorld:
+    return LedgerWorld()
 
 
-def doubt(world: World, producer_id: int) -> CoverInDoubt:
+def doubt(world: LedgerWorld, producer_id: int) -> CoverInDoubt:
     """The finding of the state for a span that, by the log, an old two-phase transaction holds."""
     at = world.admin.partitions[world.partition]
     start = at.producers[producer_id].txn_start_offset
@@ -43,7 +43,7 @@ def doubt(world: World, producer_id: int) -> CoverInDoubt:
     return finding
 
 
-def test_an_outdated_view_does_not_hide_a_hang(world: World) -> None:
+def test_an_outdated_view_does_not_hide_a_hang(world: LedgerWorld) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
     world.batch(doubt(world, owner.producer_id))
@@ -56,7 +56,7 @@ def test_an_outdated_view_does_not_hide_a_hang(world: World) -> None:
     ], "the whole proof by fresh answers: partition and coordinator, twice"
 
 
-def test_it_is_published_once(world: World) -> None:
+def test_it_is_published_once(world: LedgerWorld) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
     finding = doubt(world, owner.producer_id)
@@ -65,14 +65,16 @@ def test_it_is_published_once(world: World) -> None:
     assert world.published() == [("hanging", 1, "opened")]
 
 
-def test_an_old_transaction_that_its_coordinator_still_holds_causes_a_request_and_no_incident(world: World) -> None:
+def test_an_old_transaction_that_its_coordinator_still_holds_causes_a_request_and_no_incident(
+    world: LedgerWorld,
+) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.batch(doubt(world, owner.producer_id))
     assert world.published() == []
     assert world.admin.asked == ["describe_transactions"]
 
 
-HAPPENS: dict[str, Callable[[World], object]] = {
+HAPPENS: dict[str, Callable[[LedgerWorld], object]] = {
     "an administrator ends it": lambda world: world.admin.mark(MarkerSpec(world.partition, owner_of(world), 0, 0)),
     "the next transaction takes the partition in": lambda world: world.admin.begin(NAME, world.partition),
     "its partition does not answer": lambda world: world.admin.problems.update({world.partition: "no leader"}),
@@ -80,7 +82,7 @@ HAPPENS: dict[str, Callable[[World], object]] = {
 }
 
 
-def owner_of(world: World) -> int:
+def owner_of(world: LedgerWorld) -> int:
     return world.admin.transactions[NAME].producer_id
 
 
@@ -92,7 +94,7 @@ CASES.remove(("the next transaction takes the partition in", 3))
 
 
 @pytest.mark.parametrize(("name", "readings"), CASES, ids=[f"{name} after {count}" for name, count in CASES])
-def test_a_change_between_the_two_readings_is_detected(world: World, name: str, readings: int) -> None:
+def test_a_change_between_the_two_readings_is_detected(world: LedgerWorld, name: str, readings: int) -> None:
     owner = world.admin.begin(NAME, world.partition)
     world.admin.lose_markers(NAME, commit=False)
     for _ in range(readings):
@@ -103,18 +105,18 @@ def test_a_change_between_the_two_readings_is_detected(world: World, name: str, 
     assert world.published() == []
 
 
-def two_coordinators(world: World, producer_id: int) -> None:
+def two_coordinators(world: LedgerWorld, producer_id: int) -> None:
     del producer_id
     found = world.admin.transactions[NAME]
     world.admin.also_listed.append(ListedTransaction(NAME, found.producer_id, found.state, found.coordinator + 1))
 
 
-def a_broker_that_does_not_answer(world: World, producer_id: int) -> None:
+def a_broker_that_does_not_answer(world: LedgerWorld, producer_id: int) -> None:
     del producer_id
     world.admin.silent.append("coordinator 2: timed out")
 
 
-def a_coordinator_that_does_not_lead_its_log(world: World, producer_id: int) -> None:
+def a_coordinator_that_does_not_lead_its_log(world: LedgerWorld, producer_id: int) -> None:
     del producer_id
     world.admin.problems[NAME] = "broker 1 answered, but it does not lead __transaction_state-7"
 
@@ -124,7 +126,7 @@ DOUBTS = [two_coordinators, a_broker_that_does_not_answer, a_coordinator_that_do
 
 @pytest.mark.parametrize("doubt", DOUBTS)
 def test_the_watch_does_not_confirm_a_span_that_find_hanging_doubts(
-    world: World, doubt: Callable[[World, int], None]
+    world: LedgerWorld, doubt: Callable[[LedgerWorld, int], None]
 ) -> None:
     candidate = world.hang(NAME)
     doubt(world, candidate.producer_id)

@@ -6,7 +6,7 @@ import pytest
 
 from support.fake_lease import FakeLease
 from support.incidents import an_update
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.incidents.incident_store import IncidentStore
@@ -20,7 +20,7 @@ from txnwatch.state.model.incident import resolved
 
 class Pair:
     def __init__(self) -> None:
-        self.world = World()
+        self.world = LedgerWorld()
         self.log = SharedLog()
         self.one, self.two = self.world.another(self.log), self.world.another(self.log)
 

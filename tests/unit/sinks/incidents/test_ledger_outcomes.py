@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.outcome_retries import AT_A_TIME
 from txnwatch.state.model.findings import SpanCandidate
@@ -18,23 +18,23 @@ MINUTE_MS = 60_000
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LedgerWorld:
+    return LedgerWorld()
 
 
-def outcomes(world: World) -> list[tuple[str, str]]:
+def outcomes(world: LedgerWorld) -> list[tuple[str, str]]:
     return [(event.status, event.expected_outcome) for event in world.topic.published]
 
 
-def the_log_is_not_read(world: World) -> None:
+def the_log_is_not_read(world: LedgerWorld) -> None:
     world.admin.unreadable[world.partition] = NO_LEADER
 
 
-def it_is_still_being_read(world: World) -> None:
+def it_is_still_being_read(world: LedgerWorld) -> None:
     world.admin.unreadable[world.partition] = BEING_READ
 
 
-def it_is_written_to_between_the_looks(world: World) -> None:
+def it_is_written_to_between_the_looks(world: LedgerWorld) -> None:
     (owner,) = world.admin.transactions.values()
     world.admin.before("read_partitions", lambda: None)
     world.admin.before("read_partitions", lambda: world.admin.write(world.partition, owner.producer_id))
@@ -45,7 +45,7 @@ HICCUPS = [the_log_is_not_read, it_is_still_being_read, it_is_written_to_between
 
 @pytest.mark.parametrize("hiccup", HICCUPS)
 def test_an_outcome_that_a_hiccup_kept_back_is_found_at_a_later_look(
-    world: World, hiccup: Callable[[World], None]
+    world: LedgerWorld, hiccup: Callable[[LedgerWorld], None]
 ) -> None:
     candidate = world.hang()
     hiccup(world)
@@ -62,7 +62,7 @@ def test_an_outcome_that_a_hiccup_kept_back_is_found_at_a_later_look(
 def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read() -> None:
     asked: dict[str, int] = {}
     for problem in (NO_LEADER, BEING_READ):
-        other = World()
+        other = LedgerWorld()
         candidate = other.hang()
         other.admin.unreadable[other.partition] = problem
         other.batch(candidate)
@@ -73,24 +73,24 @@ def test_it_is_asked_for_with_growing_pauses_and_at_once_while_it_is_being_read(
     assert asked == {NO_LEADER.problem: 5, BEING_READ.problem: 120}
 
 
-def no_id_maps_to_it(world: World) -> SpanCandidate:
+def no_id_maps_to_it(world: LedgerWorld) -> SpanCandidate:
     candidate = world.hang()
     world.admin.forget("checkout-1")
     return replace(candidate, view=None)
 
 
-def the_beginning_is_gone(world: World) -> SpanCandidate:
+def the_beginning_is_gone(world: LedgerWorld) -> SpanCandidate:
     candidate = world.hang()
     world.admin.partitions[world.partition].starts[candidate.producer_id] = SpanHistory()
     return candidate
 
 
-def absorbed(world: World) -> SpanCandidate:
+def absorbed(world: LedgerWorld) -> SpanCandidate:
     candidate = world.hang()
     return replace(candidate, span=replace(candidate.span, absorbed=True))
 
 
-def initialised_anew(world: World) -> SpanCandidate:
+def initialised_anew(world: LedgerWorld) -> SpanCandidate:
     candidate = world.hang()
     world.admin.transactions["checkout-1"].producer_epoch += 1
     return candidate
@@ -98,7 +98,7 @@ def initialised_anew(world: World) -> SpanCandidate:
 
 @pytest.mark.parametrize("make", [no_id_maps_to_it, the_beginning_is_gone, absorbed, initialised_anew])
 def test_an_outcome_that_cannot_be_known_is_not_requested_again(
-    world: World, make: Callable[[World], SpanCandidate]
+    world: LedgerWorld, make: Callable[[LedgerWorld], SpanCandidate]
 ) -> None:
     candidate = make(world)
     world.batch(candidate)
@@ -110,7 +110,7 @@ def test_an_outcome_that_cannot_be_known_is_not_requested_again(
     assert len(world.topic.published) == 1
 
 
-def test_a_changed_state_causes_another_look(world: World) -> None:
+def test_a_changed_state_causes_another_look(world: LedgerWorld) -> None:
     candidate = world.hang()
     view = candidate.view
     assert view is not None
@@ -120,7 +120,7 @@ def test_a_changed_state_causes_another_look(world: World) -> None:
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
 
 
-def test_after_a_restart_it_is_found_when_the_state_emits_the_span_again(world: World) -> None:
+def test_after_a_restart_it_is_found_when_the_state_emits_the_span_again(world: LedgerWorld) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -132,7 +132,7 @@ def test_after_a_restart_it_is_found_when_the_state_emits_the_span_again(world: 
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
 
 
-def test_data_that_was_appended_to_has_no_known_outcome(world: World) -> None:
+def test_data_that_was_appended_to_has_no_known_outcome(world: LedgerWorld) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -143,7 +143,7 @@ def test_data_that_was_appended_to_has_no_known_outcome(world: World) -> None:
     assert outcomes(world) == [("opened", "unknown")]
 
 
-def test_data_that_a_live_transaction_absorbs_gets_no_outcome(world: World) -> None:
+def test_data_that_a_live_transaction_absorbs_gets_no_outcome(world: LedgerWorld) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -153,7 +153,7 @@ def test_data_that_a_live_transaction_absorbs_gets_no_outcome(world: World) -> N
     assert "abort" not in {event.expected_outcome for event in world.topic.published}
 
 
-def test_a_fresh_read_that_fails_is_made_again(world: World) -> None:
+def test_a_fresh_read_that_fails_is_made_again(world: LedgerWorld) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -167,7 +167,7 @@ def test_a_fresh_read_that_fails_is_made_again(world: World) -> None:
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
 
 
-def test_the_history_of_an_ended_span_is_not_requested(world: World) -> None:
+def test_the_history_of_an_ended_span_is_not_requested(world: LedgerWorld) -> None:
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
@@ -177,7 +177,7 @@ def test_the_history_of_an_ended_span_is_not_requested(world: World) -> None:
     assert "read_span_histories" not in world.admin.asked
 
 
-def test_many_at_once_are_reported_at_once_and_their_outcomes_follow_in_groups(world: World) -> None:
+def test_many_at_once_are_reported_at_once_and_their_outcomes_follow_in_groups(world: LedgerWorld) -> None:
     count = 3 * AT_A_TIME
     candidates = []
     for number in range(count):

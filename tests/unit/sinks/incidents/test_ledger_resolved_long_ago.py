@@ -10,7 +10,7 @@ import pytest
 
 from support.facts import START_MS, a_marker
 from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
-from support.ledger_world import HOUR_MS, World
+from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 from txnwatch.sinks.incidents.incident_store import IncidentStore
@@ -27,20 +27,20 @@ LONG_AFTER_MS = OPEN_SINCE_MS + KEPT_MS + HOUR_MS
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LedgerWorld:
+    return LedgerWorld()
 
 
 def kept(ledger: Ledger) -> list[str]:
     return [event.incident_id for event in ledger.incidents]
 
 
-def delivered(world: World) -> list[tuple[str, int]]:
+def delivered(world: LedgerWorld) -> list[tuple[str, int]]:
     """Whatever was sent to the topic, the same event twice too."""
     return [(event.status, event.sequence) for events in world.topic.tries for event in events]
 
 
-def long_after(world: World, *, restarted: bool = False) -> None:
+def long_after(world: LedgerWorld, *, restarted: bool = False) -> None:
     world.batch(after_ms=KEPT_MS)
     if restarted:
         world.restart()
@@ -52,7 +52,7 @@ def test_ended_incidents_are_kept_for_longer_than_the_budget_of_aborts_counts() 
     assert KEPT_MS > BUDGET_MS
 
 
-def test_an_end_is_kept_for_a_day_and_what_is_open_for_as_long_as_it_is(world: World) -> None:
+def test_an_end_is_kept_for_a_day_and_what_is_open_for_as_long_as_it_is(world: LedgerWorld) -> None:
     going_on = world.hang("going-on")
     candidate = world.hang()
     world.batch(going_on, candidate)
@@ -65,7 +65,7 @@ def test_an_end_is_kept_for_a_day_and_what_is_open_for_as_long_as_it_is(world: W
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_span_that_hangs_again_long_after_its_end_is_another_incident(world: World, *, restarted: bool) -> None:
+def test_a_span_that_hangs_again_long_after_its_end_is_another_incident(world: LedgerWorld, *, restarted: bool) -> None:
     candidate = world.hang()
     world.batch(candidate)
     row = world.admin.partitions[world.partition].producers[candidate.producer_id]
@@ -81,14 +81,14 @@ def test_a_span_that_hangs_again_long_after_its_end_is_another_incident(world: W
     assert len({event.incident_id for event in world.topic.published}) == 2
 
 
-def a_stray(world: World, candidate: SpanCandidate) -> StrayWrite:
+def a_stray(world: LedgerWorld, candidate: SpanCandidate) -> StrayWrite:
     joined = Joined(candidate.span.start_offset, 0, 9, 1, a_marker(12, epoch=1))
     topic_id = candidate.span.topic_id
     return StrayWrite(candidate.producer_id, world.partition, topic_id, joined, candidate.view, START_MS, START_MS)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_stray_write_that_is_emitted_again_is_not_published_again(world: World, *, restarted: bool) -> None:
+def test_a_stray_write_that_is_emitted_again_is_not_published_again(world: LedgerWorld, *, restarted: bool) -> None:
     stray = a_stray(world, world.hang())
     world.batch(stray)
     long_after(world, restarted=restarted)
@@ -97,7 +97,7 @@ def test_a_stray_write_that_is_emitted_again_is_not_published_again(world: World
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_transaction_that_is_emitted_again_is_not_published_again(world: World, *, restarted: bool) -> None:
+def test_a_transaction_that_is_emitted_again_is_not_published_again(world: LedgerWorld, *, restarted: bool) -> None:
     view = world.hang().view
     owner = world.admin.begin("slow", world.partition)
     assert view is not None
@@ -155,7 +155,7 @@ def test_if_another_instance_continues_after_an_end_the_incident_is_open_again()
     assert not memory.has_ended("one")
 
 
-def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: World) -> None:
+def test_an_end_that_the_topic_has_not_got_yet_is_not_forgotten(world: LedgerWorld) -> None:
     log = SharedLog()
     ledger = world.another(log)
     candidate = world.hang()
@@ -185,7 +185,7 @@ def test_a_withdrawn_event_leaves_nothing_in_flight() -> None:
     assert memory._in_flight == {}
 
 
-def test_a_sink_that_missed_an_end_for_longer_than_it_is_remembered_shows_it_no_more(world: World) -> None:
+def test_a_sink_that_missed_an_end_for_longer_than_it_is_remembered_shows_it_no_more(world: LedgerWorld) -> None:
     going_on = world.hang("going-on")
     candidate = world.hang()
     world.batch(going_on, candidate)
@@ -199,7 +199,7 @@ def test_a_sink_that_missed_an_end_for_longer_than_it_is_remembered_shows_it_no_
     assert [event.transactional_id for event in world.redis.open_incidents] == ["going-on"]
 
 
-def test_a_sink_that_was_emptied_gets_what_is_open_and_what_ended_within_the_day(world: World) -> None:
+def test_a_sink_that_was_emptied_gets_what_is_open_and_what_ended_within_the_day(world: LedgerWorld) -> None:
     old, recent = world.hang("old"), world.hang("recent")
     world.batch(old)
     world.batch(world.abort(old))
@@ -214,7 +214,7 @@ def test_a_sink_that_was_emptied_gets_what_is_open_and_what_ended_within_the_day
     assert found == {"recent": "resolved", "going-on": "opened"}
 
 
-def test_candidates_without_an_answer_are_dropped_once_they_are_no_longer_emitted(world: World) -> None:
+def test_candidates_without_an_answer_are_dropped_once_they_are_no_longer_emitted(world: LedgerWorld) -> None:
     candidates = [world.hang(f"checkout-{number}") for number in range(20)]
     world.admin.problems[world.partition] = "NOT_LEADER_OR_FOLLOWER"
     world.batch(*candidates)

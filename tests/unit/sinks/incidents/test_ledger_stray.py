@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.facts import START_MS, a_marker
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded, StrayWrite
 from txnwatch.state.model.transaction import Marker
@@ -15,17 +15,17 @@ OPENED, RESOLVED = ("stray_write", 1, "opened"), ("stray_write", 2, "resolved")
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LedgerWorld:
+    return LedgerWorld()
 
 
-def a_stray(world: World, candidate: SpanCandidate, marker: Marker | None = None) -> StrayWrite:
+def a_stray(world: LedgerWorld, candidate: SpanCandidate, marker: Marker | None = None) -> StrayWrite:
     span = candidate.span
     joined = Joined(span.start_offset, 0, 9, 1, marker)
     return StrayWrite(candidate.producer_id, world.partition, span.topic_id, joined, candidate.view, START_MS, START_MS)
 
 
-def test_it_is_published_and_ends_with_the_transaction_that_absorbed_it(world: World) -> None:
+def test_it_is_published_and_ends_with_the_transaction_that_absorbed_it(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate))
     assert world.published() == [OPENED]
@@ -42,14 +42,14 @@ def test_it_is_published_and_ends_with_the_transaction_that_absorbed_it(world: W
     assert (resolution.how, resolution.marker_offset) == ("absorbed", 12)
 
 
-def test_one_that_is_over_already_is_published_with_its_end(world: World) -> None:
+def test_one_that_is_over_already_is_published_with_its_end(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate, a_marker(12, epoch=1)))
     assert world.published() == [OPENED, RESOLVED]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_it_is_published_once(world: World, *, restarted: bool) -> None:
+def test_it_is_published_once(world: LedgerWorld, *, restarted: bool) -> None:
     stray = a_stray(world, world.hang(), a_marker(12, epoch=1))
     world.batch(stray)
     if restarted:
@@ -58,14 +58,14 @@ def test_it_is_published_once(world: World, *, restarted: bool) -> None:
     assert world.published() == [OPENED, RESOLVED]
 
 
-def test_a_hang_that_is_taken_in_stays_one_incident(world: World) -> None:
+def test_a_hang_that_is_taken_in_stays_one_incident(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     world.batch(a_stray(world, candidate))
     assert world.published() == [("hanging", 1, "opened")]
 
 
-def test_one_that_comes_to_hang_is_updated_to_it(world: World) -> None:
+def test_one_that_comes_to_hang_is_updated_to_it(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(a_stray(world, candidate))
     world.batch(candidate)
@@ -80,7 +80,7 @@ def test_one_that_comes_to_hang_is_updated_to_it(world: World) -> None:
     assert world.published()[-1] == ("hanging", 3, "resolved")
 
 
-def test_a_refuted_candidate_puts_its_partition_in_doubt(world: World) -> None:
+def test_a_refuted_candidate_puts_its_partition_in_doubt(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     assert world.ledger.doubted == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.sinks.incidents.event_delivery import TIDY_MS
 from txnwatch.state.evidence.end_check import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.model.ids import TopicPartition
@@ -13,11 +13,11 @@ from txnwatch.state.model.incident import IncidentEvent
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LedgerWorld:
+    return LedgerWorld()
 
 
-def sequences(world: World) -> list[tuple[int, str]]:
+def sequences(world: LedgerWorld) -> list[tuple[int, str]]:
     return [(event.sequence, event.status) for event in world.topic.published]
 
 
@@ -25,14 +25,14 @@ def groups_of(event: IncidentEvent) -> list[tuple[str, str]]:
     return [(group.group_id, group.state) for group in event.consumer_groups]
 
 
-def test_an_unchanged_hang_has_one_event_for_hours(world: World) -> None:
+def test_an_unchanged_hang_has_one_event_for_hours(world: LedgerWorld) -> None:
     candidate = world.hang()
     for _ in range(200):
         world.batch(candidate, after_ms=LOOK_AGAIN_MS)
     assert sequences(world) == [(1, "opened")]
 
 
-def test_a_busy_partition_gets_an_update_at_every_tenfold(world: World) -> None:
+def test_a_busy_partition_gets_an_update_at_every_tenfold(world: LedgerWorld) -> None:
     world.batch(world.hang())
     for _ in range(120):
         world.admin.plain(world.partition, 9)
@@ -42,7 +42,7 @@ def test_a_busy_partition_gets_an_update_at_every_tenfold(world: World) -> None:
     assert sequences(world) == [(1, "opened"), (2, "updated"), (3, "updated"), (4, "updated")]
 
 
-def test_groups_at_risk_are_in_the_opened_event_and_stopped_groups_cause_an_update(world: World) -> None:
+def test_groups_at_risk_are_in_the_opened_event_and_stopped_groups_cause_an_update(world: LedgerWorld) -> None:
     world.groups.commit("billing", world.partition, 0)
     world.batch(world.hang())
     assert groups_of(world.topic.published[0]) == [("billing", "at_risk")]
@@ -57,7 +57,7 @@ def test_groups_at_risk_are_in_the_opened_event_and_stopped_groups_cause_an_upda
     assert len(world.topic.published) == 2
 
 
-def test_the_time_of_a_standing_last_stable_offset_survives_a_restart(world: World) -> None:
+def test_the_time_of_a_standing_last_stable_offset_survives_a_restart(world: LedgerWorld) -> None:
     world.batch(world.hang())
     world.restart()
     world.admin.plain(world.partition, 20)
@@ -65,7 +65,7 @@ def test_the_time_of_a_standing_last_stable_offset_survives_a_restart(world: Wor
     assert world.topic.published[-1].lso_standing_ms == LOOK_AGAIN_MS
 
 
-def test_a_group_that_cannot_be_read_is_logged_once_and_removes_no_other(world: World) -> None:
+def test_a_group_that_cannot_be_read_is_logged_once_and_removes_no_other(world: LedgerWorld) -> None:
     world.groups.commit("billing", world.partition, 0)
     world.groups.commit("secret", world.partition, 0)
     world.groups.hidden.add("secret")
@@ -76,14 +76,14 @@ def test_a_group_that_cannot_be_read_is_logged_once_and_removes_no_other(world: 
     assert groups_of(world.topic.published[0]) == [("billing", "at_risk")]
 
 
-def test_groups_are_asked_for_only_while_an_incident_is_open(world: World) -> None:
+def test_groups_are_asked_for_only_while_an_incident_is_open(world: LedgerWorld) -> None:
     for _ in range(5):
         world.batch(after_ms=LOOK_AGAIN_MS)
     assert world.groups.asked == 0
 
 
 def test_an_absorbed_span_causes_an_update_without_a_command(
-    world: World,
+    world: LedgerWorld,
 ) -> None:
     world.batch(world.hang())
     world.admin.now_ms = world.now_ms + 1_000
@@ -96,7 +96,7 @@ def test_an_absorbed_span_causes_an_update_without_a_command(
     assert len(world.topic.published) == 2
 
 
-def test_an_incident_whose_own_transaction_is_live_after_all_is_refuted(world: World) -> None:
+def test_an_incident_whose_own_transaction_is_live_after_all_is_refuted(world: LedgerWorld) -> None:
     world.batch(world.hang())
     owner = world.admin.begin("checkout-1", world.partition)
     owner.start_ms = world.topic.published[0].open_since_ms - 1
@@ -107,7 +107,7 @@ def test_an_incident_whose_own_transaction_is_live_after_all_is_refuted(world: W
     assert (resolution.how, resolution.by) == ("refuted", "coordinator")
 
 
-def test_an_owner_that_is_found_later_causes_an_update(world: World) -> None:
+def test_an_owner_that_is_found_later_causes_an_update(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.admin.forget("checkout-1")
     world.batch(replace(candidate, view=None))
@@ -118,7 +118,7 @@ def test_an_owner_that_is_found_later_causes_an_update(world: World) -> None:
     assert [event.transactional_id for event in world.topic.published] == [None, "checkout-1"]
 
 
-def test_a_sink_that_has_lost_everything_is_filled_again(world: World) -> None:
+def test_a_sink_that_has_lost_everything_is_filled_again(world: LedgerWorld) -> None:
     world.batch(world.hang())
     world.redis.published.clear()
     world.redis.latest.clear()
@@ -128,7 +128,7 @@ def test_a_sink_that_has_lost_everything_is_filled_again(world: World) -> None:
     assert world.reports == ["recording is empty and is filled again"]
 
 
-def test_a_marker_that_only_a_coordinator_can_have_left_open_to_doubt_is_unknown(world: World) -> None:
+def test_a_marker_that_only_a_coordinator_can_have_left_open_to_doubt_is_unknown(world: LedgerWorld) -> None:
     candidate = world.hang()
     world.batch(candidate)
     ended = world.abort(candidate)
@@ -139,7 +139,7 @@ def test_a_marker_that_only_a_coordinator_can_have_left_open_to_doubt_is_unknown
     assert (resolution.how, resolution.by) == ("aborted", "unknown")
 
 
-def test_many_open_incidents_on_one_partition_cost_one_question(world: World) -> None:
+def test_many_open_incidents_on_one_partition_cost_one_question(world: LedgerWorld) -> None:
     partitions = [world.partition, *world.admin.create_topic("more", 3)]
     for number, partition in enumerate(partitions * 5):
         world.admin.write(partition, producer_id=100 + number)
@@ -151,7 +151,7 @@ def test_many_open_incidents_on_one_partition_cost_one_question(world: World) ->
     assert isinstance(partitions[0], TopicPartition)
 
 
-def test_an_incident_on_a_topic_that_was_deleted_without_a_watcher_ends(world: World) -> None:
+def test_an_incident_on_a_topic_that_was_deleted_without_a_watcher_ends(world: LedgerWorld) -> None:
     world.batch(world.hang())
     del world.admin.partitions[world.partition]
     world.restart()
@@ -165,7 +165,7 @@ def test_an_incident_on_a_topic_that_was_deleted_without_a_watcher_ends(world: W
     assert (resolution.how, world.ledger.open_incidents) == ("partition_gone", [])
 
 
-def test_an_incident_on_a_hidden_topic_stays_open(world: World) -> None:
+def test_an_incident_on_a_hidden_topic_stays_open(world: LedgerWorld) -> None:
     world.batch(world.hang())
     world.admin.problems[world.partition] = "TOPIC_AUTHORIZATION_FAILED"
     for _ in range(5):

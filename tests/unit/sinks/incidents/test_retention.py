@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
-from support.ledger_world import HOUR_MS, World
+from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.sinks.incidents.incident_store import IncidentStore
@@ -89,7 +89,7 @@ def test_the_incident_of_another_cluster_is_left_to_its_own_watch() -> None:
 
 
 def test_a_ledger_removes_what_ended_and_opens_a_new_hang_of_the_same_span() -> None:
-    world, topic = World(), Topic()
+    world, topic = LedgerWorld(), Topic()
     world.ledger.retention.bury = topic.bury
     candidate = world.hang()
     world.batch(candidate)
@@ -106,7 +106,7 @@ def test_a_ledger_removes_what_ended_and_opens_a_new_hang_of_the_same_span() -> 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_tombstone_of_an_open_incident_ends_nothing_and_its_event_is_published_again(*, restarted: bool) -> None:
-    world, log = World(), FoulLog()
+    world, log = LedgerWorld(), FoulLog()
     ledger = world.another(log)
     candidate = world.hang()
     ledger.on_batch([candidate])
@@ -122,7 +122,7 @@ def test_a_tombstone_of_an_open_incident_ends_nothing_and_its_event_is_published
 
 
 def test_two_instances_that_read_a_tombstone_do_not_publish_for_ever() -> None:
-    world, log = World(), FoulLog()
+    world, log = LedgerWorld(), FoulLog()
     ledgers = [world.another(log) for _ in range(2)]
     ledgers[0].on_batch([world.hang()])
     ledgers[1].on_batch([])
@@ -134,7 +134,7 @@ def test_two_instances_that_read_a_tombstone_do_not_publish_for_ever() -> None:
 
 
 def test_a_tombstone_of_what_ended_is_not_answered() -> None:
-    world, log = World(), FoulLog()
+    world, log = LedgerWorld(), FoulLog()
     ledger, candidate = world.another(log), world.hang()
     ledger.on_batch([candidate])
     ledger.on_batch([world.abort(candidate)])

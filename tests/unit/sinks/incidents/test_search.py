@@ -27,7 +27,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass
-class World:
+class SearchWorld:
     """A cluster in memory with two partitions, and one look at it."""
 
     admin: FakeAdmin = field(default_factory=FakeAdmin)
@@ -80,41 +80,41 @@ def view(name: str, state: S = S.COMPLETE_COMMIT, *, participants: Collection[To
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> SearchWorld:
+    return SearchWorld()
 
 
-def hang_now(world: World) -> None:
+def hang_now(world: SearchWorld) -> None:
     world.hang()
 
 
-def forgotten(world: World) -> None:
+def forgotten(world: SearchWorld) -> None:
     world.hang()
     world.admin.forget(NAME)
 
 
-def never_begun(world: World) -> None:
+def never_begun(world: SearchWorld) -> None:
     world.admin.write(world.here, world.admin.init(NAME).producer_id)
 
 
-def elsewhere(world: World) -> None:
+def elsewhere(world: SearchWorld) -> None:
     owner = world.admin.begin(NAME, world.there)
     world.admin.write(world.here, owner.producer_id)
 
 
-def another_producer_id(world: World) -> None:
+def another_producer_id(world: SearchWorld) -> None:
     producer_id = world.hang()
     world.views[producer_id] = view(NAME)
     world.admin.transactions[NAME].producer_id = producer_id + 1
 
 
-def from_the_future(world: World) -> None:
+def from_the_future(world: SearchWorld) -> None:
     world.admin.now_ms += 10**12
     world.hang()
     world.admin.now_ms -= 10**12
 
 
-HANGS: dict[str, tuple[Callable[[World], None], Reason]] = {
+HANGS: dict[str, tuple[Callable[[SearchWorld], None], Reason]] = {
     "of this very moment": (hang_now, Reason.ALREADY_COMPLETED),
     "the coordinator forgot": (forgotten, Reason.NO_TRANSACTIONAL_ID),
     "never begun": (never_begun, Reason.NOT_STARTED),
@@ -125,7 +125,7 @@ HANGS: dict[str, tuple[Callable[[World], None], Reason]] = {
 
 
 @pytest.mark.parametrize(("make", "reason"), HANGS.values(), ids=HANGS.keys())
-def test_hangs_are_proven(world: World, make: Callable[[World], None], reason: Reason) -> None:
+def test_hangs_are_proven(world: SearchWorld, make: Callable[[SearchWorld], None], reason: Reason) -> None:
     make(world)
     found = world.search()
     ((candidate, proof),) = found.hanging
@@ -133,17 +133,17 @@ def test_hangs_are_proven(world: World, make: Callable[[World], None], reason: R
     assert found.not_checked == {}
 
 
-def end_before_the_coordinators(world: World) -> None:
+def end_before_the_coordinators(world: SearchWorld) -> None:
     world.admin.begin(NAME, world.here)
     world.admin.before("list_transactions", lambda: world.admin.end(NAME, commit=True))
 
 
-def end_before_the_description(world: World) -> None:
+def end_before_the_description(world: SearchWorld) -> None:
     world.admin.begin(NAME, world.here)
     world.admin.before("describe_transactions", lambda: world.admin.end(NAME, commit=True))
 
 
-def end_and_begin_again(world: World) -> None:
+def end_and_begin_again(world: SearchWorld) -> None:
     world.admin.begin(NAME, world.here)
     for _ in range(9):
         world.admin.before("describe_transactions", lambda: world.admin.end(NAME, commit=True))
@@ -151,13 +151,13 @@ def end_and_begin_again(world: World) -> None:
         world.admin.before("read_partitions", lambda: world.admin.begin(NAME, world.here))
 
 
-def taken_in_by_the_next(world: World) -> None:
+def taken_in_by_the_next(world: SearchWorld) -> None:
     world.hang()
     world.admin.before("list_transactions", lambda: None)
     world.admin.before("list_transactions", lambda: world.admin.begin(NAME, world.here))
 
 
-def aborted_by_hand_meanwhile(world: World) -> None:
+def aborted_by_hand_meanwhile(world: SearchWorld) -> None:
     world.admin.now_ms += 1
     world.hang()
     for _ in range(2):
@@ -165,7 +165,7 @@ def aborted_by_hand_meanwhile(world: World) -> None:
     world.admin.before("read_partitions", world.admin.partitions[world.here].producers.clear)
 
 
-HEALTHY: dict[str, Callable[[World], object]] = {
+HEALTHY: dict[str, Callable[[SearchWorld], object]] = {
     "open": lambda world: world.admin.begin(NAME, world.here),
     "its markers are on their way": lambda world: (
         world.admin.begin(NAME, world.here),
@@ -181,26 +181,26 @@ HEALTHY: dict[str, Callable[[World], object]] = {
 
 @pytest.mark.parametrize("make", HEALTHY.values(), ids=HEALTHY.keys())
 def test_a_healthy_or_ended_transaction_is_never_reported_as_hanging(
-    world: World, make: Callable[[World], object]
+    world: SearchWorld, make: Callable[[SearchWorld], object]
 ) -> None:
     make(world)
     assert world.search().hanging == []
 
 
-def partition_away(world: World) -> str:
+def partition_away(world: SearchWorld) -> str:
     world.hang()
     world.admin.problems[world.here] = "NO_LEADER"
     return str(world.here)
 
 
-def hidden_listing(world: World) -> str:
+def hidden_listing(world: SearchWorld) -> str:
     producer_id = world.hang()
     world.admin.forget(NAME)
     world.admin.listing_problems.append("broker 1: TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
     return f"{world.here} producer id {producer_id}"
 
 
-def hidden_by_name(world: World) -> str:
+def hidden_by_name(world: SearchWorld) -> str:
     """The listing silently omits the id, and the log knows it: a request by its name is refused."""
     owner = world.admin.begin(NAME, world.here)
     world.views[owner.producer_id] = view(NAME, S.ONGOING, participants=[world.here])
@@ -209,7 +209,7 @@ def hidden_by_name(world: World) -> str:
     return f"{world.here} producer id {owner.producer_id}"
 
 
-def two_coordinators(world: World) -> str:
+def two_coordinators(world: SearchWorld) -> str:
     producer_id = world.hang()
     before = world.admin.list_transactions
 
@@ -222,7 +222,7 @@ def two_coordinators(world: World) -> str:
     return f"{world.here} producer id {producer_id}"
 
 
-UNPROVEN: dict[str, Callable[[World], str]] = {
+UNPROVEN: dict[str, Callable[[SearchWorld], str]] = {
     "a partition without a leader": partition_away,
     "ids may be hidden": hidden_listing,
     "an id is hidden": hidden_by_name,
@@ -231,14 +231,14 @@ UNPROVEN: dict[str, Callable[[World], str]] = {
 
 
 @pytest.mark.parametrize("make", UNPROVEN.values(), ids=UNPROVEN.keys())
-def test_an_unproven_span_is_listed_and_is_not_reported_as_a_hang(world: World, make: Callable[[World], str]) -> None:
+def test_an_unproven_span_is_listed_and_is_no_hang(world: SearchWorld, make: Callable[[SearchWorld], str]) -> None:
     what = make(world)
     found = world.search()
     assert found.hanging == []
     assert what in found.not_checked
 
 
-def test_a_partition_that_fails_does_not_end_the_search(world: World) -> None:
+def test_a_partition_that_fails_does_not_end_the_search(world: SearchWorld) -> None:
     world.hang()
     world.admin.problems[world.there] = "KAFKA_STORAGE_ERROR"
     found = world.search()
@@ -246,7 +246,7 @@ def test_a_partition_that_fails_does_not_end_the_search(world: World) -> None:
     assert found.not_checked == {str(world.there): "KAFKA_STORAGE_ERROR"}
 
 
-def test_a_look_that_was_in_vain_is_taken_again(world: World) -> None:
+def test_a_look_that_was_in_vain_is_taken_again(world: SearchWorld) -> None:
     world.hang()
     world.admin.before("list_transactions", lambda: world.admin.listing_problems.append("NOT_COORDINATOR"))
     world.admin.before("list_transactions", world.admin.listing_problems.clear)
@@ -254,7 +254,7 @@ def test_a_look_that_was_in_vain_is_taken_again(world: World) -> None:
     assert len(found.hanging) == 1
 
 
-def test_data_whose_owner_may_be_in_an_unread_log_is_not_proven(world: World) -> None:
+def test_data_whose_owner_may_be_in_an_unread_log_is_not_proven(world: SearchWorld) -> None:
     """Its id may be hidden by a right that no probe sees; only its own record would name it."""
     forgotten(world)
     world.log_problems["__transaction_state-3"] = "TOPIC_AUTHORIZATION_FAILED"
@@ -268,7 +268,7 @@ def test_data_whose_owner_may_be_in_an_unread_log_is_not_proven(world: World) ->
     ("age_ms", "verdicts"),
     [(60_000, []), (130_000, [Verdict.LONG_RUNNING]), (150_000, [Verdict.LONG_RUNNING]), (166_000, [Verdict.LATE])],
 )
-def test_a_transaction_is_evaluated_by_its_own_timeout(world: World, age_ms: int, verdicts: list[Verdict]) -> None:
+def test_each_transaction_has_its_own_timeout(world: SearchWorld, age_ms: int, verdicts: list[Verdict]) -> None:
     world.ongoing(timeout_ms=150_000)
     found = world.search(world.admin.now_ms + age_ms)
     assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
@@ -278,19 +278,19 @@ def test_a_transaction_is_evaluated_by_its_own_timeout(world: World, age_ms: int
 SKEW_MS = 62_000
 
 
-def stuck_by_our_clock(world: World) -> int:
+def stuck_by_our_clock(world: SearchWorld) -> int:
     world.behind_ms = SKEW_MS
     world.prepared(world.admin.now_ms - SKEW_MS)
     return world.admin.now_ms
 
 
-def late_by_our_clock(world: World) -> int:
+def late_by_our_clock(world: SearchWorld) -> int:
     world.behind_ms = SKEW_MS
     world.ongoing(timeout_ms=30_000)
     return world.admin.now_ms + SKEW_MS
 
 
-def late_for_a_coordinator_that_has_just_taken_over(world: World) -> int:
+def late_for_a_coordinator_that_has_just_taken_over(world: SearchWorld) -> int:
     now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
     world.led[0] = LeaderStamp(1, now_ms - 14_000)
     return now_ms
@@ -299,14 +299,14 @@ def late_for_a_coordinator_that_has_just_taken_over(world: World) -> int:
 @pytest.mark.parametrize(
     "make", [stuck_by_our_clock, late_by_our_clock, late_for_a_coordinator_that_has_just_taken_over]
 )
-def test_a_clock_that_differs_makes_nothing_late_or_stuck(world: World, make: Callable[[World], int]) -> None:
+def test_a_differing_clock_makes_nothing_late_or_stuck(world: SearchWorld, make: Callable[[SearchWorld], int]) -> None:
     found = world.search(make(world))
     assert (found.overdue, found.not_checked) == ([], {})
 
 
 @pytest.mark.parametrize("behind_ms", [-SKEW_MS, 0, SKEW_MS])
 @pytest.mark.parametrize("true_age_ms", [0, 20_000, 30_001, 31_500, 120_000, 10**7])
-def test_a_claimed_age_is_true_for_all_clocks(world: World, behind_ms: int, true_age_ms: int) -> None:
+def test_a_claimed_age_is_true_for_all_clocks(world: SearchWorld, behind_ms: int, true_age_ms: int) -> None:
     """A Prepare* of a long transaction: our clock shows `now`, the coordinator has stamped it by its own."""
     world.behind_ms = behind_ms
     now_ms = world.admin.now_ms
@@ -323,7 +323,7 @@ def test_a_claimed_age_is_true_for_all_clocks(world: World, behind_ms: int, true
 
 
 @pytest.mark.parametrize(("led_for_ms", "verdicts"), [(30_001, [Verdict.STUCK_PREPARE]), (30_000, [])])
-def test_the_stamp_of_a_former_coordinator_is_no_age(world: World, led_for_ms: int, verdicts: list[Verdict]) -> None:
+def test_a_former_coordinators_stamp_is_no_age(world: SearchWorld, led_for_ms: int, verdicts: list[Verdict]) -> None:
     now_ms = world.admin.now_ms + 10**6
     world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
     world.led[0] = LeaderStamp(1, now_ms - led_for_ms)
@@ -334,7 +334,7 @@ def test_the_stamp_of_a_former_coordinator_is_no_age(world: World, led_for_ms: i
 
 @pytest.mark.parametrize("led", [{}, {0: LeaderStamp(2, 1)}], ids=["nobody has stamped", "another has"])
 def test_an_age_without_a_timestamp_of_its_coordinator_is_reported_as_not_proven(
-    world: World, led: dict[int, LeaderStamp]
+    world: SearchWorld, led: dict[int, LeaderStamp]
 ) -> None:
     world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
     world.led = led
@@ -345,7 +345,7 @@ def test_an_age_without_a_timestamp_of_its_coordinator_is_reported_as_not_proven
     assert why.startswith(f"{unproven}: its coordinator took over")
 
 
-def test_a_coordinator_that_does_not_answer_proves_nothing(world: World) -> None:
+def test_a_coordinator_that_does_not_answer_proves_nothing(world: SearchWorld) -> None:
     world.silence = "broker a:1 is too old"
     found = world.search(world.ongoing(timeout_ms=30_000) + SKEW_MS)
     assert found.overdue == []
@@ -353,7 +353,7 @@ def test_a_coordinator_that_does_not_answer_proves_nothing(world: World) -> None
     assert why == "late by this machine's clock, but not proven by its coordinator's clock: broker a:1 is too old"
 
 
-def test_a_coordinator_that_moves_while_it_is_asked_proves_nothing(world: World) -> None:
+def test_a_coordinator_that_moves_while_it_is_asked_proves_nothing(world: SearchWorld) -> None:
     now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
     world.admin.before("describe_transactions", lambda: None)
     world.admin.before("describe_transactions", lambda: setattr(world.admin.transactions[NAME], "coordinator", 2))
@@ -362,20 +362,20 @@ def test_a_coordinator_that_moves_while_it_is_asked_proves_nothing(world: World)
     assert "moved to another broker during the request" in " ".join(found.not_checked.values())
 
 
-def test_a_two_phase_transaction_is_never_late(world: World) -> None:
+def test_a_two_phase_transaction_is_never_late(world: SearchWorld) -> None:
     world.admin.init(NAME, timeout_ms=2147483647)
     world.admin.begin(NAME, world.here)
     assert world.search(world.admin.now_ms + 10**11).overdue == []
 
 
-def test_stuck_markers_are_reported_by_the_time_of_their_record(world: World) -> None:
+def test_stuck_markers_are_reported_by_the_time_of_their_record(world: SearchWorld) -> None:
     world.prepared(world.admin.now_ms)
     for age_ms, verdicts in ((29_000, []), (31_000, [Verdict.STUCK_PREPARE])):
         found = world.search(world.admin.now_ms + age_ms)
         assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
 
 
-def test_stuck_markers_without_a_log_are_not_checked(world: World) -> None:
+def test_stuck_markers_without_a_log_are_not_checked(world: SearchWorld) -> None:
     world.admin.begin(NAME, world.here)
     world.admin.prepare(NAME, commit=True)
     world.log_problems["__transaction_state-3"] = "TOPIC_AUTHORIZATION_FAILED"
@@ -384,7 +384,7 @@ def test_stuck_markers_without_a_log_are_not_checked(world: World) -> None:
     assert "PrepareCommit for an unknown time" in found.not_checked[f"transactional id {NAME!r}"]
 
 
-def test_a_confirmation_of_another_span_than_the_first_look_saw_is_none(world: World) -> None:
+def test_a_confirmation_of_another_span_than_the_first_look_saw_is_none(world: SearchWorld) -> None:
     producer_id = world.hang()
     world.admin.before("read_partitions", lambda: None)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.facts import BucketRun, a_marker, log_notice, seen, transaction
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.transaction import TransactionState as S
@@ -20,7 +20,7 @@ class Scene:
     """A bucket that has read one partition with open data of an id that it does not know, and a ledger behind it."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = LedgerWorld()
         self.run = BucketRun()
         self.owner = self.world.admin.begin(NAME, self.world.partition)
         self.looks: set[str] = set()

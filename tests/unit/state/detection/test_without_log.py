@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.facts import BucketRun, a_marker, seen
-from support.ledger_world import ORIGIN, World
+from support.ledger_world import ORIGIN, LedgerWorld
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.policy import DetectionPolicy
 
@@ -22,7 +22,7 @@ class Scene:
     """A bucket and a ledger without the coordinators' log; a transaction of one id is open on one partition."""
 
     def __init__(self, access: CoordinatorAccess, **policy: Any) -> None:
-        self.world = World(origin=replace(ORIGIN, coordinator_view=access))
+        self.world = LedgerWorld(origin=replace(ORIGIN, coordinator_view=access))
         self.run = BucketRun(policy=DetectionPolicy(coordinator_access=access, **policy))
         self.owner = self.world.admin.begin(NAME, self.world.partition)
         self.is_read = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.incidents import an_event
-from support.ledger_world import World
+from support.ledger_world import LedgerWorld
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.state.events.record_size import fitting
 from txnwatch.state.events.value_rules import NAME_BYTES
@@ -35,7 +35,7 @@ def test_an_event_of_the_usual_size_stays_as_it_is() -> None:
 
 
 def test_a_ledger_publishes_what_fits() -> None:
-    world = World()
+    world = LedgerWorld()
     candidate = world.hang()
     for number in range(100):
         world.groups.commit(f"{number}{CONTROL[:-9]}", world.partition, 0)

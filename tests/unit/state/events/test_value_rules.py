@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.incidents import a_life, an_event
-from support.ledger_world import HOUR_MS, World
+from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.cli.event_lines import event_line
 from txnwatch.sinks.delivery.encoding import (
     FORMATS,
@@ -225,7 +225,7 @@ def test_the_values_of_a_closed_set_are_the_published_ones(values: type[StrEnum]
 
 
 def test_an_event_of_the_ledger_is_read_back_unchanged() -> None:
-    world = World()
+    world = LedgerWorld()
     candidate = world.hang("caf\u00e9\n\x1b[31m'")
     world.batch(candidate)
     world.batch(world.abort(candidate))

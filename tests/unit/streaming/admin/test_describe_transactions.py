@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.fake_brokers import LEADERS, NAMES, Brokers
+from support.fake_brokers import LEADERS, NAMES, FakeBrokers
 from txnwatch.state.model.description import NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.problem import Problem
@@ -10,12 +10,12 @@ from txnwatch.streaming.client.metadata import PartitionInfo
 
 
 def test_the_answer_of_the_leader_counts() -> None:
-    found = Brokers().describe(*NAMES)
+    found = FakeBrokers().describe(*NAMES)
     assert found == {name: UnknownTransactionalId(name, number) for number, name in enumerate(NAMES, start=1)}
 
 
 def test_the_answer_of_a_broker_that_does_not_lead_the_partition_of_the_id_does_not_count() -> None:
-    found = Brokers(found={NAMES[0]: 2}).describe(*NAMES)
+    found = FakeBrokers(found={NAMES[0]: 2}).describe(*NAMES)
     assert found == {
         NAMES[0]: NotDescribed(NAMES[0], Problem(f"broker 2 answered, but it does not lead {LOG}-0")),
         NAMES[1]: UnknownTransactionalId(NAMES[1], 2),
@@ -24,7 +24,7 @@ def test_the_answer_of_a_broker_that_does_not_lead_the_partition_of_the_id_does_
 
 def test_the_answer_of_a_leader_that_loses_its_partition_meanwhile_does_not_count() -> None:
     for after in (PartitionInfo(2, 1), PartitionInfo(1, 2)):
-        brokers = Brokers()
+        brokers = FakeBrokers()
         brokers.on_describe = lambda: brokers.__setattr__("leaders", [after, LEADERS[1]])  # noqa: B023
         found = brokers.describe(*NAMES)
         assert found == {
@@ -34,5 +34,5 @@ def test_the_answer_of_a_leader_that_loses_its_partition_meanwhile_does_not_coun
 
 
 def test_no_leaders_are_compared_if_the_log_is_hidden() -> None:
-    found = Brokers(leaders=None).describe(*NAMES)
+    found = FakeBrokers(leaders=None).describe(*NAMES)
     assert found == {name: UnknownTransactionalId(name, number) for number, name in enumerate(NAMES, start=1)}

@@ -67,7 +67,7 @@ def test_one_broker_has_at_most_half_of_the_budget_that_is_left(cluster: Cluster
 @pytest.mark.parametrize("request_", [call, ask])
 def test_a_small_rest_of_the_budget_is_not_halved(cluster: Cluster, request_: Any) -> None:
     """A broker that is slow for a moment would not be heard, and would get a pause."""
-    rest_s = cluster_module._LEAST_PATIENCE_S
+    rest_s = cluster_module.LEAST_PATIENCE_S
     with cluster.budget(rest_s):
         request_(cluster)
     (given_s,) = SilentConnection.given_s

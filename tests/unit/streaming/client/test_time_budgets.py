@@ -56,12 +56,12 @@ def test_topics_that_came_and_went_leave_nothing_with_the_lister() -> None:
     lister = Lister(options(**SCANNED), broker)
     for number in range(TOPICS):
         for broker.there in ([f"topic-{number}"], [f"topic-{number}"], [], [], [], []):
-            lister._looked_s = float("-inf")
+            lister.looked_s = float("-inf")
             following = lister.next_offset(offset)
             assert following is not None
             offset = following
     assert {partition.topic for partition in offset.positions} == {"__transaction_state"}
-    assert lister._absences.keys() <= {"__transaction_state", f"topic-{TOPICS - 1}"}
+    assert lister.absences.keys() <= {"__transaction_state", f"topic-{TOPICS - 1}"}
 
 
 def test_topics_that_came_and_went_leave_nothing_with_the_census() -> None:
@@ -69,8 +69,8 @@ def test_topics_that_came_and_went_leave_nothing_with_the_census() -> None:
     for number in range(TOPICS):
         for there in ([f"topic-{number}"], [], [], [], []):
             rota.next_census(metadata(*there), offset, offset, ())
-    assert rota._watched == {}
-    assert rota._absences == {}
+    assert rota.watched == {}
+    assert rota.absences == {}
 
 
 def test_requests_that_moved_on_leave_nothing_with_the_lister(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_requests_that_moved_on_leave_nothing_with_the_lister(tmp_path: Path) ->
         following = lister.next_offset(offset)
         assert following is not None
         offset = following
-        most = max(most, len(lister._granted))
+        most = max(most, len(lister.granted))
     assert most < 100
 
 

@@ -44,7 +44,7 @@ class SharedFiles:
             raise OSError("Connection refused")
 
 
-class Stage:
+class LeaseStage:
     """Drivers with one file system and one clock; `meanwhile` runs at each pause of a driver that waits."""
 
     def __init__(self) -> None:
@@ -60,11 +60,11 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def stage() -> LeaseStage:
+    return LeaseStage()
 
 
-def test_the_first_driver_and_the_one_after_a_release_start_at_once(stage: Stage) -> None:
+def test_the_first_driver_and_the_one_after_a_release_start_at_once(stage: LeaseStage) -> None:
     for _ in range(3):
         lease = stage.driver()
         lease.take()
@@ -74,7 +74,7 @@ def test_the_first_driver_and_the_one_after_a_release_start_at_once(stage: Stage
     assert not stage.log
 
 
-def test_a_second_driver_ends_as_soon_as_the_first_one_renews(stage: Stage) -> None:
+def test_a_second_driver_ends_as_soon_as_the_first_one_renews(stage: LeaseStage) -> None:
     first = stage.driver()
     first.take()
     stage.meanwhile = first.renew
@@ -84,14 +84,14 @@ def test_a_second_driver_ends_as_soon_as_the_first_one_renews(stage: Stage) -> N
     first.check()
 
 
-def test_a_lease_that_nobody_renews_is_taken_over_after_a_pause(stage: Stage) -> None:
+def test_a_lease_that_nobody_renews_is_taken_over_after_a_pause(stage: LeaseStage) -> None:
     stage.driver().take()
     stage.driver().take()
     assert stage.now_s >= STALE_S
     assert "has not renewed its lease of the checkpoint for 30 s: taken over" in stage.log[0]
 
 
-def test_a_driver_that_was_suspended_learns_that_another_one_has_taken_over(stage: Stage) -> None:
+def test_a_driver_that_was_suspended_learns_that_another_one_has_taken_over(stage: LeaseStage) -> None:
     suspended, second = stage.driver(), stage.driver()
     suspended.take()
     second.take()
@@ -105,7 +105,7 @@ def test_a_driver_that_was_suspended_learns_that_another_one_has_taken_over(stag
     second.check()
 
 
-def test_of_two_that_take_over_at_once_one_ends(stage: Stage) -> None:
+def test_of_two_that_take_over_at_once_one_ends(stage: LeaseStage) -> None:
     stage.driver().take()
     winner = stage.driver()
     waiting = stage.driver()
@@ -121,7 +121,7 @@ def test_of_two_that_take_over_at_once_one_ends(stage: Stage) -> None:
     winner.check()
 
 
-def test_a_driver_whose_look_is_outdated_ends(stage: Stage) -> None:
+def test_a_driver_whose_look_is_outdated_ends(stage: LeaseStage) -> None:
     holder, slow = stage.driver(), stage.driver()
     holder.take()
 
@@ -136,7 +136,7 @@ def test_a_driver_whose_look_is_outdated_ends(stage: Stage) -> None:
     holder.check()
 
 
-def test_without_its_file_system_a_driver_stops_before_another_one_may_take_over(stage: Stage) -> None:
+def test_without_its_file_system_a_driver_stops_before_another_one_may_take_over(stage: LeaseStage) -> None:
     lease = stage.driver()
     lease.take()
     stage.files.is_away = True
@@ -149,13 +149,13 @@ def test_without_its_file_system_a_driver_stops_before_another_one_may_take_over
     lease.check()
 
 
-def test_a_file_system_that_is_away_at_the_start_is_one_line(stage: Stage) -> None:
+def test_a_file_system_that_is_away_at_the_start_is_one_line(stage: LeaseStage) -> None:
     stage.files.is_away = True
     with pytest.raises(CheckpointError, match="its lease cannot be read: Connection refused"):
         stage.driver().take()
 
 
-def test_a_request_that_the_client_repeats_is_no_loss(stage: Stage) -> None:
+def test_a_request_that_the_client_repeats_is_no_loss(stage: LeaseStage) -> None:
     lease = stage.driver()
     lease.take()
     stage.files.before_create = lambda: stage.files.content.update({2: lease._me.to_json()})
@@ -163,7 +163,7 @@ def test_a_request_that_the_client_repeats_is_no_loss(stage: Stage) -> None:
     lease.check()
 
 
-def test_the_files_stay_few_and_the_highest_number_never_comes_again(stage: Stage) -> None:
+def test_the_files_stay_few_and_the_highest_number_never_comes_again(stage: LeaseStage) -> None:
     lease = stage.driver()
     lease.take()
     for _ in range(20):
@@ -174,14 +174,14 @@ def test_the_files_stay_few_and_the_highest_number_never_comes_again(stage: Stag
     assert max(stage.files.content) == 23
 
 
-def test_a_file_without_content_is_held_until_it_is_stale(stage: Stage) -> None:
+def test_a_file_without_content_is_held_until_it_is_stale(stage: LeaseStage) -> None:
     stage.files.content[7] = ""
     stage.driver().take()
     assert stage.now_s >= STALE_S
     assert max(stage.files.content) == 8
 
 
-def test_the_lease_is_renewed_while_a_block_runs_and_released_after_it(stage: Stage) -> None:
+def test_the_lease_is_renewed_while_a_block_runs_and_released_after_it(stage: LeaseStage) -> None:
     lease = stage.driver()
     lease.take()
     with lease.kept(lambda: True):
@@ -189,7 +189,7 @@ def test_the_lease_is_renewed_while_a_block_runs_and_released_after_it(stage: St
     assert '"is_released": true' in stage.files.content[2]
 
 
-def test_a_lease_is_not_released_while_a_step_that_was_left_behind_may_still_write(stage: Stage) -> None:
+def test_a_lease_is_not_released_while_a_step_that_was_left_behind_may_still_write(stage: LeaseStage) -> None:
     lease = stage.driver()
     lease.take()
     with lease.kept(lambda: False):
@@ -197,7 +197,7 @@ def test_a_lease_is_not_released_while_a_step_that_was_left_behind_may_still_wri
     assert list(stage.files.content) == [1]
 
 
-def test_a_driver_that_waits_starts_as_soon_as_the_first_one_releases(stage: Stage) -> None:
+def test_a_driver_that_waits_starts_as_soon_as_the_first_one_releases(stage: LeaseStage) -> None:
     first, second = stage.driver(), stage.driver()
     first.take()
     stage.meanwhile = first.release
@@ -207,7 +207,7 @@ def test_a_driver_that_waits_starts_as_soon_as_the_first_one_releases(stage: Sta
     assert not stage.log
 
 
-def test_a_file_that_an_error_has_left_without_content_is_no_loss(stage: Stage) -> None:
+def test_a_file_that_an_error_has_left_without_content_is_no_loss(stage: LeaseStage) -> None:
     lease = stage.driver()
     lease.take()
     stage.files.content[2] = ""
@@ -216,7 +216,7 @@ def test_a_file_that_an_error_has_left_without_content_is_no_loss(stage: Stage) 
     assert max(stage.files.content) == 3
 
 
-def test_a_stale_driver_does_not_take_a_file_without_content_for_its_own(stage: Stage) -> None:
+def test_a_stale_driver_does_not_take_a_file_without_content_for_its_own(stage: LeaseStage) -> None:
     lease = stage.driver()
     lease.take()
     stage.files.content[2] = ""
@@ -227,7 +227,7 @@ def test_a_stale_driver_does_not_take_a_file_without_content_for_its_own(stage: 
     assert max(stage.files.content) == 2
 
 
-def test_a_number_that_was_deleted_long_ago_does_not_count(stage: Stage) -> None:
+def test_a_number_that_was_deleted_long_ago_does_not_count(stage: LeaseStage) -> None:
     slow, fast = stage.driver(), stage.driver()
     slow.take()
 

@@ -30,9 +30,9 @@ POLICY = DetectionPolicy(idle_retention_ms=HOUR_MS)
 
 @pytest.fixture(autouse=True)
 def _a_new_worker() -> Iterator[None]:
-    operator._kept.clear()
+    operator.kept_buckets.clear()
     yield
-    operator._kept.clear()
+    operator.kept_buckets.clear()
     gc.enable()  # a worker leaves that to its daemon
 
 
@@ -52,7 +52,7 @@ class Job:
         return [emitted for emitted in findings if not isinstance(emitted, BucketCount | Unproven | OpenTransactions)]
 
     def kept(self) -> set[int]:
-        ((_, bucket),) = operator._kept.items()
+        ((_, bucket),) = operator.kept_buckets.items()
         return set(bucket.producer_ids)
 
     def entries(self) -> list[int]:
@@ -72,7 +72,7 @@ def test_a_stray_write_becomes_a_candidate_and_ends_with_its_marker() -> None:
 def test_a_worker_without_a_cache_continues_the_work_of_another() -> None:
     job = Job()
     job.batch(transaction(1, S.COMPLETE_COMMIT), seen(0, 10, data=5))
-    operator._kept.clear()
+    operator.kept_buckets.clear()
     (candidate,) = job.batch()
     assert isinstance(candidate, SpanCandidate)
     assert candidate.view is not None
@@ -86,13 +86,13 @@ def test_a_failed_attempt_leaves_no_bucket_in_the_cache(call: str) -> None:
     error = mock.Mock(side_effect=OSError("the state store failed"))
     with mock.patch.object(operator.SparkLogStore, call, error), pytest.raises(OSError, match="state store"):
         job.batch(seen(0, 10, data=5))
-    assert not operator._kept
+    assert not operator.kept_buckets
     job.batch()
     assert job.kept() == {OTHER}, "the facts of the failed attempt are not applied"
 
 
 def in_run(monkeypatch: pytest.MonkeyPatch, run_id: str) -> None:
-    context = SimpleNamespace(getLocalProperty={operator._RUN_ID: run_id}.get)
+    context = SimpleNamespace(getLocalProperty={operator.RUN_ID: run_id}.get)
     monkeypatch.setattr(operator, "TaskContext", SimpleNamespace(get=lambda: context))
 
 
@@ -100,12 +100,12 @@ def test_a_new_run_of_the_query_clears_the_cache(monkeypatch: pytest.MonkeyPatch
     job = Job()
     in_run(monkeypatch, "the first run")
     job.batch(transaction(1, S.ONGOING, ORDERS))
-    assert operator._kept.keys() == {("the first run", 0)}
+    assert operator.kept_buckets.keys() == {("the first run", 0)}
     in_run(monkeypatch, "the second run")
     with mock.patch.object(operator, "load", wraps=operator.load) as load:
         job.batch()
     assert load.call_args.args[0] is None, "the first batch of a run reads its state"
-    assert operator._kept.keys() == {("the second run", 0)}
+    assert operator.kept_buckets.keys() == {("the second run", 0)}
 
 
 def test_a_batch_that_changes_nothing_writes_nothing() -> None:
@@ -130,7 +130,7 @@ def test_the_log_has_an_end_and_what_is_idle_for_long_leaves_with_it() -> None:
     assert longest == MAX_ENTRIES
     assert job.entries() == [MAX_ENTRIES + 1, MAX_ENTRIES + 2], "a snapshot has taken the place of all before it"
     assert job.kept() == {PRODUCER, 9, 10}, "what is open stays, and what was idle for less"
-    operator._kept.clear()
+    operator.kept_buckets.clear()
     job.batch(at_ms=HOUR_MS + 500)
     assert job.kept() == {PRODUCER, 9, 10}, "and so for a worker that reads it"
 
@@ -139,6 +139,6 @@ def test_state_of_another_version_is_refused() -> None:
     job = Job()
     job.batch(seen(0, 10, data=5))
     job.tester.updateValueState("head", 0, (b"9" * VERSION_BYTES,))
-    operator._kept.clear()
+    operator.kept_buckets.clear()
     with pytest.raises(OtherVersionError, match="state in the checkpoint has version 99999999"):
         job.batch()

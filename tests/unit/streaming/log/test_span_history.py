@@ -20,7 +20,7 @@ from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffse
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import log_extent as extent
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.span_history import _BELOW, SpanHistoryFold, SpanHistoryReader, near
+from txnwatch.streaming.log.span_history import OFFSETS_BELOW, SpanHistoryFold, SpanHistoryReader, near
 
 MINE, OTHER = 7, 8
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
@@ -142,8 +142,8 @@ def test_many_spans_of_many_partitions_are_read_in_one_pass(logs: Logs) -> None:
 
 
 def test_spans_that_are_far_from_each_other_do_not_share_a_walk() -> None:
-    spans = [a_span(start) for start in (3 * _BELOW, 0, _BELOW, _BELOW + 1)]
-    assert [span.start_offset for span in near(spans)] == [0, _BELOW]
+    spans = [a_span(start) for start in (3 * OFFSETS_BELOW, 0, OFFSETS_BELOW, OFFSETS_BELOW + 1)]
+    assert [span.start_offset for span in near(spans)] == [0, OFFSETS_BELOW]
 
 
 @pytest.mark.parametrize("timestamp", [EARLIEST, LATEST])

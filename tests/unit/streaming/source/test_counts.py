@@ -75,7 +75,7 @@ def test_the_offset_of_a_batch_has_a_few_bytes_for_each_partition() -> None:
 def a_request(partitions: int) -> int:
     """The bytes of the request for the ends of one leader's partitions."""
     asked = [(TopicPartition("orders", number), 12) for number in range(partitions)]
-    request = list_offsets._request(asked, list_offsets.LATEST, list_offsets.READ_UNCOMMITTED)(Speaker())
+    request = list_offsets.offsets_request(asked, list_offsets.LATEST, list_offsets.READ_UNCOMMITTED)(Speaker())
     return len(request.encode())
 
 

@@ -78,7 +78,7 @@ def broker() -> OneBroker:
 def gone_after(lister: Lister, offset: SourceOffset) -> set[TopicPartition]:
     found: set[TopicPartition] = set()
     for _ in range(LOOKS):
-        lister._looked_s = float("-inf")
+        lister.looked_s = float("-inf")
         following = lister.next_offset(offset)
         assert following is not None
         offset = following
@@ -129,7 +129,7 @@ def test_a_re_created_coordinators_log_is_read(broker: OneBroker) -> None:
     broker.recreated_logs.add(LOG.topic)
     stale, ids = [], []
     for _ in range(LOOKS):
-        lister._looked_s = float("-inf")
+        lister.looked_s = float("-inf")
         following = lister.next_offset(offset)
         assert following is not None
         offset = following
@@ -165,7 +165,7 @@ class Requesting:
         following = self.lister.next_offset(self.offset)
         assert following is not None
         self.offset = following
-        self.lister._looked_s = float("-inf")
+        self.lister.looked_s = float("-inf")
         return following
 
 
@@ -194,7 +194,7 @@ def test_a_hidden_participant_stays_unproven_between_two_looks_at_the_metadata(r
     requesting.round()
     requesting.round(SECRET)
     for _ in range(LOOKS):
-        requesting.lister._looked_s = float("inf")
+        requesting.lister.looked_s = float("inf")
         assert SECRET in requesting.round().barrier_fact({}).stale_data
 
 
@@ -215,7 +215,7 @@ def test_a_participant_that_is_gone_is_not_hidden(requesting: Requesting) -> Non
 
 
 def test_a_topic_that_the_options_exclude_is_not_missing(requesting: Requesting) -> None:
-    requesting.lister._options = replace(requesting.lister._options, pattern="o.*")
+    requesting.lister.options = replace(requesting.lister.options, pattern="o.*")
     requesting.broker.there.add(SECRET.topic)
     requesting.broker.hidden.add(SECRET.topic)
     requesting.round()
@@ -258,7 +258,7 @@ def test_a_census_keeps_asking_for_a_hidden_topic(broker: OneBroker) -> None:
     for looks in range(LOOKS):
         if looks:
             broker.hidden.add("orders")
-        rota._round_due_s = 0.0
+        rota.round_due_s = 0.0
         census = rota.next_census(broker.refresh(), offset, offset, ())
         assert census is not None
     assert ORDERS in census.missing

@@ -86,21 +86,21 @@ def test_the_more_partitions_the_longer_until_all_of_it_is_asked_for_again(
 ) -> None:
     cluster = Counting({"orders": partitions - 1, TRANSACTION_STATE_TOPIC: 1})
     lister = Lister(OPTIONS, cluster, now_ms=lambda: 0)
-    lister._look_around(NOTHING_YET, set())
+    lister.look_around(NOTHING_YET, set())
     for later_s, count in ((pause_s - 0.1, 1), (pause_s + 0.1, 2)):
         clock.now_s = 1_000.0 + later_s
-        lister._look_around(NOTHING_YET, set())
+        lister.look_around(NOTHING_YET, set())
         assert cluster.asked == [None] * count
 
 
 def test_a_request_is_looked_after_as_soon_as_on_a_small_cluster(clock: Clock) -> None:
     cluster = Counting({"orders": 50_000, TRANSACTION_STATE_TOPIC: 1})
     lister = Lister(OPTIONS, cluster, now_ms=lambda: 0)
-    lister._look_around(NOTHING_YET, set())
+    lister.look_around(NOTHING_YET, set())
     clock.now_s += 5.1
-    lister._look_around(NOTHING_YET, set(), is_settled=True)
+    lister.look_around(NOTHING_YET, set(), is_settled=True)
     assert cluster.asked == [None]
-    lister._look_around(NOTHING_YET, set(), is_settled=False)
+    lister.look_around(NOTHING_YET, set(), is_settled=False)
     assert cluster.asked == [None, None]
 
 
@@ -108,8 +108,8 @@ def test_a_topic_that_a_transaction_names_is_looked_for_at_once(clock: Clock) ->
     del clock
     cluster = Counting({"orders": 1, TRANSACTION_STATE_TOPIC: 1})
     lister = Lister(OPTIONS, cluster, now_ms=lambda: 0)
-    lister._look_around(NOTHING_YET, set())
-    lister._look_around(NOTHING_YET, {"quite new"})
+    lister.look_around(NOTHING_YET, set())
+    lister.look_around(NOTHING_YET, {"quite new"})
     assert cluster.asked == [None, None, ["quite new"]]
 
 

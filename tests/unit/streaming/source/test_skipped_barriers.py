@@ -91,7 +91,7 @@ def test_a_request_has_a_barrier_in_every_round_also_while_it_is_backed_off(idle
 
 
 def test_a_producer_snapshot_that_is_due_has_a_barrier(idle: Idle) -> None:
-    idle.lister._rota._heal_due_s = 0.0
+    idle.lister.schedule.heal_due_s = 0.0
     assert idle.has_barrier()
     assert idle.lister.census_of(idle.offset.barrier) is not None
     assert not idle.has_barrier()

@@ -54,8 +54,8 @@ def a_query(message: str) -> Any:
 
 @pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "after some batches"])
 def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batches_before: int) -> None:
-    monkeypatch.setattr(supervision, "_POLL_S", 0.001)
-    monkeypatch.setattr(supervision, "_SILENCE_S", 0.02)
+    monkeypatch.setattr(supervision, "POLL_S", 0.001)
+    monkeypatch.setattr(supervision, "SILENCE_S", 0.02)
     watch = a_watch(batches_before)
     asked: list[bool] = []
 
@@ -65,7 +65,7 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
 
     monkeypatch.setattr(job, "is_executing", is_executing)
     waiting = threading.Thread(
-        target=supervision._watch_query,
+        target=supervision.watch_query,
         args=(watch, a_query("Getting offsets"), StopRequest(), NO_SESSION, NO_RELOAD),
     )
     waiting.start()
@@ -90,7 +90,7 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
     monkeypatch.setattr(stop, "wait", second)
     monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
     monkeypatch.setattr(job, "is_executing", lambda _: True)
-    supervision._watch_query(watch, a_query("Getting offsets"), stop, NO_SESSION, NO_RELOAD)
+    supervision.watch_query(watch, a_query("Getting offsets"), stop, NO_SESSION, NO_RELOAD)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: no micro-batch has completed since the start, 32 s ago; "
@@ -114,7 +114,7 @@ def test_a_micro_batch_that_does_not_end_is_not_taken_for_brokers_that_do_not_an
     monkeypatch.setattr(stop, "wait", second)
     monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
     monkeypatch.setattr(job, "is_executing", lambda _: True)
-    assert supervision._watch_query(watch, a_query("Processing new data"), stop, NO_SESSION, NO_RELOAD) is None
+    assert supervision.watch_query(watch, a_query("Processing new data"), stop, NO_SESSION, NO_RELOAD) is None
     assert [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()] == [
         "ready: every transaction is being watched",
         "warning: the current micro-batch has not completed for 15 s: a broker throttles its reads, a disk is slow, or "
@@ -138,7 +138,7 @@ def test_a_query_starts_again_after_the_clock_was_set(
     monkeypatch.setattr(supervision, "clock_base", lambda: next(bases, ClockBase("boot", 7 + set_by_ms)))
     stop, looks = StopRequest(), iter(range(5))
     monkeypatch.setattr(stop, "wait", lambda _: next(looks, None) is None)
-    assert supervision._watch_query(a_watch(3), a_query("Waiting"), stop, NO_SESSION, NO_RELOAD) == why
+    assert supervision.watch_query(a_watch(3), a_query("Waiting"), stop, NO_SESSION, NO_RELOAD) == why
 
 
 class Starts:
@@ -168,7 +168,7 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop = StopRequest()
-    monkeypatch.setattr(supervision, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(supervision, "FIRST_PAUSE_S", 0.001)
     broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
     supervision.supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop, NO_RELOAD)  # type: ignore[arg-type]
     first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]

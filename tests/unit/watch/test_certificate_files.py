@@ -25,7 +25,7 @@ def keys() -> str:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(certificate_files, "_LOOK_S", 0.0)
+    monkeypatch.setattr(certificate_files, "LOOK_S", 0.0)
     path = tmp_path / "keys.pem"
     path.write_text(keys())
     return path
