@@ -43,8 +43,7 @@ class Lister:
     """Lists ends and plans offsets. It lives in the driver's source process as long as the query runs.
 
     Attributes:
-        looked_s: when the metadata was last refreshed, by the monotonic clock.
-        idle_until_s: until when a barrier may be skipped, by the monotonic clock.
+        looked_s, idle_until_s: when the metadata was refreshed, and until when a barrier may be skipped (monotonic).
         absences: how often in a row a topic that is read was missing from the metadata.
         granted: the requests of the job that are being served.
         schedule: decides which partitions are described.

@@ -16,7 +16,7 @@ import pytest
 
 from bench.results import machine
 from support.disturbance_results import DisturbanceResult, DisturbanceResults
-from support.disturbance_signs import Seen, is_said, kind_of
+from support.disturbance_signs import SignsSeen, is_said, kind_of
 from support.disturbances import DISTURBANCES, Disturbance
 from support.disturbed_world import DisturbedWorld, disturbed_world, now_s
 from support.kafka_faults import abort_by_hand
@@ -108,9 +108,9 @@ def said(lines: list[str]) -> list[str]:
     return sorted({kind_of(line.partition("warning: ")[2]) for line in lines if "warning:" in line})
 
 
-def look_for(world: DisturbedWorld, seconds: float) -> Seen:
+def look_for(world: DisturbedWorld, seconds: float) -> SignsSeen:
     """What the metrics show in this time."""
-    seen, until = Seen(), time.monotonic() + seconds
+    seen, until = SignsSeen(), time.monotonic() + seconds
     while time.monotonic() < until:
         seen.look(world.scrape())
         time.sleep(0.5)

@@ -59,7 +59,7 @@ def kind_of(line: str) -> str:
 
 
 @dataclass
-class Seen:
+class SignsSeen:
     """The metrics while a disturbance is in effect: the worst values, and how much the counters rise."""
 
     up: float = 1.0

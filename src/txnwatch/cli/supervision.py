@@ -88,7 +88,7 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
         stop.run(functools.partial(_stop_between_batches, query))
         return None
     try:
-        return why or _why(query, repeats, watch)
+        return why or why_it_ended(query, repeats, watch)
     finally:
         _ignoring_errors(query.stop)
 
@@ -174,7 +174,7 @@ def _silence(query: StreamingQuery, bootstrap_server: str) -> str:
     return f"no broker of {bootstrap_server} has answered for {SILENCE_S:.0f} s"
 
 
-def _why(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
+def why_it_ended(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     """The reason why the query ended.
 
     Raises:

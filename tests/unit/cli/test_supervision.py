@@ -197,10 +197,10 @@ def test_a_query_that_txnwatch_has_ended_is_judged_by_the_error_itself(error: Tx
     watch = a_watch()
     watch.batch_errors.last = error
     if isinstance(error, LeaseNotRenewedError):
-        assert supervision._why(ENDED, Repeats(), watch) == "was not renewed"  # type: ignore[arg-type]
+        assert supervision.why_it_ended(ENDED, Repeats(), watch) == "was not renewed"  # type: ignore[arg-type]
         return
     with pytest.raises(CheckpointError) as info:
-        supervision._why(ENDED, Repeats(), watch)  # type: ignore[arg-type]
+        supervision.why_it_ended(ENDED, Repeats(), watch)  # type: ignore[arg-type]
     assert info.value is error
 
 

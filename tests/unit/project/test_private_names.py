@@ -18,6 +18,7 @@ ALLOWED: dict[str, list[str]] = {
     "e2e/test_abort.py": ["_sequences", "_tries"],
     "fuzz/connection_targets.py": ["_client"],
     "integration/test_kafka_transactions.py": ["_SubParsersAction", "_actions"],
+    "integration/test_write_rates.py": ["_socket"],
     "property/test_brackets.py": ["_censuses"],
     "property/test_bucket_log.py": [
         "_forget_idle",
