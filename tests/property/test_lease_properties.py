@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.log_lines import LogLines
-from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError
 from txnwatch.streaming.job.lease import RENEWED_S, STALE_S, CheckpointLease
 
 DRIVERS = 3
@@ -113,7 +113,7 @@ class LeaseWorld:
 def may_begin(driver: CheckpointLease) -> bool:
     try:
         driver.check()
-    except (CheckpointError, OSError):
+    except (CheckpointError, LeaseNotRenewedError):
         return False
     return True
 
