@@ -1,6 +1,7 @@
 """A checkpoint of another version is replaced, and the events go on: none is lost, and none is published twice.
 
-The other version is this one with another `MEANING`: all that it stores has another version.
+One other version is this one with another `MEANING`: all that it stores has another version. The other one is real: the
+code of an earlier commit wrote its checkpoint, and the layout of the state and of the offsets has changed since then.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.kafka_faults import abort_by_hand, late_write_after_abort
+from support.kept_checkpoint import KeptCheckpoint
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
@@ -89,3 +91,35 @@ def test_a_checkpoint_of_another_version_is_replaced_and_no_event_is_lost_or_rep
     }
     (of_before,) = (one for one in kept.evidence if one.key[1] == stays)
     assert of_before in evidence(checkpoint).evidence
+
+
+@pytest.mark.long
+def test_a_checkpoint_that_an_earlier_version_wrote_is_replaced_once(
+    kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    bootstrap, topic = kafka.bootstrap_servers, unique("kept.events")
+    stays, begins = (create_topic(cluster, unique("kept"))[0] for _ in range(2))
+    create_topic(cluster, topic, config={"cleanup.policy": "compact"})
+    kept = KeptCheckpoint("70a1756", tmp_path)
+    kept.move_to(cluster.refresh().cluster_id)
+    zombie = late_write_after_abort(cluster, unique("zombie"), stays)
+    incident_id = kept.publish_event(kafka, cluster, topic, stays, zombie)
+    late_write_after_abort(cluster, unique("zombie"), begins)
+
+    watched = f"{stays.topic}|{begins.topic}"
+    flags = ("--events-topic", topic, "--topics", watched, "--census-topics", watched)
+    with RunningWatch(bootstrap, kept.path, *flags) as running:
+        running.until("the state is rebuilt from the logs")
+        running.until_ready()
+        eventually(lambda: events_about(bootstrap, begins, topic), VERDICT_S, "the hang that began in between")
+        assert running.stop() == 0
+        abort_by_hand(cluster, stays, zombie.producer_id)
+        running.start()
+        running.until_ready()
+        eventually(lambda: len(events_about(bootstrap, stays, topic)) == 2, VERDICT_S, "the end of the known incident")
+        assert running.stop() == 0
+
+    assert len([line for line in running.lines if "the state is rebuilt from the logs" in line]) == 1
+    assert statuses(events_about(bootstrap, begins, topic)) == ["opened"]
+    assert statuses(events_about(bootstrap, stays, topic)) == ["opened", "resolved"]
+    assert {event.incident_id for event in events_about(bootstrap, stays, topic)} == {incident_id}
