@@ -19,6 +19,7 @@ from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.spark_cluster import SECRET, SparkCluster, arguments
 from support.topics import create_topic, unique
+from support.upgrade import Upgrade
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
 from txnwatch.state.model.ids import TopicPartition
@@ -131,6 +132,14 @@ def test_a_master_or_file_system_without_an_answer_ends_the_start_with_one_line(
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert expected in done.stderr
     assert done.returncode == 1
+
+
+def test_a_checkpoint_of_another_version_on_hdfs_is_moved_aside_and_no_event_is_lost_or_repeated(
+    kafka: EmbeddedKafka, cluster: Cluster, hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade = Upgrade(kafka, cluster, hdfs.uri("upgrade"), directory=tmp_path, verdict_s=VERDICT_S)
+    upgrade.run_the_other_version(tmp_path, monkeypatch)
+    upgrade.run_this_version()
 
 
 def test_spark_submit_runs_it_from_the_wheel_as_a_zip(
