@@ -14,7 +14,10 @@ from txnwatch.streaming.job.failures import root_cause, text_of
 _DIRECTORY = "txnwatch-lease"
 # PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
 JVM_ERRORS = (Py4JError, PySparkException)
-_EXISTS = "FileAlreadyExistsException"
+# S3A throws the second one if the store refuses to replace an object.
+_EXISTS = ("FileAlreadyExistsException", "RemoteFileChangedException")
+# Without it S3A looks whether the object exists, and later replaces it.
+_IF_ABSENT = "fs.option.create.conditional.overwrite"
 _T = TypeVar("_T")
 
 
@@ -46,10 +49,10 @@ class HadoopFiles:
     def create(self, number: int, content: str) -> bool:
         """Creates a file with this content; returns False if it exists already."""
         try:
-            out = self._files.create(self._at(number), False)
+            out = self._new_file(number)
         except JVM_ERRORS as exc:
             text = text_of(exc)
-            if _EXISTS in text or self._has(number):
+            if _exists(text) or self._has(number):
                 return False
             raise OSError(root_cause(text)) from exc
         try:
@@ -57,10 +60,15 @@ class HadoopFiles:
             out.close()
         except JVM_ERRORS as exc:
             text = text_of(exc)
-            if _EXISTS in text:  # an object store creates the file when it is closed
+            if _exists(text):  # an object store creates the file when it is closed
                 return False
             raise OSError(root_cause(text)) from exc
         return True
+
+    def _new_file(self, number: int) -> Any:  # noqa: ANN401 - a stream of the JVM
+        builder = self._files.createFile(self._at(number)).overwrite(False).recursive()
+        needs_option = self._root.startswith("s3a:")  # other file systems compare and create in one step, or ignore it
+        return (builder.must if needs_option else builder.opt)(_IF_ABSENT, True).build()
 
     def read(self, number: int) -> str:
         """The content; empty if it cannot be read, and only a part if it is being written."""
@@ -91,3 +99,7 @@ class HadoopFiles:
             return call()
         except JVM_ERRORS as exc:
             raise OSError(root_cause(text_of(exc))) from exc
+
+
+def _exists(error: str) -> bool:
+    return any(name in error for name in _EXISTS)

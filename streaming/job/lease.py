@@ -122,7 +122,20 @@ class CheckpointLease:
             seen = now
         if not self._create(seen + 1):
             raise self._in_use(self._highest())
+        self._check_that_no_file_is_replaced()
         self._tidy()
+
+    def _check_that_no_file_is_replaced(self) -> None:
+        """Creates this driver's file again: some object stores ignore that a file must not exist."""
+        try:
+            is_replaced = self._files.create(self._number, self._me.to_json())
+        except OSError:
+            return  # not an answer of the store
+        if is_replaced and self._highest() == self._number:
+            raise CheckpointError(
+                f"--checkpoint {self._checkpoint}: its file system replaces a file although it exists, so it cannot "
+                "keep a second driver away; expected HDFS, or a store with conditional writes"
+            )
 
     def renew(self) -> None:
         """Creates the next number; an error of the file system is tried again at the next call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from py4j.protocol import Py4JError
 from txnwatch.streaming.job.hadoop_files import HadoopFiles
 
 EXISTS = Py4JError("org.apache.hadoop.fs.FileAlreadyExistsException: /x/txnwatch-lease/000000000007")
+REPLACED = Py4JError("org.apache.hadoop.fs.s3a.RemoteFileChangedException: Writing Object on x: Status Code: 412")
 GONE = Py4JError("java.net.ConnectException: Connection refused")
 
 
@@ -19,6 +21,7 @@ class Client:
 
     def __init__(self, *names: str, **fails: Exception) -> None:
         self.fails, self.content = fails, dict.fromkeys(names, b"")
+        self.options: list[tuple[str, str, bool]] = []
 
     def exists(self, path: str) -> bool:
         self._call("exists")
@@ -28,8 +31,10 @@ class Client:
         self._call("listStatus")
         return [SimpleNamespace(getPath=lambda name=name: self._named(name)) for name in self.content]
 
-    def create(self, path: str, is_replaced: bool) -> Any:  # noqa: FBT001 - Hadoop's signature
-        assert not is_replaced
+    def createFile(self, path: str) -> Builder:  # noqa: N802 - Hadoop's name
+        return Builder(self, path)
+
+    def create(self, path: str) -> Any:
         self._call("create")
         name = path.rpartition("/")[2]
         self.content[name] = b""
@@ -53,6 +58,33 @@ class Client:
             raise self.fails[name]
 
 
+@dataclass
+class Builder:
+    """Creates one file; with options that the file system may ignore (`opt`) or must know (`must`)."""
+
+    client: Client
+    path: str
+    replaces: bool = True
+
+    def overwrite(self, replaces: bool) -> Builder:  # noqa: FBT001 - Hadoop's signature
+        return replace(self, replaces=replaces)
+
+    def recursive(self) -> Builder:
+        return self
+
+    def opt(self, name: str, value: bool) -> Builder:  # noqa: FBT001 - Hadoop's signature
+        self.client.options.append(("opt", name, value))
+        return self
+
+    def must(self, name: str, value: bool) -> Builder:  # noqa: FBT001 - Hadoop's signature
+        self.client.options.append(("must", name, value))
+        return self
+
+    def build(self) -> Any:
+        assert not self.replaces
+        return self.client.create(self.path)
+
+
 class HadoopPath(str):
     """A path; the configuration of this fake is its client."""
 
@@ -62,13 +94,13 @@ class HadoopPath(str):
         return conf
 
 
-def files(client: Client) -> HadoopFiles:
+def files(client: Client, checkpoint: str = "hdfs://n/x/") -> HadoopFiles:
     fs = SimpleNamespace(Path=HadoopPath)
     jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=fs))))
     state = SimpleNamespace(newHadoopConf=lambda: client)
     java_session = SimpleNamespace(sessionState=lambda: state)
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm), _jsparkSession=java_session)
-    return HadoopFiles(session, "hdfs://n/x/")
+    return HadoopFiles(session, checkpoint)
 
 
 def test_only_names_of_ascii_digits_are_numbers() -> None:
@@ -89,9 +121,18 @@ def test_a_file_is_created_with_its_content_and_read() -> None:
     assert files(client).read(7) == "content"
 
 
-@pytest.mark.parametrize("call", ["create", "close"])
-def test_a_file_that_exists_is_refused_at_its_creation_or_by_an_object_store_when_it_is_closed(call: str) -> None:
-    assert not files(Client(**{call: EXISTS})).create(7, "content")
+@pytest.mark.parametrize("fails", [{"create": EXISTS}, {"close": EXISTS}, {"close": REPLACED}])
+def test_a_file_that_exists_is_refused_at_its_creation_or_by_an_object_store_when_it_is_closed(
+    fails: dict[str, Exception],
+) -> None:
+    assert not files(Client(**fails)).create(7, "content")
+
+
+@pytest.mark.parametrize(("checkpoint", "kind"), [("s3a://bucket/x", "must"), ("hdfs://n/x", "opt")])
+def test_s3_must_decide_whether_a_file_exists(checkpoint: str, kind: str) -> None:
+    client = Client()
+    assert files(client, checkpoint).create(7, "content")
+    assert client.options == [(kind, "fs.option.create.conditional.overwrite", True)]
 
 
 @pytest.mark.parametrize("call", ["create", "write", "close"])

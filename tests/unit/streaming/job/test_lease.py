@@ -14,10 +14,11 @@ from txnwatch.streaming.job.lease import RENEWED_S, STALE_S, CheckpointLease
 
 @dataclass
 class SharedFiles:
-    """The files that all drivers see; `before_create` runs while a driver creates one."""
+    """The files that all drivers see; `before_create` runs while a driver creates one, `replaces` is a fault."""
 
     content: dict[int, str] = field(default_factory=dict)
     is_away: bool = False
+    replaces: bool = False
     before_create: Callable[[], None] = lambda: None
 
     def numbers(self) -> list[int]:
@@ -28,7 +29,7 @@ class SharedFiles:
         self._check()
         meanwhile, self.before_create = self.before_create, lambda: None
         meanwhile()
-        if number in self.content:
+        if number in self.content and not self.replaces:
             return False
         self.content[number] = content
         return True
@@ -152,6 +153,12 @@ def test_without_its_file_system_a_driver_stops_before_another_one_may_take_over
 def test_a_file_system_that_is_away_at_the_start_is_one_line(stage: LeaseStage) -> None:
     stage.files.is_away = True
     with pytest.raises(CheckpointError, match="its lease cannot be read: Connection refused"):
+        stage.driver().take()
+
+
+def test_a_file_system_that_replaces_files_is_refused(stage: LeaseStage) -> None:
+    stage.files.replaces = True
+    with pytest.raises(CheckpointError, match="replaces a file although it exists"):
         stage.driver().take()
 
 
