@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 IMAGE = "txnwatch:of-the-tests"
 # Any image of Debian 12 with Python 3.11 or 3.12 and venv, if the registry of the default cannot be reached.
 BASE = os.environ.get("TXNWATCH_TEST_IMAGE_BASE")
-BUILD_S, READY_S, STOP_S = 1800, 120.0, 45
+BUILD_S, READY_S, STOP_S = 3600, 120.0, 45
+RUN_S = 300  # the storage driver vfs copies the whole image for each container
 AS_IN_KUBERNETES = [
     "--read-only",
     *("--cap-drop", "ALL"),
@@ -32,7 +33,7 @@ AS_IN_KUBERNETES = [
 ]
 
 
-def docker(*args: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def docker(*args: str, timeout_s: float = RUN_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["docker", *args], capture_output=True, text=True, check=False, timeout=timeout_s)
 
 
