@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
+from field_meanings import meaning_of, structs_of
+
 from txnwatch.state.model.facts import Fact
 from txnwatch.streaming.source.fact_rows import FACTS
 from txnwatch.streaming.source.history_rows import HISTORY, FinishedTransaction
@@ -24,7 +26,8 @@ Register the source once per Spark session. A test runs the programs of this pag
 
 ## All finished transactions of a topic
 
-A batch query (`spark.read`) with the option `episodes` returns one row for each transaction that has ended.
+A batch query (`spark.read`) with the option `episodes` returns one row per transaction and partition, for each
+transaction that has ended.
 
 ```python
 from txnwatch.streaming.source.datasource import TransactionsDataSource
@@ -73,7 +76,7 @@ A fact has no verdict. `txnwatch run` adds the state and the proof: see [the dat
 
 Option names are not case-sensitive. Give either `subscribe` or `subscribePattern`. Every other option whose name begins
 with `kafka.` is a setting of Kafka's Java client, for example `kafka.security.protocol` or `kafka.sasl.jaas.config`. An
-unknown option is an error. `controlFile`, `nextBarrierFile` and `packed` are for `txnwatch run` only.
+unknown option is an error.
 
 | option | default | meaning |
 |---|---|---|
@@ -81,9 +84,10 @@ unknown option is an error. `controlFile`, `nextBarrierFile` and `packed` are fo
 ROWS = """\
 ## Rows
 
-The column `kind` names the column that has a value; all others are null. This column is a struct: `producer_seen.*`
-selects its fields. Its fields are those of a class of txnwatch (`state/model/facts.py`), so they can change in a later
-version. Times are in epoch milliseconds. A row of a fact also has the column `bucket`.
+The column `kind` names another column, for example `producer_seen`. The named column is a struct: `producer_seen.*`
+selects its fields. All other columns except `bucket` are null. The fields are those of a class of txnwatch
+(`state/model/facts.py`), so they can change in a later version. Times are in epoch milliseconds. *Our clock* is the
+clock of the driver. Only a row of a fact has the column `bucket`.
 
 | kind | meaning |
 |---|---|
@@ -91,8 +95,16 @@ version. Times are in epoch milliseconds. A row of a fact also has the column `b
 COLUMNS = """\
 ## Fields
 
-| field | type |
-|---|---|
+A *partition* is a struct of a topic and a number.
+
+| field | meaning | type |
+|---|---|---|
+"""
+INNER = """\
+## Structs inside the fields
+
+| field | meaning | in |
+|---|---|---|
 """
 CLASS = """\
 ## Python class
@@ -146,8 +158,17 @@ def source_page(generated: str) -> str:
     lines = ["# The Spark source", "", generated]
     lines.append(ABOUT + "\n".join(_option(name, field, defaults) for name, field in OPTIONS.items()))
     lines += ["", ROWS + "\n".join(f"| `{kind}` | {_first_line(of)} |" for kind, of in KINDS.items())]
-    fields = (f"| `{kind}.{name}` | {ddl} |" for kind in KINDS for name, ddl in _fields(kind))
-    lines += ["", COLUMNS + "\n".join(fields), "", CLASS]
+    fields = (
+        f"| `{kind}.{name}` | {meaning_of(of, name)} | {ddl} |"
+        for kind, of in KINDS.items()
+        for name, ddl in _fields(kind)
+    )
+    inner = (
+        f"| `{kind_of(of)}.{name}` | {meaning_of(of, name)} | {', '.join(places)} |"
+        for of, places in structs_of(KINDS).items()
+        for name in of.__annotations__
+    )
+    lines += ["", COLUMNS + "\n".join(fields), "", INNER + "\n".join(inner), "", CLASS]
     return "\n".join(lines)
 
 

@@ -59,7 +59,12 @@ _DRIFT = 1_000  # a clock may drift by one part in this many
 
 
 class Leader(NamedTuple):
-    """The leader of a partition of the coordinators' log, and its leader epoch."""
+    """The leader of a partition of the coordinators' log, and its leader epoch.
+
+    Attributes:
+        broker: the id of the broker that leads the partition.
+        epoch: its leader epoch.
+    """
 
     broker: BrokerId
     epoch: CoordinatorEpoch
@@ -94,9 +99,13 @@ class Leadership(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """A broker's clock minus ours: at least `lowest_ms`, at most `highest_ms` (None: not known), as of `at_ms`.
+    """A broker's clock minus ours.
 
-    `set_ms` is when (our clock) it was last detected that the clock had been set, None if never.
+    Attributes:
+        lowest_ms: the lower bound of the broker's clock minus ours.
+        highest_ms: the upper bound of the broker's clock minus ours; None if it is not known.
+        at_ms: our clock at which both bounds are valid.
+        set_ms: our clock when it was last detected that the broker's clock had been set; None if never.
     """
 
     lowest_ms: DurationMs

@@ -36,7 +36,15 @@ class Stage(StrEnum):
 
 
 class Latencies(NamedTuple):
-    """A histogram: durations up to each of BOUNDS_MS (not cumulative; the last is above all), and their sum."""
+    """A histogram of durations.
+
+    Attributes:
+        stage: append, markers, completion or failover: which duration was measured.
+        target_state: the state at the end of the duration.
+        sum_ms: the sum of the durations.
+        counts: the number of durations up to 5, 10, 25, 50, 100, 250, 500, 1,000, 2,500, 5,000, 10,000, 30,000, 60,000
+            and 300,000 ms (BOUNDS_MS), and above; not cumulative.
+    """
 
     stage: Stage
     target_state: TransactionState
@@ -45,7 +53,14 @@ class Latencies(NamedTuple):
 
 
 class End(NamedTuple):
-    """A Complete* record; `coordinator_epoch` is the leader epoch under which it was appended."""
+    """A Complete* record.
+
+    Attributes:
+        state: CompleteCommit or CompleteAbort.
+        record_timestamp_ms: when the record was appended.
+        last_update_ms: the field `lastUpdate` of the record.
+        coordinator_epoch: the leader epoch under which the record was appended.
+    """
 
     state: TransactionState
     record_timestamp_ms: TimestampMs

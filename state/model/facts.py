@@ -29,8 +29,11 @@ class Joined(NamedTuple):
     next marker closes both.
 
     Attributes:
-        offset: of the data that joined; None if only a census shows that it did.
-        marker: that marker, if the same range contains it.
+        start_offset: first offset of the older data.
+        start_epoch: the producer epoch of the older data.
+        offset: first offset of the data that joined; None if only a census shows that it did.
+        epoch: the producer epoch of the data that joined.
+        marker: the marker that closed both; None if it is not in the same range.
     """
 
     start_offset: Offset
@@ -44,15 +47,18 @@ class ProducerSeen(Variant, frozen=True):
     """What one producer wrote in transactions on one partition in one read range [range_start, range_end).
 
     Attributes:
+        range_start: first offset of the range.
+        range_end: the offset after the range.
         first_offset: offset of the first transactional data before any marker of the range, or None.
         first_epoch: the producer epoch of that data, or None.
-        first_marker, last_marker: the first and the last marker in the range.
+        first_marker: the first marker in the range, or None.
+        last_marker: the last marker in the range, or None.
         open_offset: offset of the first transactional data after the last marker; None if nothing is open at the end.
             Equals `first_offset` if the range has no marker.
         open_epoch: the producer epoch of that data; None if nothing is open at the end.
         epoch: the producer epoch at the end of the range.
-        last_offset, last_timestamp_ms: of the last data batch in the range; None if the range has only markers. The
-            timestamp is also None if the batch has none.
+        last_offset: offset of the last data batch in the range; None if the range has only markers.
+        last_timestamp_ms: timestamp of that batch; None if it has none, or if the range has only markers.
         listed_ms: our clock when the end of the range had been listed.
         joined: the first data in the range that joined open data of an older epoch; both are in the range.
     """
@@ -83,6 +89,7 @@ class TransactionSeen(Variant, frozen=True):
     `TransactionalIdGone`.
 
     Attributes:
+        view: the state after the range.
         held: partitions that were participants of a live transaction somewhere in the range.
         ended: completion times of the transactions that were both prepared and completed in the range.
         first_end: the Complete* record that ends a transaction prepared before the range, or None.
@@ -124,14 +131,16 @@ KEEPS_WHAT_IS_KNOWN = READ_LATER | {NoticeKind.HIDDEN}  # the data read before s
 class PartitionNotice(Variant, frozen=True):
     """An event that concerns every producer of a partition; every bucket gets a copy.
 
-    GAP: offsets [from_offset, to_offset) were listed and could not be read yet. LOST: they can never be read, because
-    retention or DeleteRecords removed them first, or reading failed too often (unreadable_ranges.py). TRUNCATED: data
-    that was read from `from_offset` on is no longer in the log. DELETED: the topic with this id is gone. LEFT: offsets
-    [from_offset, to_offset) were listed and wait for the next batch, because this batch reached its read limit; this is
-    not a failure. HIDDEN: the partition is a participant of a transaction, and this user may not describe its topic.
-
     Attributes:
-        is_decode_failure: bytes were read that cannot be decoded; `detail` is only for people.
+        kind: gap: the range was listed and could not be read yet. lost: it can never be read, because retention or
+            DeleteRecords removed it first, or reading failed too often. truncated: data that was read from
+            `from_offset` on is no longer in the log. deleted: the topic with this id is gone. left: the range was
+            listed and waits for the next batch, because this batch reached its read limit; this is not a failure.
+            hidden: the partition is a participant of a transaction, and this user may not describe its topic.
+        from_offset: first offset of the range that the notice is about.
+        to_offset: the offset after that range.
+        detail: the reason, as text for people.
+        is_decode_failure: bytes were read that cannot be decoded.
     """
 
     kind: NoticeKind
@@ -172,6 +181,7 @@ class CensusTaken(Variant, frozen=True):
     everything the batch has listed and read, so it counts only at later barriers.
 
     Attributes:
+        taken: the partitions that were described.
         failed: partitions whose leader did not answer, or not under one leader epoch.
         failed_scanned: those of `failed` whose log is also read: no round of the census asks for them again.
         is_round: all partitions watched by census alone were asked; a partition in neither `taken` nor `failed` is
@@ -188,6 +198,8 @@ class OpenDescribed(Variant, frozen=True):
     """A transaction that DescribeProducers returns as open on a partition of the batch's census.
 
     Attributes:
+        start_offset: first offset of the transaction.
+        last_timestamp_ms: timestamp of the producer's last batch; None if the batch has none.
         listed_ms: our clock when the ends of the batch were listed. The host that describes has its own clock.
     """
 
@@ -214,7 +226,7 @@ class Throttled(Variant, frozen=True):
 
 
 class LogRead(Variant, frozen=True):
-    """What one of several tasks found in the coordinators' log. It is added to the barrier of another task.
+    """What one of several tasks found in the coordinators' log. Add it to the barrier row, which another task emits.
 
     Attributes:
         holes, clocks, elected: as in `Barrier`, for the partitions that the task has read.
@@ -232,8 +244,11 @@ class Barrier(Variant, frozen=True):
     proves nothing.
 
     Attributes:
-        stale_data, stale_coordinator: partitions whose end was not listed this time, so the old value is kept; for the
-            coordinators' log also partitions that are not read to their listed end yet.
+        number: the number of the pair.
+        data_listed_ms: our clock when D was listed.
+        coordinator_listed_ms: our clock when T was listed.
+        stale_data: data partitions whose end was not listed this time, so the old value is kept.
+        stale_coordinator: the same for the coordinators' log; also partitions that are not read to their listed end.
         limited_data: partitions whose end was listed, but a limit stopped the reading before it.
         reread: ranges that were read again, by start offset; this closes an earlier gap there unless the same batch
             reports a new one.

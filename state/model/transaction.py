@@ -73,7 +73,15 @@ _OUTCOME = {
 
 
 class Marker(ModelValue, frozen=True):
-    """A control record that ended a transaction on a partition."""
+    """A control record that ended a transaction on a partition.
+
+    Attributes:
+        offset: offset of the marker.
+        producer_epoch: the producer epoch in the marker.
+        commit: true for COMMIT, false for ABORT.
+        coordinator_epoch: the coordinator epoch in the marker.
+        timestamp_ms: timestamp of the marker.
+    """
 
     offset: Offset
     producer_epoch: ProducerEpoch
@@ -163,7 +171,11 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     """The latest coordinator record about a producer id; times are the broker's clock.
 
     Attributes:
+        state: the transaction's state in Kafka's spelling, for example Ongoing.
+        timeout_ms: the transaction's own timeout.
         start_ms: when the transaction began; None if none has begun since InitProducerId.
+        last_update_ms: the field `lastUpdate` of the record.
+        record_timestamp_ms: when the record was appended.
         participants: the partitions of the current transaction; once it is complete, its last set (the Complete* record
             does not contain it).
         superseded_by: the producer id that the transactional id uses now, None if it still uses this one.
@@ -171,14 +183,15 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
             again from its beginning; then a record can be new although its offset was passed before.
         data_epoch: the epoch of the data of the transaction in view, None if its beginning was not read; after an
             InitProducerId, that of the last transaction.
-        epoch_use: whether another transaction may have written data of that epoch.
+        epoch_use: first or raised if no other transaction can have written data of that epoch; shared if another may
+            have; empty if this is not evaluated yet.
         coordinator_epoch: the leader epoch under which the record was appended; it rises with every failover. None
             if the view is not from the log.
         is_unseen: its log partition is read again, and the new reading has not shown the record yet.
         since_ms: our clock when the log end that first showed the transaction in this state was listed; None if no
             listing can have shown it yet.
         previous_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
-            `data_epoch`: commit, abort, or UNKNOWN_PREVIOUS if others can; None if not evaluated yet.
+            `data_epoch`: commit, abort, or unknown if others can; None if not evaluated yet.
         previous_end_epoch: the producer epoch of that end, and so of its markers; None if it is not known.
         may_lack_later_records: whether later records may have existed and be lost; only a command that reads the log
             once, and has not followed it, cannot exclude this.

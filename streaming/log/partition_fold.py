@@ -51,7 +51,14 @@ class RangeProducer:
 
 
 class Episode(ModelValue, frozen=True):
-    """One transaction on one partition, from its first batch to its marker; used to read history."""
+    """One transaction on one partition, from its first batch to its marker; used to read history.
+
+    Attributes:
+        start_offset: offset of its first batch.
+        last_offset: offset of its last batch.
+        last_timestamp_ms: timestamp of its last batch; None if the batch has none.
+        marker: the marker that ended it.
+    """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch

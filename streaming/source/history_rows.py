@@ -20,7 +20,11 @@ from txnwatch.streaming.source.row_format import Row, RowFormat, row_of
 
 
 class FinishedTransaction(Variant, frozen=True):
-    """One transaction on one partition, with its marker."""
+    """One transaction on one partition, with its marker.
+
+    Attributes:
+        episode: the transaction.
+    """
 
     partition: TopicPartition
     topic_id: str
