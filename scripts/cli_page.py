@@ -27,12 +27,15 @@ def cli_page(generated: str) -> str:
         "| 4 | no watcher is active, so an empty answer proves nothing (only `txnwatch status`) |",
         "| 130 | interrupted with Ctrl-C |",
         "",
+        "If a command has an answer and several codes apply, the first of 3, 4, 1 and 0 is used. `doctor` is an",
+        "exception: something that is missing always gives 1.",
+        "",
         "With `--format json` a command prints one JSON object. It has the same members for every command: `command`,",
         "`version`, `cluster_id`, `complete`, `not_checked` (a list of `what` and `why`), `left_out` (a list of",
         "`count`, `what` and `why`) and `rows`. If `complete` is false, `not_checked` names what could not be checked.",
         "`left_out` counts what a flag of `find-hanging` excludes from `rows`; this does not make the answer",
-        "incomplete. `status` also has the member `watchers`. Instead of this object, `events --format json` prints",
-        "one event per line.",
+        "incomplete. `status` also has the member `watchers`. `events --format json` is different: it prints one",
+        "event per line.",
     ]
     for name, command in commands.choices.items():
         lines += ["", f"## txnwatch {name}", "", str(command.description)]

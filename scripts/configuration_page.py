@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from page_links import link_pages
 from pydantic.fields import FieldInfo
 
 from txnwatch.cli.settings_flags import choices
@@ -155,9 +156,7 @@ def configuration_page(generated: str) -> str:
 def _setting(name: str, spec: FieldInfo, bounds: dict[str, Any]) -> Iterable[str]:
     yield f"### `{name}`"
     yield ""
-    yield f"- Meaning: {spec.description}".replace("docs/abort.md", "[abort.md](abort.md)").replace(
-        "docs/spark-cluster.md", "[Spark clusters](spark-cluster.md)"
-    )
+    yield f"- Meaning: {link_pages(str(spec.description))}"
     yield f"- Type: {_type(name, spec, bounds)}"
     yield f"- Default: {_default(spec)}"
     yield f"- Flag: `--{name.replace('_', '-')}`"

@@ -33,9 +33,9 @@ def incident_events_page(root: Path, generated: str) -> str:
             f"  `{EVENT_TYPE}` and a JSON value. It is not an incident.",
             "",
             "A value may end with a signature (in JSON the member `signature`): see",
-            "[Who may write it](consumers.md#who-may-write-it). The id of an incident has 32 digits (0-9 and a-f). If",
-            "a record that is not a heartbeat has another key, or an invalid value in a field, txnwatch has not",
-            "written it.",
+            "[Who may write to the events topic](consumers.md#who-may-write-to-the-events-topic). The id of an",
+            "incident has 32 digits (0-9 and a-f). If a record that is not a heartbeat has another key, or an invalid",
+            "value in a field, txnwatch has not written it.",
             "",
             *_fields(schema, "## Fields"),
         ]

@@ -129,7 +129,7 @@ METRICS_ABOUT = """\
 |---|---|
 | `/metrics` | the metrics for Prometheus |
 | `/-/healthy` | 200, always: it shows only that the process runs |
-| `/-/ready` | 200 if a barrier was evaluated within the last 15 s, else 503 |
+| `/-/ready` | 200 if a barrier was evaluated within the last 15 s, else 503: `txnwatch_up`, not `txnwatch_ready` |
 
 These files use the metrics:
 

@@ -33,7 +33,7 @@ from txnwatch.setting_types import (
 from txnwatch.sinks.incidents.retention import RETENTION_MS
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.events.topic_order import KEPT_MS
-from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.model.policy import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.redaction import REGISTRY_URL_RULE
 from txnwatch.streaming.job.masters import DEFAULT_MASTER
@@ -76,8 +76,8 @@ class RunSettings(BaseModel):
     )
     events_format: Literal["json", "avro", "confluent-avro"] | None = Field(
         None,
-        description="encoding of events: json (default), avro (single-object encoding) or confluent-avro (default "
-        "with a schema registry)",
+        description="encoding of events: json, avro (single-object encoding) or confluent-avro; if not set, "
+        "confluent-avro with a schema registry, else json",
     )
     schema_registry_url: RegistryUrl | None = Field(
         None, description=f"{REGISTRY_URL_RULE} of a Confluent-compatible schema registry", repr=False
@@ -176,8 +176,9 @@ class RunSettings(BaseModel):
     )
     max_transaction_timeout_ms: NotNegativeMs | None = Field(
         None,
-        description="transaction.max.timeout.ms of the brokers, only for coordinator_view none: data that is open for "
-        "longer is late; if not set, it is read from them",
+        description="transaction.max.timeout.ms of the brokers, only for coordinator_view none: data is late if it has "
+        "been open for longer than the sum of this value, the coordinator's scan interval, late_buffer_ms and "
+        f"{CENSUS_READ_MS} ms; if not set, it is read from them",
     )
 
     auto_abort: Literal["off", "dry-run", "on"] = Field(
@@ -190,7 +191,8 @@ class RunSettings(BaseModel):
         _ABORT.topics, description="regular expression; aborts are allowed on topics whose whole name matches"
     )
     abort_deny_topics: Regex | None = Field(
-        None, description="regular expression; aborts are refused on topics that match, even if abort_topics allows it"
+        None,
+        description="regular expression; aborts are refused on topics that match, even if abort_topics allows them",
     )
     abort_transactional_id_prefixes: Prefixes = Field(
         (),

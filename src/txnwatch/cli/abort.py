@@ -96,7 +96,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         choices=(*FORMATS, CONFLUENT_AVRO),
         help="encoding of the events (default: confluent-avro with a schema registry, else json)",
     )
-    add_output_flags(parser, can_find=False)
+    add_output_flags(parser)
     parser.set_defaults(run=run)
 
 

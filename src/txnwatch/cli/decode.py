@@ -105,7 +105,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument("--offset", type=id64, help="begin at this offset (default: the start of the log)")
     parser.add_argument("--count", type=count, default=20, help="maximum number of rows (default: %(default)s)")
     add_connection_flags(parser, is_required=False)
-    add_output_flags(parser, can_find=False)
+    add_output_flags(parser)
     parser.set_defaults(run=run)
 
 

@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     parser.add_argument("--transactional-id", type=kafka_text, required=True, metavar="ID", help="the id to describe")
-    add_output_flags(parser, can_find=False)
+    add_output_flags(parser)
     parser.set_defaults(run=run)
 
 

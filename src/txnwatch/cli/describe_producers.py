@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_connection_flags(parser)
     add_partition_flags(parser, is_required=True)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="ask this replica instead of the leader")
-    add_output_flags(parser, can_find=False)
+    add_output_flags(parser)
     parser.set_defaults(run=run)
 
 

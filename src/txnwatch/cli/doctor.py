@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "day (default: .*)",
     )
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
-    add_output_flags(parser)
+    add_output_flags(parser, found_if="there is a warning and nothing is missing")
     parser.set_defaults(run=run)
 
 

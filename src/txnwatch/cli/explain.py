@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_threshold_flags(parser)
-    add_output_flags(parser, has_table=False)
+    add_output_flags(parser, found_if="the partition is not all clear, or the id is not idle", has_table=False)
     parser.set_defaults(run=run)
 
 

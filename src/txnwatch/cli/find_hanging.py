@@ -95,7 +95,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="show only transactions whose last write is older than this, and count the others; a hang is proven at "
         "any age (default: %(default)s)",
     )
-    add_output_flags(parser)
+    add_output_flags(
+        parser,
+        found_if="the answer has a transaction: one that hangs, is long running or late, or waits for markers",
+    )
     parser.set_defaults(run=run)
 
 

@@ -68,7 +68,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="ID",
         help="only ids that have this producer id now",
     )
-    add_output_flags(parser)
+    add_output_flags(parser, found_if="the answer has an id")
     parser.set_defaults(run=run)
 
 

@@ -89,15 +89,15 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_flags(parser: argparse.ArgumentParser, *, can_find: bool = True, has_table: bool = True) -> None:
-    """Adds `--format`, `--wide` for a table and, for commands that look for something, `--fail-on-found`."""
+def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = None, has_table: bool = True) -> None:
+    """Adds `--format`, `--wide` for a table and, with the condition `found_if`, `--fail-on-found`."""
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text, or one JSON object")
     if has_table:
         parser.add_argument(
             "--wide", action="store_true", help="one line for each row, even if it is wider than the terminal"
         )
-    if can_find:
-        parser.add_argument("--fail-on-found", action="store_true", help="exit code 3 if there is a finding")
+    if found_if is not None:
+        parser.add_argument("--fail-on-found", action="store_true", help=f"exit code 3 if {found_if}")
 
 
 def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]) -> int:

@@ -69,19 +69,21 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "status",
         help="show the open incidents, and whether a watcher is active",
         description="Prints the open incidents, oldest first, and the last heartbeat of each watcher. It reads "
-        "Redis if --redis-url is given, or if TXNWATCH_REDIS_URL or --config names a Redis and neither --events-topic "
-        "nor --bootstrap-server is given as a flag. Otherwise it reads the events topic. Exit code 0: a watcher is "
-        "active, everything was read, and no partition is unproven. Exit code 1: a failure, or an incomplete answer; "
-        "the partitions on which an active watcher proves nothing are listed as not checked. Exit code 3: an incident "
-        "is open (only with --fail-on-found), with or without an active watcher. Exit code 4: no watcher is active, "
-        "because none has evaluated a barrier within the last minute; then an empty list proves nothing.",
+        "the first of these: (1) Redis, if --redis-url is given; (2) the events topic, if --bootstrap-server or "
+        "--events-topic is given as a flag, and the address of the brokers is known; (3) Redis, if TXNWATCH_REDIS_URL "
+        "or the --config file names one; (4) the events topic. The exit code of an answer is the first of these that "
+        "applies. 3: an incident is open (only with --fail-on-found), with or without an active watcher. 4: no watcher "
+        "is active, because none has evaluated a barrier within the last minute; then an empty list proves nothing. 1: "
+        "the answer is incomplete: records that could not be read, and partitions on which an active watcher proves "
+        "nothing, are listed as not checked. 0: a watcher is active, everything was read, and no partition is "
+        "unproven.",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
     parser.add_argument(
         "--redis-url", type=redis_url, metavar="URL", help="redis://host:port/db that `txnwatch run` fills"
     )
-    add_output_flags(parser)
+    add_output_flags(parser, found_if="an incident is open")
     parser.set_defaults(run=run)
 
 

@@ -24,9 +24,11 @@ METRICS: tuple[Metric, ...] = (
         "ready",
         _G,
         (),
-        "1 once the watcher is ready, else 0. It is ready when it has read every partition of the coordinators' log to "
-        "its end and a census was taken. It does not wait for further partitions if none was completed for 30 s, "
-        "and it waits for the census at most 30 s. txnwatch_unproven_partitions then counts the missing partitions",
+        "1 once the watcher is ready, else 0; it stays 1 until the process ends, so it does not show whether barriers "
+        "are evaluated now (txnwatch_up does). The watcher is ready when it has read every partition of the "
+        "coordinators' log to its end and a census was taken. It does not wait for further partitions if none "
+        "was completed for 30 s, and it waits for the census at most 30 s. "
+        "txnwatch_unproven_partitions then counts the missing partitions",
     ),
     Metric(
         HEALTH,
@@ -41,8 +43,7 @@ METRICS: tuple[Metric, ...] = (
         "source_lag_seconds",
         _G,
         (),
-        "how far txnwatch is behind the cluster: the time since the last listing of ends after which every partition "
-        "was read to its listed end",
+        "how far txnwatch is behind the cluster: the time since the newest listing whose ends were all reached",
         is_read=True,
     ),
     Metric(
@@ -58,7 +59,8 @@ METRICS: tuple[Metric, ...] = (
         "watched_partitions",
         _G,
         ("log",),
-        "partitions that txnwatch reads, by log: data (the topics) and coordinator (`__transaction_state`)",
+        "partitions that txnwatch reads, without those that only a census watches, by log: data (the topics) and "
+        "coordinator (`__transaction_state`)",
         is_read=True,
     ),
     Metric(HEALTH, "batches_total", _C, (), "completed micro-batches"),
@@ -107,8 +109,8 @@ METRICS: tuple[Metric, ...] = (
         _G,
         ("log",),
         "partitions about which the last barrier proves nothing, because they are not listed, are not read to their "
-        "ends, are hidden from this user, or were not described by their leaders in any census since the start or for "
-        "30 s. With log=coordinator the value is at least 1 if there is open data and no broker shows the "
+        "ends, are hidden from this user, or were not described by their leaders (not since the start, or not in the "
+        "last 30 s). With log=coordinator the value is at least 1 if there is open data and no broker shows the "
         "coordinators' log",
     ),
     Metric(EVIDENCE, "unread_gaps", _G, (), "partitions with a listed range that could not be read yet"),
