@@ -76,7 +76,7 @@ the broker's answer to the write until a consumer has the event. *Ready* is the 
 watches every partition.
 """,
     "changing": """
-The same time, while another process writes batches of many other transactional producers to the same broker.
+The same measurement, while another process writes batches of many other transactional producers to the same broker.
 Each of these producers writes once a second. With a trigger of 500 ms about half of them change in a micro-batch, with
 a trigger of a second about all of them: see *writes of each producer in a batch*. *Micro-batch s* is the median
 duration of a micro-batch.
@@ -87,7 +87,7 @@ is open.
 """,
     "many_hangs": """
 Many hangs begin within a second or two. The seconds are from the last write until a consumer has the event about the
-last hang, and until the expected outcome of the last hang is known. *Of them* is the number of hangs that were
+last hang, and until the expected outcome of the last hang is known. *Reported* is the number of hangs that were
 reported. The CPU seconds are those of all processes of txnwatch, until the last outcome is known.
 """,
     "idle": """
@@ -114,18 +114,25 @@ receives, *from* is what it sends. *Busy* is a thousand records of a hundred byt
 """,
     "planning": """
 This measures the work of the driver that grows with the number of partitions: it computes the next offset, sends it to
-the JVM and back as JSON, makes the plans of the tasks, and pickles them. *Listing* is the row of the work before: the
-requests for the ends of all partitions are encoded and the answers decoded, without the network. The work is serial:
-more executors do not make it shorter.
+the JVM and back as JSON, makes the plans of the tasks, and pickles them. The row *listing* has the work before the
+plan: the requests for the ends of all partitions are encoded and the answers decoded, without the network. The work is
+serial: more executors do not make it shorter.
 """,
     "steady": """
 Four clients begin, write and commit transactions. Every 0.2 seconds each client takes a new transactional id. One
 transaction in a hundred is left open until its timeout. The state removes idle ids after four minutes here, not after
 an hour, so that there are many removals between two lines. The durations are of the micro-batches since the line above.
-
-A JVM keeps memory that it does not use at the moment. *Committed* is the heap that it has from the operating system.
-*Live* is what is in use after a full collection, measured at the first and at the last line: a leak would let it grow.
 """,
+}
+
+# Sentences about columns that not every run of a benchmark has.
+OF_COLUMNS = {
+    "steady": {
+        "JVM heap MB, committed": "*Committed* is the heap that the JVM has from the operating system. A part of it "
+        "may be unused.",
+        "JVM heap MB, live": "*Live* is the heap that is in use after a full collection, measured at the first and at "
+        "the last line: a leak would let it grow.",
+    },
 }
 
 
@@ -142,6 +149,8 @@ def _benchmark(bench: str, rows: list[dict[str, Any]], docs: Path) -> list[str]:
     origins = [_origin(row) for row in rows]
     is_one_run = len(set(origins)) == 1
     lines = [f"## {TITLES[bench]}", "", *([origins[0], ""] if is_one_run else []), MEANS[bench].strip(), ""]
+    shown = {name for row in rows for point in row["points"] for name in point["figures"]}
+    lines += [line for name, text in OF_COLUMNS.get(bench, {}).items() if name in shown for line in (text, "")]
     if bench == "scan":
         lines += scan_summary(rows)
     for row, origin in zip(rows, origins, strict=True):

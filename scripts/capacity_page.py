@@ -197,7 +197,7 @@ def _cost_rows(costs: Costs) -> list[tuple[str, float]]:
         ("one batch with one record, or one marker: walk and fold", costs.batch_s),
         ("one received megabyte in batches of at most 16 KB: walk and fold", costs.byte_s * 1e6),
         ("the same over TLS", costs.tls_byte_s * 1e6),
-        ("one record of the coordinators' log: decode (exact fold)", costs.record_s),
+        ("one record of the coordinators' log: decode every field", costs.record_s),
         ("one changed producer: write its new state and evaluate it", costs.producer_s),
         ("a micro-batch in which nothing changes, all processes", costs.idle_s),
         ("the duration of that micro-batch (wall time)", costs.idle_wall_s),

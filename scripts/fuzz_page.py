@@ -10,9 +10,11 @@ _ABOUT = """\
 The decoders of bytes that come from outside are fuzzed: what brokers answer to the requests of the scan and of a fresh
 read, what a server sends before a login and during it, what a token endpoint answers, what any client can write to a
 topic or to Redis, and what other programs can write to a file that txnwatch reads. TLS, Kerberos, the protocol of Redis
-and the answers of a schema registry are not fuzzed: libraries decode them. `make fuzz` runs the fuzzer for an hour and
-writes this page. [Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches of
-txnwatch or of the decoder of kafka-python. In JSON it changes single values, so that most inputs stay valid.
+and the answers of a schema registry are not fuzzed: libraries decode them. `make fuzz` runs the fuzzer for an hour, two
+decoders at a time, and writes this page. A run of some decoders replaces only their rows, so the figures below can be
+from several runs. [Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches
+of txnwatch or of the decoder of kafka-python, which txnwatch uses for the answers to some requests. In JSON it changes
+single values, so that most inputs stay valid.
 
 A decoder fails if it raises an error of another type than those in the table, if its result is wrong (for example if
 the fast decoder of the coordinators' log and the exact one have different results, or an accepted event cannot be
@@ -37,7 +39,7 @@ def fuzz_page(docs: Path, generated: str) -> str:
             "## Result",
             "",
             f"{'; '.join(places)}.",
-            f"Atheris {found['atheris']}, {minutes:.0f} minutes for all decoders together, {runs:,} inputs:",
+            f"Atheris {found['atheris']}, {minutes:.0f} minutes (the sum over all decoders), {runs:,} inputs:",
             f"{failed} of {len(targets)} decoders failed.",
             "",
             "| Bytes | Typed errors | Seconds | Inputs tried | Branches | Inputs kept | Failure |",

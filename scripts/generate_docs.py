@@ -71,8 +71,8 @@ until the event is on the events topic. The seconds begin with the fault or, if 
 Three brokers and txnwatch shared two cores with other work. The other tools ran directly afterwards on the same
 cluster:
 
-- **find-hanging**: `kafka-transactions.sh find-hanging --broker-id` of the partition's leader, with its default of 15
-  minutes and (*at 0*) with `--max-transaction-timeout 0`; the seconds are the run time of the tool;
+- **Kafka's find-hanging**: `kafka-transactions.sh find-hanging --broker-id` of the partition's leader, with its default
+  of 15 minutes and (*at 0*) with `--max-transaction-timeout 0`; the seconds are the run time of the tool;
 - **kafka-python**: `KafkaAdminClient.find_hanging_transactions`, with its default and (*at 0*) with a threshold of
   zero. With zero it lists every live transaction, including the healthy ones;
 - **gauge**: the value of the leader's `PartitionsWithLateTransactionsCount`, which rises 20 minutes after the last
@@ -114,7 +114,7 @@ def faults_page() -> str:
             + (f"{len(wrong)}: {'; '.join(wrong)}." if wrong else "none.")
             + ' Every incident names the transactional id, unless its row contains "not named".',
             "",
-            "| | fault | what happened | txnwatch | find-hanging | kafka-python | gauge |",
+            "| | fault | what happened | txnwatch | Kafka's find-hanging | kafka-python | gauge |",
             "|---|---|---|---|---|---|---|",
             *(_fault_row(rows) for rows in same.values()),
             "",

@@ -8,12 +8,14 @@ from typing import Any
 
 _ABOUT = """\
 An hour of healthy applications under constant disturbances, with real hangs among them. `make soak` runs it and writes
-this page. A disturbance follows every eight seconds; it is one of these:
+this page. A disturbance follows eight seconds after the beginning of the one before, or when that one is complete, if
+this takes longer. It is one of these:
 
 - a broker is restarted, with a clean shutdown or with `kill -9`; the controller (there is only one) is always killed;
-- all leaders are elected again, so coordinators move;
+- the preferred leaders are elected, so coordinators move;
 - a client dies with a transaction open, and its coordinator aborts the transaction after five seconds;
-- Redis is killed and comes back after 24 seconds; after every second outage it is empty;
+- Redis is killed and comes back three disturbances later, so after at least 24 seconds; after every other outage it is
+  empty;
 - a stray write makes a hang; it is ended by hand after 45 seconds.
 
 Transactional ids and producer ids expire after two minutes, in Kafka and in the state of txnwatch (by default the state
@@ -21,10 +23,10 @@ of txnwatch keeps them for an hour). Retention deletes data after ten minutes, a
 
 The run fails if a verdict is false. `hanging` is true for the hangs above. `stuck_prepare` and `late` are true if the
 coordinators' log shows that the transaction was in that state for longer than the threshold: the test reads that log
-with a consumer and a decoder that are not part of txnwatch. No other verdict is true. (While the only controller
-restarts, no partition gets a new leader, so markers wait.) The run also fails if a hang is not found within a minute,
-if an incident is still open at the end, if Redis does not agree with the events topic within a minute after it came
-back, or if memory, disk or open descriptors grow by more than their bounds.
+with a consumer and a decoder that are not part of txnwatch. A true `stuck_prepare` is possible because markers wait
+while the only controller restarts: no partition gets a new leader then. No other verdict is true. The run also fails if
+a hang is not found within a minute, if an incident is still open at the end, if Redis does not agree with the events
+topic within a minute after it came back, or if memory, disk or open descriptors grow by more than their bounds.
 """
 _LOAD = """\
 All servers, the applications and txnwatch shared the machine with other work, which makes every time longer."""

@@ -150,8 +150,8 @@ def _when(arrived: Arrivals, size: int, at_s: float, *, is_known: bool) -> list[
 
 def _point(row: Row, size: int, seconds: list[float], cpu_s: float) -> Point:
     if not seconds:
-        return Point(size, figures={"of them": 0.0})
-    figures = {"of them": float(len(seconds)), "half of them after s": seconds[len(seconds) // 2]}
+        return Point(size, figures={"reported": 0.0})
+    figures = {"reported": float(len(seconds)), "half of them after s": seconds[len(seconds) // 2]}
     figures["CPU s of the watch until then"] = cpu_s
     fewest_s = row.points[0].wall_s if row.points else seconds[-1]
     return Point(size, seconds[-1], ratio=seconds[-1] / fewest_s if fewest_s else None, figures=figures)

@@ -42,8 +42,8 @@ DIFFERENCES = {
     "last 15 minutes. txnwatch needs neither: it checks all partitions, and proves a hang that is one second old. "
     "`--broker-id` selects the partitions that the broker leads; Kafka's tool asks the broker about all its replicas, "
     "which may be behind. If a partition does not answer, txnwatch lists it as not checked and continues; Kafka's "
-    "tool stops. txnwatch names the transactional ids. It also shows late, long running and stuck transactions, each "
-    "by its own timeout. It counts what a flag excludes.",
+    "tool stops. txnwatch names the transactional ids. It also shows late and long running transactions, each by "
+    "its own timeout, and stuck transactions. It counts what a flag excludes.",
     "abort": "txnwatch proves the hang before it writes the marker, and reads the partition again after it: see "
     "[abort.md](abort.md). It reads both epochs from the leader, and never takes them from the user.",
     "forceTerminateTransaction": "txnwatch does not have this command: the command raises the epoch of an id that its "

@@ -179,7 +179,7 @@ DISTURBANCES: tuple[Disturbance, ...] = (
     ),
     Disturbance(
         "cut_from_another",
-        "the network to another broker is cut, which leads only other data partitions",
+        "another broker, which leads only other data partitions, is cut off from the network",
         lambda world: cut(world, 2),
         node=1,
         says=(_UNDECIDED,),

@@ -166,7 +166,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "I",
         "stale_view",
-        "the log shows that an old two-phase transaction holds a stray write; its coordinator has no such transaction",
+        "the log shows that an old two-phase transaction has the partition of a stray write; its coordinator has no "
+        "such transaction",
         "no transaction owns the data, although the log shows one",
         scenarios.stale_view,
         reason="not_started",

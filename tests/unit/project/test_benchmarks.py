@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -54,3 +55,19 @@ def test_a_run_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         fails()
     assert path.read_text() == "{}"
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_a_sentence_about_a_column_is_shown_with_the_column(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    is_measured: bool,  # noqa: FBT001
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "scripts")
+    benchmarks_page = importlib.import_module("benchmark_page").benchmarks_page
+    figures = {"JVM heap MB, live": 60.0} if is_measured else {}
+    point = {"size": 5, "wall_s": 1.0, "cpu_s": 1.0, "ratio": None, "figures": figures}
+    found = {"bench": "steady", "name": "ids", "sizes_are": "minutes", "beside": "-", "slope": None, "points": [point]}
+    page = benchmarks_page({"steady/ids": {**found, "measured": "", "machine": "", "plot": "none"}}, tmp_path, "")
+    assert ("*Live* is" in page) == is_measured
+    assert "*Committed* is" not in page
