@@ -190,7 +190,8 @@ REFUSALS: tuple[RefusalRule, ...] = (
     ),
     RefusalRule(
         Refusal.TRANSACTIONAL_ID_DENIED,
-        "the transactional id has no allowed prefix, or a denied one, or is not known while a list is set",
+        "the transactional id has no allowed prefix, or has a denied one; or txnwatch does not know the id, and a list "
+        "is set",
         "use `txnwatch abort`, or change the lists",
         _id_denied,
     ),
@@ -203,9 +204,10 @@ REFUSALS: tuple[RefusalRule, ...] = (
     ),
     RefusalRule(
         Refusal.BREAKER_OPEN,
-        "more than `abort_breaker_incidents` transactions hang at once, or an abort had an unexpected result within "
-        "the last `abort_breaker_cooldown_ms`",
-        "find the cause; aborts are possible again after that time, or after a restart",
+        "(1) more than `abort_breaker_incidents` transactions hang at once, or (2) the circuit breaker was opened "
+        "within the last `abort_breaker_cooldown_ms`",
+        "find the cause; aborts are possible again (1) when fewer transactions hang, (2) after that time, or after a "
+        "restart",
         _breaker_open,
     ),
     RefusalRule(
@@ -223,8 +225,10 @@ REFUSALS: tuple[RefusalRule, ...] = (
     ),
     RefusalRule(
         Refusal.STILL_OWNED,
-        "a live transaction holds the partition (this opens the breaker), or the id's transaction is in Prepare*",
-        "wait: the coordinator will write the marker",
+        "(1) a live transaction of this producer id has the partition as a participant (this opens the circuit "
+        "breaker), or (2) the transaction of the transactional id is in Prepare* with this producer id: a new leader "
+        "of the coordinators' log sends all its markers again, even to this partition",
+        "wait: the coordinator writes the markers",
         _still_owned,
         needs_reading=True,
     ),

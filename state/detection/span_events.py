@@ -21,7 +21,7 @@ class SpanEvent(StrEnum):
     """What happens to an open span; the value is used in the docs."""
 
     MARKER = "a marker above its start is read"
-    MARKER_OF_NEXT = "a marker above its start is read, and a later transaction has absorbed it"
+    MARKER_OF_NEXT = "a marker above its start is read, and a later transaction has absorbed the span"
     PARTITION_GONE = "its partition was deleted, or its topic re-created"
     TRUNCATED_AWAY = "the log is truncated at its start or below"
     TRUNCATED_ABOVE = "the log is truncated above its start"
