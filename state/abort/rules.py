@@ -206,8 +206,8 @@ REFUSALS: tuple[RefusalRule, ...] = (
         Refusal.BREAKER_OPEN,
         "(1) more than `abort_breaker_incidents` transactions hang at once, or (2) the circuit breaker was opened "
         "within the last `abort_breaker_cooldown_ms`",
-        "find the cause; aborts are possible again (1) when fewer transactions hang, (2) after that time, or after a "
-        "restart",
+        "find the cause; aborts are possible again (1) when at most `abort_breaker_incidents` transactions hang, (2) "
+        "after that time, or after a restart",
         _breaker_open,
     ),
     RefusalRule(
@@ -227,7 +227,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
         Refusal.STILL_OWNED,
         "(1) a live transaction of this producer id has the partition as a participant (this opens the circuit "
         "breaker), or (2) the transaction of the transactional id is in Prepare* with this producer id: a new leader "
-        "of the coordinators' log sends all its markers again, even to this partition",
+        "of the coordinators' log sends all its markers again, and one of them may be for this partition",
         "wait: the coordinator writes the markers",
         _still_owned,
         needs_reading=True,
