@@ -26,10 +26,10 @@ _GRACE_MS = _POLICY.scan_interval_ms(None) + _POLICY.late_buffer_ms
 
 @dataclass
 class TimeOracle:
-    """The reported states, and the checks of the verdicts that depend on time."""
+    """The reported verdicts of each state, and the checks of the verdicts that depend on time."""
 
     world: World
-    reported: set[State] = field(default_factory=set)
+    reported: set[tuple[Verdict, State]] = field(default_factory=set)
 
     def check(self, candidate: TransactionCandidate, barrier: Barrier) -> Iterator[str]:
         """Checks a candidate of a barrier."""
@@ -37,7 +37,7 @@ class TimeOracle:
         state = State.of(view.transactional_id, candidate.producer_id, view)
         self.world.seen[f"reported: {candidate.verdict}"] += 1
         self.world.note(f"REPORTED {candidate.verdict} of {state}, at least {candidate.age_ms} ms")
-        self.reported.add(state)
+        self.reported.add((candidate.verdict, state))
         leader = barrier.leaders.get(view.log_partition)
         if leader is None:
             yield f"LOG NOT LISTED: {candidate.verdict} of {state} at a barrier that has not listed its log"
@@ -55,10 +55,10 @@ class TimeOracle:
             yield f"TOO EARLY: {state} is {age_ms} ms old, and its coordinator has led for {led_ms} ms"
 
     def close(self) -> Iterator[str]:
-        """After the last batch: transactions in Prepare* that were not reported."""
+        """After the last batch: transactions in Prepare* that were not reported as stuck."""
         for known in self.world.coordinators.transactions.values():
             value = known.value
             if value is not None and value.state.is_prepare:
                 state = State.of(known.transactional_id, value.producer_id, value)
-                if state not in self.reported:
+                if (Verdict.STUCK_PREPARE, state) not in self.reported:
                     yield f"MISSED PREPARE: no stuck_prepare was reported for {state}"
