@@ -56,9 +56,10 @@ LOADS = (
 )
 ABOUT = """
 A core is one core of the machine of the [benchmarks](benchmarks.md). Every figure below is computed from a row of that
-page. Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of 200
-bytes to the coordinators' log. An active producer is evaluated once per micro-batch. *Walk* means: find each batch of a
-range. *Fold* means: compute from the batches what is open and what has ended. *Evaluate* means: compute verdicts.
+page. Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of at
+most 200 bytes to the coordinators' log. An active producer is evaluated once per micro-batch. *Walk* means: find each
+batch of a range. *Fold* means: compute from the batches what is open and what has ended. *Evaluate* means: compute
+verdicts.
 
 In a micro-batch the driver first lists the ends of all scanned partitions and makes a plan; only then do tasks run. So
 a micro-batch takes at least as long as listing, planning, and a micro-batch in which nothing changes. If that is longer
@@ -178,9 +179,9 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
         "cores: listing, serial in the driver": f"{listing:,.2f}",
         "cores: planning, serial in the driver": f"{planning:,.2f}",
         "cores: Spark itself": f"{spark:,.1f}",
-        "cores, total": f"{reading + listing + planning + common:,.1f}",
-        "cores, total, over TLS": f"{secured + listing + planning + common:,.1f}",
-        "cores, total, if a census watches all data": f"{common + 0.1:,.1f}",
+        "cores, total": f"{reading + listing + planning + common:,.2f}",
+        "cores, total, over TLS": f"{secured + listing + planning + common:,.2f}",
+        "cores, total, if a census watches all data": f"{common + 0.1:,.2f}",
         "a round of the census of all partitions": f"{load.partitions * costs.described_s:,.2f} s",
         f"{_CENSUS_INTERVAL} with which the census needs at most a tenth of one core": f"{every_s * 1000:,.0f}",
     }

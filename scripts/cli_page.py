@@ -25,7 +25,7 @@ def cli_page(generated: str) -> str:
         "| 2 | wrong usage: a flag or a setting is invalid |",
         "| 3 | something was found (only with `--fail-on-found`) |",
         "| 4 | no watcher is active, so an empty answer proves nothing (only `txnwatch status`) |",
-        "| 130 | interrupted with Ctrl-C |",
+        "| 130 | interrupted with Ctrl-C (`run`: 0, see [Stop](stopping.md#stop)) |",
         "",
         "If a command has an answer and several codes apply, the first of 3, 4, 1 and 0 is used. `doctor` is an",
         "exception: something that is missing always gives 1.",

@@ -122,7 +122,7 @@ _TYPES = {
     "RedisUrl": "URL",
     "RegistryUrl": "http:// or https:// URL, or several of them, comma-separated",
     "Regex": "regular expression",
-    "SparkConf": "table of strings",
+    "SparkConf": "table of strings or numbers",
     "Text": "string",
     "NotEmpty": "text that is not empty",
     "TopicName": "name of a topic",

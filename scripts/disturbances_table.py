@@ -17,7 +17,7 @@ before it. *Right again* is the time from the end of the disturbance until every
 and the hang is on the events topic. It includes the start of Spark's query, which takes some seconds. The jump of the
 clock of txnwatch ends with a jump in the other direction. The query starts again after that jump, too; this start is
 included in *right again*. Then another hang is made: *next hang* is the time to its event. A broker that does not
-answer also delays the verdicts about partitions of other brokers: see [Known
+answer can also delay `hanging` on partitions of other brokers: see [Known
 limits](limits.md#hangs-while-a-broker-cannot-be-reached).
 
 The test of a row checks everything that *what you see* has. The log and the metrics can show more.

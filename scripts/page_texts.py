@@ -16,7 +16,7 @@ depends on the `expected_outcome`: how the transaction would have ended.
 |---|---|---|---|
 | `abort` | the transaction was aborted | ABORT marker | ABORT marker |
 | `none` | no transaction ever owned the data | ABORT marker | ABORT marker |
-| `commit` | the commit was acknowledged to the client | refused | refused, except with [a flag](#txnwatch-abort) |
+| `commit` | the commit was acknowledged to the client | refused | refused, except with [these flags](#txnwatch-abort) |
 | `unknown` | the commit may have been acknowledged to the client | refused | ABORT marker, after a confirmation |
 
 ## Before you switch it on
@@ -47,7 +47,7 @@ minutes). Then it does the following:
 3. **Announce.** It publishes an `updated` event with `action.decision` = `abort`, and continues only after the event is
    delivered.
 4. **Check the lease.** It asks the consumer group's coordinator whether it still has the [lease](#several-instances).
-   If not, or if the read of step 1 is older than five seconds, it stops.
+   If not, or if the read of step 1 is older than five seconds, it writes no marker now.
 5. **Write.** It writes one ABORT marker. The producer epoch and the coordinator epoch of the marker come from the
    partition's leader.
 6. **Verify.** It reads the partition again, whatever the broker has answered, and finds the marker that closed the
@@ -129,7 +129,7 @@ METRICS_ABOUT = """\
 |---|---|
 | `/metrics` | the metrics for Prometheus |
 | `/-/healthy` | 200, always: it shows only that the process runs |
-| `/-/ready` | 200 if a barrier was evaluated within the last 15 s, else 503: `txnwatch_up`, not `txnwatch_ready` |
+| `/-/ready` | 200 if a barrier was evaluated within the last 15 s, else 503, as `txnwatch_up` |
 
 These files use the metrics:
 

@@ -14,7 +14,7 @@ this takes longer. It is one of these:
 - a broker is restarted, with a clean shutdown or with `kill -9`; the controller (there is only one) is always killed;
 - the preferred leaders are elected, so coordinators move;
 - a client dies with a transaction open, and its coordinator aborts the transaction after five seconds;
-- Redis is killed and comes back three disturbances later, so after at least 24 seconds; after every other outage it is
+- Redis is killed and comes back three disturbances later, so after at least 24 seconds; after each second outage it is
   empty;
 - a stray write makes a hang; it is ended by hand after 45 seconds.
 
@@ -97,7 +97,7 @@ def _growth(found: dict[str, Any]) -> list[str]:
     rows = []
     for name, one in found["growth"].items():
         size, unit = units[name]
-        begin, end, most = (f"{one[key] / size:,.0f}{unit}" for key in ("begin", "end", "most"))
+        begin, end, most = (f"{one[key] / size:,.{0 if size == 1 else 1}f}{unit}" for key in ("begin", "end", "most"))
         change = one["end"] / one["begin"] - 1
         rows.append(f"| {name} | {begin} | {end} | {change:+.0%} | {most} |")
     return [

@@ -141,7 +141,9 @@ class RunSettings(BaseModel):
         "spark-submit. If it is empty, the master of spark-defaults.conf is used",
     )
     state_partitions: Annotated[Positive, Field(le=MOST_STATE_PARTITIONS)] = Field(
-        1, description="number of Spark partitions of the state; it cannot change once the checkpoint exists"
+        1,
+        description="number of Spark partitions of the state, which has 16 buckets, so more than 16 has no use; it "
+        "cannot change once the checkpoint exists",
     )
     input_partitions: Annotated[Positive, Field(le=INT32)] | None = Field(
         None,

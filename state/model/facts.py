@@ -1,8 +1,8 @@
 """Facts: the observations that the detector takes as input. A fact is plain data about one range of one log.
 
 A fact contains no conclusion. One fact about a whole range gives the same result as one fact for each of its batches (a
-property test of `streaming/log/partition_fold.py` checks this). The facts of one batch may arrive in any order; they
-are sorted before they are applied.
+property test of `streaming/log/partition_fold.py` checks this). The facts of one micro-batch may arrive in any order;
+they are sorted before they are applied.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class ProducerSeen(Variant, frozen=True):
             Equals `first_offset` if the range has no marker.
         open_epoch: the producer epoch of that data; None if nothing is open at the end.
         epoch: the producer epoch at the end of the range.
-        last_offset: offset of the last data batch in the range; None if the range has only markers.
-        last_timestamp_ms: timestamp of that batch; None if it has none, or if the range has only markers.
+        last_offset: offset of the last record batch with data in the range; None if the range has only markers.
+        last_timestamp_ms: timestamp of that record batch; None if it has none, or if the range has only markers.
         listed_ms: our clock when the end of the range had been listed.
         joined: the first data in the range that joined open data of an older epoch; both are in the range.
     """
@@ -135,7 +135,7 @@ class PartitionNotice(Variant, frozen=True):
         kind: gap: the range was listed and could not be read yet. lost: it can never be read, because retention or
             DeleteRecords removed it first, or reading failed too often. truncated: data that was read from
             `from_offset` on is no longer in the log. deleted: the topic with this id is gone. left: the range was
-            listed and waits for the next batch, because this batch reached its read limit; this is not a failure.
+            listed and waits for the next micro-batch, because this one reached its read limit; this is not a failure.
             hidden: the partition is a participant of a transaction, and this user may not describe its topic.
         from_offset: first offset of the range that the notice is about.
         to_offset: the offset after that range.
@@ -199,8 +199,8 @@ class OpenDescribed(Variant, frozen=True):
 
     Attributes:
         start_offset: first offset of the transaction.
-        last_timestamp_ms: timestamp of the producer's last batch; None if the batch has none.
-        listed_ms: our clock when the ends of the batch were listed. The host that describes has its own clock.
+        last_timestamp_ms: timestamp of the producer's last record batch; None if the batch has none.
+        listed_ms: our clock when the ends for this micro-batch were listed. The host that describes has its own clock.
     """
 
     partition: TopicPartition
@@ -229,7 +229,7 @@ class LogRead(Variant, frozen=True):
     """What one of several tasks found in the coordinators' log. Add it to the barrier row, which another task emits.
 
     Attributes:
-        holes, clocks, elected: as in `Barrier`, for the partitions that the task has read.
+        holes, clocks, elected: as in the row `barrier`, for the partitions that the task has read.
     """
 
     holes: Mapping[int, Offset]
