@@ -36,8 +36,8 @@ depends on the `expected_outcome`: how the transaction would have ended.
 
 ## The steps of an abort
 
-txnwatch publishes the incident first. The instance that has proven the hang waits for `--abort-after-ms` (default: five
-minutes). Then it does the following:
+txnwatch publishes the incident first. An instance that has proven the hang itself, and has the
+[lease](#several-instances), waits for `--abort-after-ms` (default: five minutes). Then it does the following:
 
 1. **Read.** It repeats the fresh read that confirmed the incident: it asks the partition's leader, then the
    coordinator, then the leader again. It also reads the start of the open data in the partition's log again. This must
@@ -56,7 +56,7 @@ minutes). Then it does the following:
 | `action.result` | meaning |
 |---|---|
 | `verified` | a marker of the kind that txnwatch wrote (ABORT or COMMIT) closed the transaction |
-| `still_open` | the transaction is still open |
+| `still_open` | a marker was sent, and the transaction is still open |
 | `failed` | a marker of the other kind closed the transaction (`action.detail` has its offset), or none was written |
 | `unknown` | the partition, or the marker that closed the transaction, could not be read |
 
@@ -75,9 +75,9 @@ prevent aborts, because the hourly budget also counts the markers that events an
 ## After a restart
 
 - The waiting time `--abort-after-ms` starts again, because it begins when this process has proven the hang.
-- The file `txnwatch-evidence.jsonl` in the checkpoint directory keeps the outcomes and the markers of the last hour,
-  also for another version of txnwatch. If the checkpoint is not a local directory, there is no such file after a
-  restart, and the outcomes that the coordinator no longer shows are lost.
+- The file `txnwatch-evidence.jsonl` in the checkpoint directory keeps the outcomes, and the markers that were written
+  within the last hour, also for another version of txnwatch. If the checkpoint is not a local directory, there is no
+  such file after a restart, and the outcomes that the coordinator no longer shows are lost.
 - If the process ends between steps 3 and 6, the result of the announced abort is not published yet. After its restart
   the process reads the log of the partition and publishes the result. If the incident ends before that, its last event
   has the result: `verified` if a marker of the announced kind ended the transaction, otherwise `unknown`.
