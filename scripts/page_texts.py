@@ -57,7 +57,7 @@ txnwatch publishes the incident first. An instance that has proven the hang itse
 |---|---|
 | `verified` | a marker of the kind that txnwatch wrote (ABORT or COMMIT) closed the transaction |
 | `still_open` | a marker was sent, and the transaction is still open |
-| `failed` | a marker of the other kind closed the transaction (`action.detail` has its offset), or none was written |
+| `failed` | a marker of the other kind closed the transaction (`action.detail` has its offset), or no marker was sent |
 | `unknown` | the partition, or the marker that closed the transaction, could not be read |
 
 The circuit breaker stops all aborts for `--abort-breaker-cooldown-ms` in these cases:

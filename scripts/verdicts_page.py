@@ -53,7 +53,7 @@ def _proof() -> list[str]:
         "- *still open*: an earlier barrier has shown that no live transaction held the span. Since then txnwatch has",
         "  read the partition to a later end, and has found no marker. If the owner's partition of the coordinators'",
         "  log had an election since the previous barrier, the column *unowned* applies: the election can have removed",
-        "  the record of a transaction that has ended the span.",
+        "  the record of a transaction that held the span, and whose marker is not read yet.",
         "",
         "A cell has the next phase, and the output. *candidate*: txnwatch makes a candidate, and makes it again after",
         "longer and longer pauses; a fresh read has to confirm it. *wait*: there is no output until the partition is",

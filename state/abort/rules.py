@@ -227,7 +227,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
         Refusal.STILL_OWNED,
         "(1) a live transaction of this producer id has the partition as a participant (this opens the circuit "
         "breaker), or (2) the transaction of the transactional id is in Prepare* with this producer id: a new leader "
-        "of the coordinators' log sends all its markers again, and one of them may be for this partition",
+        "of the coordinators' log sends all markers of that transaction again, and one may be for this partition",
         "wait: the coordinator writes the markers",
         _still_owned,
         needs_reading=True,
