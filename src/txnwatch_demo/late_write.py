@@ -31,12 +31,17 @@ def late_write_after_abort(cluster: Cluster, transactional_id: str, partition: T
     (the default since 3.6) reject the request.
     """
     producer = StepwiseProducer(cluster, transactional_id).init()
+    write_late(cluster, producer, partition, commit=False)
+    return producer
+
+
+def write_late(cluster: Cluster, producer: StepwiseProducer, partition: TopicPartition, *, commit: bool) -> None:
+    """Writes once in a transaction, and once more after its end."""
     producer.add(partition)
     producer.produce(partition, [b"in time"])
-    producer.end(commit=False)
+    producer.end(commit=commit)
     await_end(cluster, producer, partition)
     producer.produce(partition, [b"too late"])
-    return producer
 
 
 def await_end(cluster: Cluster, producer: StepwiseProducer, partition: TopicPartition) -> None:

@@ -9,7 +9,7 @@ from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.late_write import await_end
+from txnwatch_demo.late_write import write_late
 
 LONG_TIMEOUT_MS = DurationMs(600_000)
 _FAR_EPOCH = CoordinatorEpoch(100)
@@ -23,11 +23,7 @@ def late_write_after_abort(cluster: Cluster, transactional_id: str, partition: T
 def late_write(cluster: Cluster, transactional_id: str, partition: TopicPartition, *, commit: bool) -> RawProducer:
     """A zombie's write after a commit or an abort (KAFKA-12671)."""
     producer = RawProducer(cluster, transactional_id).init()
-    producer.add(partition)
-    producer.produce(partition, [b"in time"])
-    producer.end(commit=commit)
-    await_end(cluster, producer, partition)
-    producer.produce(partition, [b"too late"])
+    write_late(cluster, producer, partition, commit=commit)
     return producer
 
 
