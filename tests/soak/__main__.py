@@ -122,9 +122,9 @@ def _run(
     with fleet.kept_up():
         time.sleep(_WARM_UP_S)
         minutes = _disturb(trouble, watch, minutes)
+        trouble.end()
         trouble.hangs.finish()
         time.sleep(_SETTLE_S)
-        trouble.redis.keep_up()
         sampler.close()
         scrape = Scrape.at(watch.metrics_url) if watch.is_running else None
         result = _result(trouble, log, watch, sampler, minutes)

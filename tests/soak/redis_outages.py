@@ -27,17 +27,20 @@ class RedisOutages:
     count: int = 0
     flushed: int = 0
     right_after_s: list[float] = field(default_factory=list)
+    is_away: bool = False
     _back_s: float | None = None
 
     def go(self) -> None:
         """kill -9."""
         self.keep_up()
         self._back_s = None
+        self.is_away = True
         self.server.kill()
 
     def come(self) -> None:
         """It starts again; after every second outage it is empty."""
         self.server.start()
+        self.is_away = False
         self.count += 1
         if self.count % 2 == 0:
             self.flushed += 1
@@ -50,6 +53,12 @@ class RedisOutages:
         if self._back_s is not None and self.agrees():
             self.right_after_s.append(time.time() - self._back_s)
             self._back_s = None
+
+    def await_agreement(self) -> None:
+        """Waits until it agrees with the topic again, but no longer than it may take."""
+        while self._back_s is not None and time.time() < self._back_s + RIGHT_WITHIN_S:
+            self.keep_up()
+            time.sleep(0.5)
 
     def agrees(self) -> bool:
         """Whether Redis lists exactly the open incidents, and each of its incidents is as on the topic."""

@@ -87,6 +87,12 @@ class Trouble:
         patiently(self.redis.come)
         self.done["outages of Redis"] += 1
 
+    def end(self) -> None:
+        """Redis comes back if it is away: a run can end between two disturbances. It then agrees before the result."""
+        if self.redis.is_away:
+            self.redis_comes(0)
+        self.redis.await_agreement()
+
     def move_coordinators(self, _: int) -> None:
         """The leader of every partition is its first replica again, also for the coordinators."""
         admin = admin_of(self.cluster)  # kept until the answer is there: with the client goes the request
