@@ -35,18 +35,10 @@ of the row that has the step, minus the time of the row before it. *Broker* incl
 the difference of two rows is smaller than the noise, or that a step of the query ran in parallel.
 """.strip()
 
-INCOMPLETE = """
-These rows are from a former run, which did not yet measure as described above. Its librdkafka waited up to half a
-second for the end of the partitions, so the ratios are too good for txnwatch. Its *bare* rows copied the bytes.
-""".strip()
-
 
 def scan_summary(rows: list[dict[str, Any]]) -> list[str]:
-    """The lines of both tables; instead a warning if the rows that they need are not measured."""
+    """The lines of both tables."""
     points = {row["name"]: row["points"][-1] for row in rows}
-    needed = [f"{target.shape}: {way}" for target in TARGETS for way in (*BESIDE, *STEPS.values())]
-    if any(name not in points for name in needed):
-        return [INCOMPLETE, ""]
     lines = ["How many times as fast as librdkafka the fold is, at the largest size:", ""]
     heads = ["", "target", *(f"{way}: {of}" for way in BESIDE for of in ("time", "CPU time"))]
     lines += [table_line(heads), table_line(["---", *["---:"] * (len(heads) - 1)])]
@@ -91,6 +83,7 @@ def _shares(shape: str, points: dict[str, Any]) -> str:
         if point is None:
             cells.append("-")
             continue
-        cells.append(f"{(point['wall_s'] - before_s) / whole_s:.0%}")
+        share = round((point["wall_s"] - before_s) / whole_s, 2)
+        cells.append(f"{share + 0.0:.0%}")  # -0.0 becomes 0.0
         before_s = point["wall_s"]
     return table_line([shape, f"{whole_s:.3g}", *cells])
