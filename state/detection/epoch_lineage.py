@@ -65,7 +65,7 @@ def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
 
 def is_unused(view: CoordinatorView, epoch: ProducerEpoch) -> bool:
     """Whether no transaction can have written data of this epoch yet: it was handed out, and none has begun with it."""
-    if view.producer_epoch != epoch or view.superseded_by is not None:
+    if view.producer_epoch != epoch or view.superseded_by is not None or view.may_lack_later_records:
         return False
     if view.state is TransactionState.EMPTY:
         return view.epoch_use in ITS_OWN and view.data_epoch != epoch
@@ -106,7 +106,7 @@ def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | 
         return prior.previous_outcome, prior.previous_end_epoch
     is_raised = prior.data_epoch is None or view.producer_epoch > prior.data_epoch
     is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and is_raised
-    if not is_its_own or prior.state.outcome is None:
+    if not is_its_own or prior.state.outcome is None or prior.may_lack_later_records:
         return UNKNOWN_PREVIOUS, None
     return prior.state.outcome, prior.producer_epoch
 

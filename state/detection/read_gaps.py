@@ -59,12 +59,17 @@ def begin_readings(bucket: BucketState, batch: Batch) -> None:
 def in_reading(
     seen: ProducerSeen | TransactionSeen, bucket: BucketState, barrier: Barrier
 ) -> ProducerSeen | TransactionSeen:
-    """The fact, with the number of its log partition's reading and the time at which it was seen."""
+    """The fact, with the number of its log partition's reading and the time at which it was seen.
+
+    What was past before the reading began may be the rest of a log that an election had cut: nobody has followed it.
+    """
     if isinstance(seen, ProducerSeen):
         return seen
+    leader = barrier.leaders.get(seen.view.log_partition)
+    may_lack = seen.is_past and not (leader is not None and seen.view.coordinator_epoch == leader.epoch)
     reading = bucket.readings.get(seen.view.log_partition, 0)
     since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
-    view = replace(seen.view, reading=reading, since_ms=since_ms)
+    view = replace(seen.view, reading=reading, since_ms=since_ms, may_lack_later_records=may_lack)
     return TransactionSeen(seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past)
 
 

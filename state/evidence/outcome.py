@@ -52,7 +52,7 @@ def expected_outcome(
     if history.start_epoch != epoch:
         return ExpectedOutcome.UNKNOWN  # the data has more than one epoch, or its first batch was not read
     if is_unused(view, epoch):
-        return ExpectedOutcome.UNKNOWN if view.may_lack_later_records else ExpectedOutcome.NONE
+        return ExpectedOutcome.NONE
     end = _end_of_the_only_owner(view)
     if end is None or view.data_epoch != epoch or partition not in view.participants:
         return ExpectedOutcome.UNKNOWN

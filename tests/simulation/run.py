@@ -49,7 +49,7 @@ def run(
     reader.spreads_the_log = bool(seed % 2)
     reader.fall_behind(random.Random(f"{seed} behind"))
     oracle = Oracle(world)
-    for _ in range(rng.randrange(40)):
+    for _ in range(setting.head_start + rng.randrange(40)):
         world.step()
     world.wait(world.clocks.old_ms)
     for _ in range(setting.batches):

@@ -18,12 +18,17 @@ from simulation.run import USUAL
 from simulation.world import Setting
 from txnwatch.state.abort import decision as abort_plan
 from txnwatch.state.abort.rules import REFUSALS
+from txnwatch.state.detection import span_look
 from txnwatch.state.model.incident_payload import Refusal
 
 _SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1200"))
 RACES, WHOLE_RUNS = max(1, _SEEDS // 24), max(1, _SEEDS // 20)
 TOO_OFTEN = 400
 LATE_OR_LOST = Setting(faults=frozenset({"stray write", "lost marker"}), batches=40)
+LOG_IS_CUT_FIRST = Setting(
+    *(1, 1, 1), batches=3, rate=0.5, head_start=150, faults=frozenset({"unclean failover of the log", "lost marker"})
+)
+CUT_BEFORE_THE_WATCH = range(1500, 1600)  # seeds of which one needs the rule
 
 
 def test_no_healthy_transaction_is_harmed_whatever_the_incidents_contain() -> None:
@@ -69,6 +74,15 @@ def test_trusting_the_outcome_on_the_events_topic_harms_a_transaction() -> None:
         found = next((seed for seed in range(TOO_OFTEN) if is_harmed(seed)), None)
     assert found is not None, f"the topic's outcome is believed, and {TOO_OFTEN} runs do not show it"
     assert not is_harmed(found)
+
+
+def test_data_whose_owner_was_cut_off_before_the_watch_began_is_not_said_to_be_of_nobody() -> None:
+    def is_false(seed: int) -> bool:
+        return any("FALSE OUTCOME" in problem for problem in run_with_abort(seed, LOG_IS_CUT_FIRST).problems)
+
+    assert not any(map(is_false, CUT_BEFORE_THE_WATCH))
+    with mock.patch.object(span_look, "mark_unknown_epoch", lambda span, _: span):
+        assert any(map(is_false, CUT_BEFORE_THE_WATCH))
 
 
 def without(refusal: Refusal) -> AbstractContextManager[object]:

@@ -70,6 +70,7 @@ spans = st.builds(
     ended_at=st.none() | st.integers(0, 9),
     stray=st.booleans(),
     absorbed=st.booleans(),
+    epoch_was_unknown=st.booleans(),
     emission=st.none() | emissions,
 )
 views = st.builds(
