@@ -29,6 +29,7 @@ def test_a_threshold_is_reloaded_and_no_sighup_ends_the_process(
     topic, file = unique("reload.events"), tmp_path / "txnwatch.toml"
     file.write_text(PATIENT)
     flags = ("--config", str(file), "--events-topic", topic, "--topics", partition.topic)
+    flags = (*flags, "--census-topics", partition.topic)  # other tests leave hangs on this cluster
     with RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *flags) as running:
         running.until("checkpoint ")
         os.kill(running.pid, signal.SIGHUP)  # while Spark starts
