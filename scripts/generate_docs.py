@@ -68,8 +68,7 @@ Each row is a fault on real brokers, made with ordinary requests, killed brokers
 `txnwatch run` watches the cluster. Faults with the same letter in the first column have a similar cause. `make faults`
 repeats all of them and writes this page. The column *txnwatch* has the verdict, the reason of a hang, and the seconds
 until the event is on the events topic. The seconds begin with the fault or, if a broker comes back, with its return.
-Three brokers and txnwatch shared two cores with other work. The other tools ran directly afterwards on the same
-cluster:
+Three brokers and txnwatch shared two cores. The other tools ran directly afterwards on the same cluster:
 
 - **Kafka's find-hanging**: `kafka-transactions.sh find-hanging --broker-id` of the partition's leader, with its default
   of 15 minutes and (*at 0*) with `--max-transaction-timeout 0`; the seconds are the run time of the tool;
@@ -104,13 +103,14 @@ def faults_page() -> str:
         key = (result["row"], result["name"], result["truth"], str(result["verdict"]), str(result["reason"]))
         same.setdefault(key, []).append(result)
     wrong = [text for result in results for text in result["false_verdicts"]]
+    places = sorted({f"{result['date']}, {result['machine']}" for result in results})
     return "\n".join(
         [
             "# Faults, and which tool detects them",
             "",
             _GENERATED,
             _FAULTS_ABOUT,
-            f"Kafka {' and '.join(versions)}; {len(results)} runs. False verdicts: "
+            f"{'; '.join(places)}. Kafka {' and '.join(versions)}; {len(results)} runs. False verdicts: "
             + (f"{len(wrong)}: {'; '.join(wrong)}." if wrong else "none.")
             + ' Every incident names the transactional id, unless its row contains "not named".',
             "",

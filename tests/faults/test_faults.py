@@ -11,9 +11,11 @@ import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from bench.results import machine
 from support.event_tail import PublishedEvent
 from support.fault_results import Result, Results
 from support.fault_table import SCENARIOS
@@ -158,4 +160,6 @@ def result_of(
         resolution=end.how if end is not None else None,
         false_verdicts=false_verdicts(world, start, fault, scenario),
         others=others,
+        date=datetime.now(UTC).date().isoformat(),
+        machine=machine(),
     )

@@ -13,6 +13,7 @@ class Result:
     """One scenario on one version.
 
     Attributes:
+        date, machine: when and where it was measured.
         seconds: from the fault in effect to the event on its topic, None for silence.
         barriers: from the look that found it to the one that proved it, in micro-batches.
         false_verdicts: everything else that was reported; must be empty.
@@ -33,6 +34,8 @@ class Result:
     resolution: str | None
     false_verdicts: list[str]
     others: dict[str, Any]
+    date: str
+    machine: str
 
 
 class Results:
