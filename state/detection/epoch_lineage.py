@@ -52,6 +52,21 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
     return at_its_end(replace(view, epoch_use=use))
 
 
+def used_before(view: CoordinatorView) -> CoordinatorView:
+    """The view, if data of an epoch was there before the record that gave it: who else used the epoch is not known.
+
+    A client gets an epoch after the record of it is committed. So an earlier record of the epoch is missing, with what
+    followed it: an unclean election has removed it, or it was not read.
+    """
+    return replace(
+        view,
+        epoch_use=EpochUse.SHARED,
+        data_epoch=view.data_epoch if view.state is TransactionState.EMPTY else view.producer_epoch,
+        previous_outcome=UNKNOWN_PREVIOUS if view.previous_outcome is not None else None,
+        previous_end_epoch=None,
+    )
+
+
 def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
     """Whether a record continues the transaction of the one before; Complete* keeps the start of what it ended."""
     if prior.start_ms != view.start_ms or view.start_ms is None:

@@ -66,7 +66,6 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
             or span.ended_at is not None
             or span.uncovered_at is not None
             or span.stray
-            or span.epoch > view.producer_epoch
         )
         if has_history or partition not in view.participants:
             return None

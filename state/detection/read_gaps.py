@@ -61,7 +61,8 @@ def in_reading(
 ) -> ProducerSeen | TransactionSeen:
     """The fact, with the number of its log partition's reading and the time at which it was seen.
 
-    What was past before the reading began may be the rest of a log that an election had cut: nobody has followed it.
+    A record that was past before the reading began, and that is not from the present leader, may lack later records: an
+    election may have cut the log, and nobody has followed it.
     """
     if isinstance(seen, ProducerSeen):
         return seen

@@ -11,7 +11,7 @@ from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
 from txnwatch.state.model.ids import BarrierNumber, TopicPartition
 from txnwatch.state.model.quantities import AT_ONCE
-from txnwatch.state.model.transaction import CoordinatorView, Emission, ProducerState, Span
+from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.verdicts import Verdict
 
 _SIGHTS = {
@@ -39,7 +39,6 @@ def judge_span(
     if look not in {Look.COVERED, Look.UNCOVERED}:
         context.waiting[look] += 1
         return span, ()
-    span = mark_unknown_epoch(span, producer.view)
     is_open_since = span.uncovered_at is not None and is_still_open(partition, span, context)
     # An election of the log can cut off the record of a transaction that has taken the span and has ended it.
     may_have_been_held = look is Look.UNCOVERED and context.had_election(producer.view)
@@ -60,17 +59,6 @@ def judge_span(
             return judged, ()
         case Output.NOTHING:
             return judged, ()
-
-
-def mark_unknown_epoch(span: Span, view: CoordinatorView | None) -> Span:
-    """The span, marked if the coordinators' log does not show yet that the producer was given the epoch of the data.
-
-    A client gets an epoch after the record of it is committed, and the log was listed after the data. So the record is
-    missing: an unclean election has removed it, or a first reading has not kept it. The coordinator can give the same
-    epoch again, and then it only looks unused.
-    """
-    is_known = view is not None and view.producer_epoch >= span.epoch
-    return span if is_known or span.epoch_was_unknown else replace(span, epoch_was_unknown=True)
 
 
 def look_through(producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext) -> Look:

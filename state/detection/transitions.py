@@ -31,7 +31,8 @@ def apply(
         case ProducerSeen():
             return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive)
         case TransactionSeen():
-            return after_record(held_between_barriers(producer, fact), fact.view, is_consecutive=is_consecutive)
+            held = held_between_barriers(producer, fact)
+            return after_record(held, fact.view, barrier_number, is_consecutive=is_consecutive)
         case TransactionalIdGone():
             return after_tombstone(producer, fact)
         case PartitionNotice(partition=partition) if partition.topic == TRANSACTION_STATE_TOPIC:

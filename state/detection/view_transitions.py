@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.epoch_lineage import follow
+from txnwatch.state.detection.epoch_lineage import follow, used_before
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
 from txnwatch.state.model.findings import Finding, TransactionMoved
+from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, TransactionState
 from txnwatch.state.model.verdicts import Verdict, family_of
 
 
-def after_record(producer: ProducerState, view: CoordinatorView, *, is_consecutive: bool) -> Step:
-    """The producer after a record about its transactional id."""
+def after_record(
+    producer: ProducerState, view: CoordinatorView, barrier_number: BarrierNumber, *, is_consecutive: bool
+) -> Step:
+    """The producer after a record about its transactional id that was read in the batch of barrier `barrier_number`."""
     prior = producer.view
     if prior is not None and not is_newer(prior, view):
         return Step(producer)
-    return _moved(producer, _first_seen(prior, follow(prior, view, is_consecutive=is_consecutive)))
+    followed = follow(prior, view, is_consecutive=is_consecutive)
+    if _has_older_data(producer, view, barrier_number):
+        followed = used_before(followed)
+    return _moved(producer, _first_seen(prior, followed))
+
+
+def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_number: BarrierNumber) -> bool:
+    """Whether data of an epoch that the record gives was seen in an earlier batch.
+
+    Each batch lists the coordinators' log after the data. So this record was not in the log when the data was.
+    """
+    known = producer.view.producer_epoch if producer.view is not None else -1
+    lowest = view.data_epoch if view.data_epoch is not None else view.producer_epoch
+    return any(
+        span.eligible_from < barrier_number and span.epoch > known and span.epoch >= lowest
+        for span in producer.spans.values()
+    )
 
 
 def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:

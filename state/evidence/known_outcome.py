@@ -42,7 +42,7 @@ def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
         return Outcome(ExpectedOutcome.UNKNOWN)  # other data, or more data than the candidate covers
     if not found.is_unchanged:
         return Outcome(ExpectedOutcome.UNKNOWN, WRITTEN_MEANWHILE)
-    if not found.is_settled or candidate.span.epoch_was_unknown:
+    if not found.is_settled:
         return Outcome(ExpectedOutcome.UNKNOWN)
     outcome = expected_outcome(candidate.partition, row.producer_epoch, candidate.view, history, row.coordinator_epoch)
     return (
@@ -61,5 +61,4 @@ def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEven
 
 def outcome_basis(candidate: SpanCandidate) -> Hashable:
     """All values of the state that an outcome depends on: an outcome that is settled changes only with them."""
-    span = candidate.span
-    return candidate.view, span.start_offset, span.absorbed, span.epoch_was_unknown
+    return candidate.view, candidate.span.start_offset, candidate.span.absorbed

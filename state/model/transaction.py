@@ -127,8 +127,6 @@ class Span(ModelValue, frozen=True):
         stray: it was proven that no transaction owned the data.
         absorbed: also, a later transaction of the producer now covers the span; its marker will close it.
         emission: set once a finding about the span was emitted; then its end is emitted too.
-        epoch_was_unknown: a look has shown the data, and no record that had given the producer its epoch. So a later
-            record that gives this epoch is not the first one.
     """
 
     topic_id: str
@@ -149,7 +147,6 @@ class Span(ModelValue, frozen=True):
     stray: bool = False
     absorbed: bool = False
     emission: Emission | None = None
-    epoch_was_unknown: bool = False
 
     @property
     def oldest_epoch(self) -> ProducerEpoch:
@@ -196,8 +193,8 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
         previous_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
             `data_epoch`: commit, abort, or unknown if others can; None if not evaluated yet.
         previous_end_epoch: the producer epoch of that end, and so of its markers; None if it is not known.
-        may_lack_later_records: whether later records may have existed and be lost: there was an election after the
-            record, and nobody has followed the log since (a command reads it once, a watch may have begun later).
+        may_lack_later_records: whether later records may have existed and be lost: the record is not from the present
+            leader, and nobody has followed the log since (a command reads it once, a watch may have begun later).
     """
 
     transactional_id: str

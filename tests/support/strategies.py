@@ -70,7 +70,6 @@ spans = st.builds(
     ended_at=st.none() | st.integers(0, 9),
     stray=st.booleans(),
     absorbed=st.booleans(),
-    epoch_was_unknown=st.booleans(),
     emission=st.none() | emissions,
 )
 views = st.builds(

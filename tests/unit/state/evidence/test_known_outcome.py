@@ -33,11 +33,6 @@ FRESH = SpanConfirmation(Answer.CONFIRMED, producer=ROW, is_unchanged=True, is_s
 OUTCOMES: dict[str, tuple[SpanCandidate, SpanConfirmation, Outcome]] = {
     "no row": (NOW, replace(FRESH, producer=None), Outcome(O.UNKNOWN)),
     "absorbed": (changed(NOW, span=changed(SPAN, absorbed=True)), FRESH, Outcome(O.UNKNOWN)),
-    "older than the record of its epoch": (
-        changed(NOW, span=changed(SPAN, epoch_was_unknown=True)),
-        replace(FRESH, history=NOT_ASKED),
-        Outcome(O.UNKNOWN),
-    ),
     "more data": (NOW, replace(FRESH, producer=ROW._replace(txn_start_offset=98)), Outcome(O.UNKNOWN)),
     "written meanwhile": (NOW, replace(FRESH, is_unchanged=False), Outcome(O.UNKNOWN, WRITTEN_MEANWHILE)),
     "the coordinator has moved on": (NOW, replace(FRESH, is_settled=False), Outcome(O.UNKNOWN)),
@@ -75,7 +70,6 @@ def test_only_an_open_hang_waits_for_its_outcome(changes: dict[str, Any], *, exp
         (changed(NOW, span=changed(SPAN, last_offset=130)), True),
         (changed(NOW, span=changed(SPAN, start_offset=98)), False),
         (changed(NOW, span=changed(SPAN, absorbed=True)), False),
-        (changed(NOW, span=changed(SPAN, epoch_was_unknown=True)), False),
     ],
 )
 def test_a_settled_outcome_changes_only_with_the_state(candidate: SpanCandidate, *, is_same: bool) -> None:
