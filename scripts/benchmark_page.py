@@ -38,9 +38,10 @@ TITLES = {
 MEANS = {
     "scan": """
 Several programs read the same topic from the same broker, one after the other; the figures are medians of three rounds.
-*Bare socket* receives the segment files of the topic from another process, without a broker, and drops them: the limit
-of the loopback interface. *Bare Fetch* sends the same Fetch requests as the fold and drops the answers: the limit of
-the broker. Over TLS the answers are decrypted first. *Header walk* finds each batch with the code of the fold. *Fold*
+*Bare socket* receives the segment files of the topic from a plain sender in another process, without a broker, and
+drops them. *Bare Fetch* sends the same Fetch requests as the fold and drops the answers: the limit of the broker and of
+the loopback interface. The broker can send faster than the plain sender; then only the bare Fetch is a limit. Over TLS
+the answers are decrypted first. *Header walk* finds each batch with the code of the fold. *Fold*
 is what txnwatch does with a range of a log: it computes from the batches what is open and what has ended. Neither
 copies the records of large batches. *Fold to Arrow* also encodes the result for Spark. *kafka-consumer-perf-test* is
 Kafka's own tool, measured once. The rows with *Spark* compare a whole Spark query with Spark's own Kafka source.
@@ -73,7 +74,8 @@ state and sink*. The driver needs a core too, so two executors on two cores gain
     "latency": """
 A hang is a write that arrives after the abort of its transaction, at a random moment. *Seconds* is the median time from
 the broker's answer to the write until a consumer has the event. *Ready* is the time from the start of txnwatch until it
-watches every partition.
+watches every partition. *Idle cores* is the CPU before the hangs of a size, while the hangs of the sizes before are
+still open. A hang that is open is looked at in every micro-batch, so this is more than on a cluster without any hang.
 """,
     "changing": """
 The same measurement, while another process writes batches of many other transactional producers to the same broker.

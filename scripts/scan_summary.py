@@ -31,8 +31,9 @@ STEPS = {
 }
 SHARES = """
 The next table divides the time of a whole Spark query, at the largest size, into steps. The share of a step is the time
-of the row that has the step, minus the time of the row before it. *Broker* includes TLS. A share below zero means that
-the difference of two rows is smaller than the noise, or that a step of the query ran in parallel.
+of the row that has the step, minus the time of the row before it. *Broker* includes TLS. A share of *broker* below zero
+means that the broker sent faster than the plain sender of the bare socket. Another share below zero means that the
+difference of two rows is smaller than the noise, or that a step of the query ran in parallel.
 """.strip()
 
 
