@@ -13,6 +13,7 @@ from kafka.protocol.admin import (
     DescribeLogDirsResponse,
     ListGroupsResponse,
 )
+from kafka.protocol.producer import WriteTxnMarkersResponse
 
 from fuzz import broker_answers
 from fuzz.answers import AnsweringCluster, on_cluster, packed, recorded
@@ -20,6 +21,8 @@ from fuzz.broker_answers import encoded
 from fuzz.target import Target
 from support.scripted_brokers import api_versions
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.acls import writers_of
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, ScanInterval, scan_interval_warning
@@ -156,6 +159,19 @@ def _cleanup_policies(cluster: AnsweringCluster) -> None:
     assert all(isinstance(one, str) for pair in found.items() for one in pair)
 
 
+def _written() -> bytes:
+    result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+    topic = result.WritableTxnMarkerTopicResult
+    partition = topic.WritableTxnMarkerPartitionResult(partition_index=0, error_code=0)
+    topics = [topic(name="orders", partitions=[partition])]
+    return encoded(WriteTxnMarkersResponse(markers=[result(producer_id=7, topics=topics)]), 1)
+
+
+def _write_marker(cluster: AnsweringCluster) -> None:
+    found = ClusterAdmin(cluster).write_marker(MarkerSpec(_ORDERS, 7, 0, 1))
+    assert found is None or isinstance(found, Problem)
+
+
 def _groups(cluster: AnsweringCluster) -> None:
     found = ClusterGroups(cluster).committed_offsets([_ORDERS])
     assert found.offsets.keys() <= {_ORDERS}
@@ -210,6 +226,13 @@ TARGETS = [
         "an answer to DescribeConfigs of topics",
         _cleanup_policies,
         DescribeConfigs=_configs(_TOPIC, "orders", "cleanup.policy", "compact"),
+    ),
+    _target(
+        "written_marker",
+        "answers to Metadata and WriteTxnMarkers",
+        _write_marker,
+        Metadata=broker_answers.metadata(),
+        WriteTxnMarkers=_written(),
     ),
     _target(
         "share_groups",

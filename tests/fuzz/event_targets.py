@@ -16,7 +16,8 @@ from support.heartbeats import a_heartbeat
 from support.incidents import an_event
 from txnwatch.cli.event_lines import event_line
 from txnwatch.config_providers import read_properties
-from txnwatch.metrics.web_config import read_web_config
+from txnwatch.metrics.server import is_known
+from txnwatch.metrics.web_config import Users, read_web_config
 from txnwatch.sinks.delivery.encoding import from_bytes, plain, to_avro, to_json
 from txnwatch.sinks.delivery.redis_views import event_of_hash
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
@@ -102,7 +103,8 @@ _OFFSET = {
     "scan_interval_ms": None,
     "coordinator_view": "log",
 }
-_WEB = f"basic_auth_users:\n  ops: {bcrypt.hashpw(b'x', bcrypt.gensalt(4)).decode()}\n"
+_OPS_HASH = bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode()
+_WEB, _USERS = f"basic_auth_users:\n  ops: {_OPS_HASH}\n", Users({"ops": _OPS_HASH})
 
 TARGETS = [
     Target(
@@ -124,6 +126,13 @@ TARGETS = [
         _as_file(lambda file: read_properties(file, "f")),
         (ConfigError,),
         [b"a=b\\u0041\n#c\n"],
+    ),
+    Target(
+        "authorization",
+        "the Authorization header of a request to the metrics server",
+        lambda data: is_known(_USERS, data.decode("latin-1")),
+        (),
+        [b"Basic b3BzOng=", b"Bearer x"],
     ),
     Target("web_config", "a web configuration file", _as_file(read_web_config), (ConfigError,), [_WEB.encode()]),
     Target(

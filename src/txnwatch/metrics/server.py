@@ -11,7 +11,6 @@ gateway, and the gateway keeps a connection for each thread.
 from __future__ import annotations
 
 import base64
-import binascii
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -71,7 +70,7 @@ class MetricsServer:
         self._collector.shutdown(wait=False, cancel_futures=True)
 
     def _serve(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
-        if self._users is not None and not _is_known(self._users, environ.get("HTTP_AUTHORIZATION", "")):
+        if self._users is not None and not is_known(self._users, environ.get("HTTP_AUTHORIZATION", "")):
             return _answer(respond, "401 Unauthorized", "expected a user and a password", ("WWW-Authenticate", "Basic"))
         match environ["PATH_INFO"]:
             case "/metrics":
@@ -95,13 +94,14 @@ class MetricsServer:
             return _answer(respond, "503 Service Unavailable", f"the metrics took more than {_COLLECTING_S} s")
 
 
-def _is_known(users: Users, header: str) -> bool:
+def is_known(users: Users, header: str) -> bool:
+    """Whether the Authorization header of a request has a user and the password; anything else is no."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return False
     try:
         user, has_password, password = base64.b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # neither ASCII, base64 nor UTF-8
         return False
     return bool(has_password) and users.accept(user, password)
 

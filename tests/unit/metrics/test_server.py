@@ -133,6 +133,7 @@ def test_a_user_with_the_right_password_gets_an_answer_each_time(guarded: Metric
         f"Basic {base64.b64encode(SECRET.encode()).decode()}",
         f"Basic {base64.b64encode(b'watch:' + bytes([255])).decode()}",
         "Basic !!!",
+        "Basic é",
         "Basic",
         f"Bearer {SECRET}",
     ],
