@@ -79,6 +79,7 @@ class AutoAbort:
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
     _breaker: Breaker | None = None
     _idle_since_ms: TimestampMs | None = None
+    _problem: str | None = None
 
     def recover(self) -> None:
         """Publishes the results of markers that were announced without one.
@@ -101,8 +102,11 @@ class AutoAbort:
         if self.mode == OFF or self.lease is None:
             return
         proven = self.ledger.proven()
-        if not self.lease.is_held():
-            self._watch_the_holder(proven)
+        is_held = self.lease.is_held()
+        self._report_problem(self.lease.problem)
+        if not is_held:
+            if self.lease.problem is None:
+                self._watch_the_holder(proven)
             return
         self._idle_since_ms = None
         self._published_markers = self._markers_on_topic()
@@ -114,6 +118,12 @@ class AutoAbort:
             if written == MARKERS_AT_A_TIME:
                 break
         self._refuse_unproven({incident.incident_id for incident, _ in proven})
+
+    def _report_problem(self, problem: str | None) -> None:
+        """Warns once if this instance cannot ask for the lease."""
+        if problem is not None and problem != self._problem:
+            self.log.warning(f"this instance aborts nothing automatically: {problem}")
+        self._problem = problem
 
     def _watch_the_holder(self, proven: list[tuple[IncidentEvent, ProvenHang]]) -> None:
         """Warns if another member holds the lease and decides nothing. Anyone who may join the group can do that."""

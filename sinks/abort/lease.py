@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from txnwatch.state.model.ids import lease_group
 
@@ -22,8 +22,10 @@ _MOST_POLLS = 100
 class GroupLease:
     """A Lease over a consumer group."""
 
+    problem: str | None = None
+
     def __init__(self, client_config: Mapping[str, Any], topic: str, cluster_id: str) -> None:
-        self._topic = topic
+        self._topic, self._group = topic, lease_group(cluster_id)
         self._has_it = False
         self._polled_s = 0.0
         self._consumer = Consumer(
@@ -31,7 +33,7 @@ class GroupLease:
                 **client_config,
                 "log_level": 2,
                 "client.id": "txnwatch-abort",
-                "group.id": lease_group(cluster_id),
+                "group.id": self._group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "session.timeout.ms": SESSION_MS,
@@ -45,8 +47,10 @@ class GroupLease:
         """See Lease. It also polls, to stay in the group; the records are ignored."""
         for _ in range(_MOST_POLLS):
             try:
-                if self._consumer.poll(0) is None:
+                message = self._consumer.poll(0)
+                if message is None:
                     break
+                self._see(message)
             except KafkaException:
                 self._has_it = False
                 break
@@ -69,7 +73,13 @@ class GroupLease:
         self._has_it = False
         self._consumer.close()
 
+    def _see(self, message: Message) -> None:
+        error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self.problem = f"the right READ on the group {self._group} is missing"
+
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.problem = None
         self._has_it = any(partition.partition == 0 for partition in partitions)
         consumer.assign(partitions)
         consumer.pause(partitions)

@@ -231,7 +231,12 @@ class ConsumerGroups(Protocol):
 
 
 class Lease(Protocol):
-    """Decides which of several instances acts. An instance without an answer does not hold the lease."""
+    """Decides which of several instances acts. An instance without an answer does not hold the lease.
+
+    `problem` is why this instance cannot ask for it; None if it can.
+    """
+
+    problem: str | None
 
     def is_held(self) -> bool:
         """Whether this instance may act, as far as it knows without a request; called once per batch."""

@@ -36,14 +36,17 @@ from support.group_protocols import join_share_group
 from support.kafka_faults import stray_write
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
-from support.topics import commit_an_offset, create_topic
+from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from support.watch import READY_S, RunningWatch
+from support.watch import READY_S, RunningWatch, events_about
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import connected
+from txnwatch.connection import connected, options_of
+from txnwatch.librdkafka import librdkafka_config
+from txnwatch.sinks.abort.lease import GroupLease
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -59,7 +62,7 @@ PROPERTIES = {
     "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} user_{USER}="secret";',
 }
 EVERYTHING = (*WATCH, *SHARE_GROUPS, *PUBLISH, *ABORT)
-PROPAGATED_S = 20.0
+PROPAGATED_S, VERDICT_S, REJOINS_S = 20.0, 30.0, 60.0
 Answer = dict[str, Any]
 
 
@@ -142,7 +145,9 @@ COMMANDS_WITHOUT: dict[Right, tuple[str, str, bool]] = {
     WRITE_MARKERS: ("Alter on the cluster", "Alter --cluster", True),
     HOLD_LEASE: ("Read on group txnwatch-abort-", "Read --group txnwatch-abort-", True),
 }
-OF_SHARE_GROUPS = "the list of affected groups is incomplete: isolation level of share groups"
+INCOMPLETE_GROUPS = "the list of affected groups is incomplete"
+OF_SHARE_GROUPS = f"{INCOMPLETE_GROUPS}: isolation level of share groups"
+OF_GROUPS = f"{INCOMPLETE_GROUPS}: offsets of consumer groups"
 
 
 @pytest.mark.parametrize("right", COMMANDS_WITHOUT, ids=str)
@@ -197,6 +202,20 @@ def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> N
     (warning,) = eventually(warnings, PROPAGATED_S, "a warning")
     assert warning.startswith(f"{OF_SHARE_GROUPS}: GROUP_AUTHORIZATION_FAILED")
     assert "DESCRIBE_CONFIGS on the group is missing" in warning
+
+
+def test_a_lease_names_the_right_that_is_missing_and_is_held_once_it_is_granted(guarded: Guarded) -> None:
+    with closing(connect(guarded.kafka)) as cluster:
+        if EVENTS_TOPIC not in cluster.refresh().topics:
+            create_topic(cluster, EVENTS_TOPIC, config={"cleanup.policy": "compact"})
+    guarded.grants.set(without(HOLD_LEASE))
+    config = librdkafka_config(options_of(guarded.kafka.listener("SASL"), guarded.config))
+    with closing(GroupLease(config, EVENTS_TOPIC, "a-cluster")) as lease:
+        problem = eventually(lambda: None if lease.is_held() else lease.problem, PROPAGATED_S, "a problem")
+        assert problem == "the right READ on the group txnwatch-abort-a-cluster is missing"
+        guarded.grants.set(EVERYTHING)
+        eventually(lease.is_held, REJOINS_S, "the lease")
+        assert lease.problem is None
 
 
 @dataclass(frozen=True)
@@ -263,6 +282,61 @@ def test_run_at_its_start_without_one_right(guarded: Guarded, tmp_path: Path, ri
     if expected.ends:
         (line,) = found
         assert f"--operation {right.operation.name.capitalize()} --topic {EVENTS_TOPIC}" in line
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What `run` reports about a hang without one right.
+
+    Attributes:
+        line: a part of a warning; empty if only `doctor` reports the right.
+        is_published: whether the incident is opened.
+        is_decided: whether the automatic abort publishes a decision.
+    """
+
+    line: str = ""
+    is_published: bool = True
+    is_decided: bool = True
+
+
+WATCH_WITHOUT: dict[Right, Watched] = {
+    DESCRIBE_IDS: Watched("can be neither confirmed nor refuted now: transactional id", False, False),
+    DESCRIBE_GROUPS: Watched(f"{OF_GROUPS}: GROUP_AUTHORIZATION_FAILED: DESCRIBE on the group is missing"),
+    TOPIC_CONFIGS: Watched(),
+    HOLD_LEASE: Watched("aborts nothing automatically: the right READ on the group", is_decided=False),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("right", WATCH_WITHOUT, ids=str)
+def test_a_hang_without_one_right(
+    guarded: Guarded, ask: Callable[..., tuple[int, Answer]], tmp_path: Path, right: Right
+) -> None:
+    expected, subject = WATCH_WITHOUT[right], COMMANDS_WITHOUT[right][0]
+    guarded.grants.set(without(right))
+    eventually(lambda: any(name.startswith(subject) for name in reports(ask("doctor")[1])), PROPAGATED_S, subject)
+    _, bootstrap, *connection = guarded.connection
+    flags = ("--topics", "orders.*", "--auto-abort", "on", "--abort-after-ms", "0", *connection)
+    with (
+        closing(connect(guarded.kafka)) as cluster,
+        RunningWatch(bootstrap, tmp_path / "checkpoint", *flags) as watch,
+    ):
+        (hanging,) = create_topic(cluster, unique("orders-without"))
+        watch.until_ready()
+        stray_write(cluster, f"of-{hanging.topic}", hanging)
+
+        def found() -> list[IncidentEvent]:
+            return events_about(guarded.kafka.bootstrap_servers, hanging)
+
+        if expected.is_published:
+            eventually(found, VERDICT_S, "the incident")
+            assert {event.cleanup_policy for event in found()} == {None if right is TOPIC_CONFIGS else "delete"}
+        if expected.is_decided:
+            eventually(lambda: any(event.action for event in found()), VERDICT_S, "a decision")
+        if expected.line:
+            watch.until(expected.line)
+        assert bool(found()) is expected.is_published
+        assert any(event.action for event in found()) is expected.is_decided
 
 
 def test_the_page_has_the_line_of_every_right() -> None:

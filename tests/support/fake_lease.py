@@ -8,6 +8,8 @@ from collections.abc import Callable
 class FakeLease:
     """Attributes: `held` is what is_held returns, `held_now` what the group's coordinator would answer."""
 
+    problem: str | None = None
+
     def __init__(self) -> None:
         self.held = True
         self.held_now = True

@@ -192,6 +192,16 @@ def test_an_instance_without_the_lease_does_and_publishes_nothing(stage: AbortSt
     assert stage.actions == []
 
 
+def test_an_instance_that_cannot_ask_for_the_lease_reports_it_once_and_blames_nobody_else(stage: AbortStage) -> None:
+    stage.hang_and_move_on()
+    stage.lease.held, stage.lease.problem = False, "the right is missing"
+    for _ in range(10):
+        stage.batch(after_ms=70_000)
+    assert stage.actions == []
+    about = [line for line in stage.reports if "lease" in line or "aborts nothing" in line]
+    assert about == ["warning: this instance aborts nothing automatically: the right is missing"]
+
+
 def test_an_instance_that_lost_the_lease_right_before_the_marker_does_not_write_it(stage: AbortStage) -> None:
     stage.hang_and_move_on()
     stage.lease.held_now = False
