@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from page_tables import places
+
 _ABOUT = """\
 ## Disturbances
 
@@ -35,10 +37,9 @@ def disturbances(root: Path) -> list[str]:
     rows: list[dict[str, Any]] = json.loads((root / "docs" / "disturbances.json").read_text())
     wrong = [text for row in rows for text in row["false_verdicts"]]
     versions = sorted({row["version"] for row in rows})
-    places = sorted({f"{row['date']}, {row['machine']}" for row in rows})
     return [
         _ABOUT,
-        f"{'; '.join(places)}. Kafka {' and '.join(versions)}; {len(rows)} disturbances. False verdicts: "
+        f"{places(rows)}. Kafka {' and '.join(versions)}; {len(rows)} disturbances. False verdicts: "
         + (f"{len(wrong)}: {'; '.join(wrong)}." if wrong else "none."),
         "",
         "| disturbance | for | what you see | the hang | right again | next hang |",

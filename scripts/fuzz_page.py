@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from page_tables import places
+
 _ABOUT = """\
 The decoders of bytes that come from outside are fuzzed: what brokers answer to the requests of the scan and of a fresh
 read, what a server sends before a login and during it, what a token endpoint answers, what any client can write to a
@@ -28,7 +30,6 @@ def fuzz_page(docs: Path, generated: str) -> str:
     found: dict[str, Any] = json.loads((docs / "fuzz.json").read_text())
     targets = found["targets"]
     runs, minutes = sum(one["runs"] for one in targets), sum(one["seconds"] for one in targets) / 60
-    places = sorted({f"{one['date']}, {one['machine']}" for one in targets})
     failed = sum(one["failure"] is not None for one in targets)
     return "\n".join(
         [
@@ -38,7 +39,7 @@ def fuzz_page(docs: Path, generated: str) -> str:
             _ABOUT,
             "## Result",
             "",
-            f"{'; '.join(places)}.",
+            f"{places(targets)}.",
             f"Atheris {found['atheris']}, {minutes:.0f} minutes (the sum over all decoders), {runs:,} inputs:",
             f"{failed} of {len(targets)} decoders failed.",
             "",

@@ -31,6 +31,7 @@ from disturbances_table import disturbances
 from fuzz_page import fuzz_page
 from glossary_links import link_terms
 from incident_events_page import incident_events_page
+from page_tables import places
 from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 from soak_page import soak_page
@@ -103,14 +104,13 @@ def faults_page() -> str:
         key = (result["row"], result["name"], result["truth"], str(result["verdict"]), str(result["reason"]))
         same.setdefault(key, []).append(result)
     wrong = [text for result in results for text in result["false_verdicts"]]
-    places = sorted({f"{result['date']}, {result['machine']}" for result in results})
     return "\n".join(
         [
             "# Faults, and which tool detects them",
             "",
             _GENERATED,
             _FAULTS_ABOUT,
-            f"{'; '.join(places)}. Kafka {' and '.join(versions)}; {len(results)} runs. False verdicts: "
+            f"{places(results)}. Kafka {' and '.join(versions)}; {len(results)} runs. False verdicts: "
             + (f"{len(wrong)}: {'; '.join(wrong)}." if wrong else "none.")
             + ' Every incident names the transactional id, unless its row contains "not named".',
             "",

@@ -1,8 +1,16 @@
-"""Tables in Markdown."""
+"""What the pages with results share: a line of a table, and where the results are from."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 def table_line(cells: list[str]) -> str:
     """One line of a table in Markdown."""
     return "| " + " | ".join(cells) + " |"
+
+
+def places(rows: Iterable[Mapping[str, Any]]) -> str:
+    """When and where results were measured, each date and machine once."""
+    return "; ".join(sorted({f"{row['date']}, {row['machine']}" for row in rows}))

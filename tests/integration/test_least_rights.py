@@ -121,6 +121,12 @@ def reports(answer: Answer) -> dict[str, str]:
     }
 
 
+def ensure_events_topic(kafka: EmbeddedKafka) -> None:
+    with closing(connect(kafka)) as cluster:
+        if EVENTS_TOPIC not in cluster.refresh().topics:
+            create_topic(cluster, EVENTS_TOPIC, config={"cleanup.policy": "compact"})
+
+
 def without(right: Right) -> tuple[Right, ...]:
     return tuple(other for other in EVERYTHING if other is not right)
 
@@ -205,9 +211,7 @@ def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> N
 
 
 def test_a_lease_names_the_right_that_is_missing_and_is_held_once_it_is_granted(guarded: Guarded) -> None:
-    with closing(connect(guarded.kafka)) as cluster:
-        if EVENTS_TOPIC not in cluster.refresh().topics:
-            create_topic(cluster, EVENTS_TOPIC, config={"cleanup.policy": "compact"})
+    ensure_events_topic(guarded.kafka)
     guarded.grants.set(without(HOLD_LEASE))
     config = librdkafka_config(options_of(guarded.kafka.listener("SASL"), guarded.config))
     with closing(GroupLease(config, EVENTS_TOPIC, "a-cluster")) as lease:
@@ -251,9 +255,7 @@ RUN_WITHOUT: dict[Right, Start] = {
 @pytest.mark.long
 @pytest.mark.parametrize("right", RUN_WITHOUT, ids=str)
 def test_run_at_its_start_without_one_right(guarded: Guarded, tmp_path: Path, right: Right) -> None:
-    with closing(connect(guarded.kafka)) as cluster:
-        if EVENTS_TOPIC not in cluster.refresh().topics:
-            create_topic(cluster, EVENTS_TOPIC, config={"cleanup.policy": "compact"})
+    ensure_events_topic(guarded.kafka)
     guarded.grants.set(without(right))
     expected, begun = RUN_WITHOUT[right], "watching cluster"
 
