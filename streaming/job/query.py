@@ -25,6 +25,7 @@ from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.job.batch_errors import BatchErrors
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.file_systems import file_system_settings
+from txnwatch.streaming.job.frames import release
 from txnwatch.streaming.job.masters import check_checkpoint_place
 from txnwatch.streaming.job.network import network_settings
 from txnwatch.streaming.job.operator import BucketProcessor
@@ -173,10 +174,13 @@ def start(
 
     def collect(frame: DataFrame, batch_id: int) -> None:
         with kept_errors.kept():
-            if is_stopping():
-                raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
-            run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
-            emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
+            try:
+                if is_stopping():
+                    raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
+                run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
+                emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
+            finally:
+                release(frame)
             on_batch(batch_id, remembered.whole(emitted))
 
     facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()

@@ -15,6 +15,8 @@ from txnwatch.java import java
 
 _POOLS = ("S0", "S1", "E", "O")  # survivors, Eden, old generation; a column ends in C for its capacity, U for its use
 
+_NAME = 3  # the column of a class histogram
+
 
 def jvm_of(pid: int) -> int:
     """The largest JVM that a process has started."""
@@ -30,6 +32,12 @@ def live_mb(jvm: int) -> float:
     """The heap that is in use right after a full collection, which this starts."""
     _tool("jcmd", str(jvm), "GC.run")
     return _sum_mb(_counters(jvm), "U")
+
+
+def live_instances(jvm: int, class_name: str) -> int:
+    """The objects of a class that are left after a full collection, which this starts."""
+    lines = (line.split() for line in _tool("jcmd", str(jvm), "GC.class_histogram").splitlines())
+    return sum(int(line[1]) for line in lines if len(line) > _NAME and line[_NAME] == class_name)
 
 
 def _counters(jvm: int) -> dict[str, float]:

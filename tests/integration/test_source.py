@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.jvm_heap import jvm_of, live_instances
 from support.answers import listed
 from support.kafka_faults import late_write_after_abort
 from support.process_memory import descendants
@@ -33,6 +35,8 @@ from txnwatch.streaming.source.datasource import FORMAT
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BATCH_S = 60.0
+BATCHES = 30
+STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +153,24 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
     assert len([pid for pid in workers if _parent(pid) not in workers]) == 1, "source and operator share one daemon"
     reported = [found for _, emitted in batches for found in emitted if isinstance(found, SpanCandidate)]
     assert {found.producer_id for found in reported} == {hung.producer_id}
+
+
+def test_the_jvm_forgets_the_plan_of_a_micro_batch_before_python_collects_garbage(
+    spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
+) -> None:
+    partition, _ = history
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribePattern": partition.topic}
+    settings, batches = JobSettings(options, str(tmp_path), 1, DetectionPolicy()), list[int]()
+    gc.disable()
+    try:
+        query = start(spark, settings, lambda number, _: batches.append(number))
+        eventually(lambda: len(batches) >= BATCHES, BATCH_S, "the micro-batches")
+        jvm, plan = jvm_of(os.getpid()), f"{STREAMING}.state.StateStoreRDD"
+        assert live_instances(jvm, plan) > 0, "the class has this name"
+        query.stop()
+        eventually(lambda: live_instances(jvm, plan) < BATCHES / 3, 10.0, "the end of the plans")
+    finally:
+        gc.enable()
 
 
 def test_a_stop_completes_the_micro_batch_that_runs_and_lets_no_other_begin(
