@@ -6,7 +6,7 @@ PYTHONPATH :=
 export PYTHONPATH
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
 demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--keep leaves it running)
 	@$(BIN)/txnwatch demo $(ARGS)
@@ -29,6 +29,10 @@ e2e: dev-venv ## end-to-end tests: the whole job
 
 long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults
 	@$(BIN)/python -m pytest tests -m long --ways-results docs/ways-in.json $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
+
+stop-times: dev-venv ## how long a stop takes in each situation; writes docs/stop-times.md
+	@$(BIN)/python -m pytest tests/e2e/test_stopping.py tests/e2e/test_abort_processes.py -m "" -k "stopping or stop_while" --stop-results docs/stop-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
 faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.md
@@ -87,4 +91,4 @@ bench-venv: dev-venv
 fuzz-venv: dev-venv
 	@scripts/venv.sh fuzz
 
-.PHONY: help demo test unit nightly it e2e long faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv
+.PHONY: help demo test unit nightly it e2e long stop-times faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv

@@ -8,6 +8,7 @@ the last `make faults`),
 docs/soak.md (docs/soak.json, the result of the last `make soak`),
 docs/fuzzing.md (docs/fuzz.json, the result of the last `make fuzz`),
 docs/ways-in.md (docs/ways-in.json, the results of the last `make long`),
+docs/stop-times.md (docs/stop-times.json, the results of the last `make stop-times`),
 docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
 docs/decisions/README.md (the titles of the decisions), and two files of the Helm chart: values.schema.json (the
 settings model) and the alert rules (deploy/prometheus/rules.yaml).
@@ -36,6 +37,7 @@ from page_texts import ABORT_ABOUT, BY_HAND, COORDINATOR_ABOUT, METRICS_ABOUT
 from pydantic_core import PydanticUndefined
 from soak_page import soak_page
 from source_page import source_page
+from stop_times_page import stop_times_page
 from verdicts_page import verdicts_page
 from ways_page import ways_page
 
@@ -250,6 +252,7 @@ PAGES = {
     "docs/capacity.md": capacity,
     "docs/verdicts.md": lambda: verdicts_page(_GENERATED),
     "docs/ways-in.md": lambda: ways_page(ROOT, _GENERATED),
+    "docs/stop-times.md": lambda: stop_times_page(ROOT, _GENERATED),
     "docs/events.md": lambda: incident_events_page(ROOT, _GENERATED),
     "docs/cli.md": lambda: cli_page(_GENERATED),
     "deploy/reference-config.toml": reference_config,

@@ -88,6 +88,7 @@ def _while_writing(
         "micro-batch, 99 %, s": highest(batches.values()),
         "writes a second": writes / took_s,
         "writes of each producer in a batch": writes / size / len(batches),
+        "CPU s a micro-batch": cpu_s / len(batches),
         "cores": cpu_s / took_s,
     }
     return Point(size, median_s, ratio=median_s / none_s, figures=figures)

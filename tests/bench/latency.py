@@ -64,8 +64,10 @@ def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
         arrivals = follow_arrivals(bootstrap)
         _load(bootstrap, topic, stack)
         time.sleep(WARM_UP_S)
+        known, before, since = max(durations(checkpoint)), sum(cpu_seconds(watch.pid).values()), time.monotonic()
         latencies = [one_hang(cluster, TopicPartition(topic, number), arrivals) for number in range(HANGS)]
         loaded = durations(checkpoint)
+        cpu_s, took_s = sum(cpu_seconds(watch.pid).values()) - before, time.monotonic() - since
         stack.close()
         time.sleep(IDLE_S)
         idle = {number: took for number, took in durations(checkpoint).items() if number > max(loaded) + SETTLING}
@@ -75,6 +77,8 @@ def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
         "micro-batch s": statistics.median(loaded.values()),
         "micro-batch, 99 %, s": highest(loaded.values()),
         "idle micro-batch s": statistics.median(idle.values()),
+        "CPU s a micro-batch": cpu_s / (max(loaded) - known),
+        "cores": cpu_s / took_s,
         "ready s": ready_s,
     }
     return Point(HANGS, statistics.median(latencies), figures=figures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from support.gate import OFFSET_COMMIT, WRITE_TXN_MARKERS, Gate, GatedKafka
 from support.kafka_faults import late_write_after_abort
 from support.raw_log import read_log
 from support.servers import Clusters, connect, create_coordinators
+from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch
@@ -155,6 +157,47 @@ def test_a_process_killed_before_and_after_its_marker_publishes_the_result_each_
         watch.until("ready: ", times=times_ready + 1)
         time.sleep(PAUSE_S)
         assert life(tail, partition) == published, "published once"
+        assert markers(cluster, partition) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_stop_while_a_marker_is_under_way_is_quick_and_the_next_start_publishes_the_result(
+    gate: Gate,
+    cluster: Cluster,
+    tail: EventTail,
+    partitions: list[TopicPartition],
+    stop_times: StopTimes,
+    tmp_path: Path,
+    *,
+    arrives: bool,
+) -> None:
+    """The broker gets the request after the process has ended, or never."""
+    partition, has_ended = partitions[0], threading.Event()
+    is_here = threading.Event()
+
+    def passes() -> bool:
+        is_here.set()
+        return has_ended.wait(IN_TIME_S) and arrives
+
+    with a_watch(gate, tail, partition, tmp_path) as watch:
+        watch.until_ready()
+        is_passed = gate.at_request(WRITE_TXN_MARKERS, passes)
+        hang(cluster, tail, partition)
+        assert is_here.wait(IN_TIME_S), actions(tail, partition)
+        stop_times.stop(watch, f"an abort is under way: its marker arrives {'after the stop' if arrives else 'never'}")
+        has_ended.set()
+        assert is_passed.wait(IN_TIME_S)
+        eventually(lambda: markers(cluster, partition) == int(arrives), IN_TIME_S, "the marker")
+        before = actions(tail, partition)
+        assert before in ([ANNOUNCED], [ANNOUNCED, NOT_WRITTEN]), "the stop may come after the answer has timed out"
+
+        watch.start()
+        published = whole_life(tail, partition)
+        rest = {True: [[VERIFIED]], False: [[NOT_WRITTEN, ANNOUNCED, VERIFIED], [ANNOUNCED, VERIFIED]]}[arrives]
+        assert actions(tail, partition) in [before + one for one in rest]
+        assert published[-1].resolution is not None
+        assert (published[-1].resolution.how, published[-1].resolution.by) == ("aborted", "administrator")
         assert markers(cluster, partition) == 1
 
 

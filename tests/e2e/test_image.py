@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from support.kafka_faults import late_write_after_abort
+from support.spark_cluster import SECRET, SparkCluster
+from support.topics import create_topic, unique
 from support.waiting import eventually
+from support.watch import events_about
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.ports import free_ports, is_free
 
 pytestmark = pytest.mark.long
 
@@ -77,28 +83,81 @@ def test_the_image_has_the_locked_versions_and_the_registry_client(image: str) -
     inside(image, "python", "-c", "import txnwatch.sinks.delivery.registry, confluent_kafka.schema_registry.avro")
 
 
-def test_spark_finds_what_an_executor_needs(image: str) -> None:
-    """The backend starts, and ends because there is no driver: class path, Java options and flags are right."""
+def test_spark_is_where_its_variables_say(image: str) -> None:
+    home = inside(image, "sh", "-c", "echo $SPARK_HOME $PYSPARK_PYTHON; ls $SPARK_HOME/bin/spark-submit")
+    assert home == "/opt/txnwatch/spark /opt/txnwatch/bin/python\n/opt/txnwatch/spark/bin/spark-submit"
+
+
+@contextlib.contextmanager
+def container(image: str, *arguments: str, flags: Sequence[str]) -> Iterator[str]:
+    """A container that runs in the background, on the network of this machine."""
+    found = out("run", "--detach", "--network", "host", *AS_IN_KUBERNETES, *flags, image, *arguments)
+    try:
+        yield found
+    finally:
+        docker("rm", "--force", "--volumes", found)
+
+
+def logs(name: str) -> str:
+    done = docker("logs", name)
+    return done.stdout + done.stderr
+
+
+def as_an_executor_of(driver_port: int) -> list[str]:
+    """What the driver of Spark on Kubernetes gives to the pod of an executor."""
+    opened = (
+        f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.nio", "java.util", "sun.nio.ch")
+    )
+    settings = (
+        "spark.authenticate=true",
+        "spark.network.crypto.enabled=true",
+        "io.netty.tryReflectionSetAccessible=true",
+    )
+    java_options = (*opened, *(f"-D{setting}" for setting in settings))
     environ = {
-        "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@127.0.0.1:9",
+        "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@127.0.0.1:{driver_port}",
         "SPARK_EXECUTOR_ID": "1",
         "SPARK_EXECUTOR_CORES": "1",
-        "SPARK_EXECUTOR_MEMORY": "256m",
+        "SPARK_EXECUTOR_MEMORY": "512m",
         "SPARK_APPLICATION_ID": "app",
         "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
         "SPARK_RESOURCE_PROFILE_ID": "0",
         "SPARK_EXECUTOR_POD_NAME": "exec-1",
-        "SPARK_JAVA_OPT_0": "-Dspark.rpc.numRetries=1",
+        "_SPARK_AUTH_SECRET": SECRET,
+        **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(java_options)},
     }
-    flags = [part for name, value in environ.items() for part in ("--env", f"{name}={value}")]
-    done = docker("run", "--rm", "--network", "host", *AS_IN_KUBERNETES, *flags, image, "executor", timeout_s=120)
-    output = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "KubernetesExecutorBackend" in output
-    assert "Failed to connect to /127.0.0.1:9" in output
-    assert "Unrecognized options" not in output
-    home = inside(image, "sh", "-c", "echo $SPARK_HOME $PYSPARK_PYTHON; ls $SPARK_HOME/bin/spark-submit")
-    assert home == "/opt/txnwatch/spark /opt/txnwatch/bin/python\n/opt/txnwatch/spark/bin/spark-submit"
+    return [part for name, value in environ.items() for part in ("--env", f"{name}={value}")]
+
+
+def test_its_executor_runs_the_tasks_of_a_watch(
+    image: str, kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The driver has no other executor: its cluster has no worker."""
+    (partition,), (port,) = create_topic(cluster, unique("image")), free_ports(1)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    mount = ("--mount", f"type=bind,source={shared},target=/shared")
+    conf = (f"spark.authenticate.secret={SECRET}", f"spark.driver.port={port}", "spark.driver.host=127.0.0.1")
+    with SparkCluster(tmp_path / "spark", workers=0) as spark:
+        asked = [
+            *("run", "--bootstrap-server", kafka.bootstrap_servers, "--events-topic", "image.executor"),
+            *("--topics", partition.topic, "--census-topics", partition.topic, "--state-partitions", "1"),
+            *("--master", spark.master, "--checkpoint", "/shared/checkpoint", "--checkpoint-is-shared", "true"),
+            *(part for one in conf for part in ("--spark-conf", one)),
+        ]
+        with contextlib.ExitStack() as running:
+            flags = [*mount, "--env", "TXNWATCH_METRICS_PORT=0"]
+            driver = running.enter_context(container(image, *asked, flags=flags))
+            eventually(lambda: not is_free(port), READY_S, lambda: logs(driver)[-2000:])
+            flags = [*mount, *as_an_executor_of(port)]
+            executor = running.enter_context(container(image, "executor", flags=flags))
+            eventually(lambda: "ready: " in logs(driver), READY_S, lambda: logs(driver)[-2000:] + logs(executor))
+            late_write_after_abort(cluster, unique("zombie"), partition)
+            eventually(
+                lambda: events_about(kafka.bootstrap_servers, partition, "image.executor"), READY_S, "the incident"
+            )
+            assert "KubernetesExecutorBackend" in logs(executor)
 
 
 @pytest.fixture
@@ -108,18 +167,15 @@ def running(image: str, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[tuple[
     secret = tmp_path / "client.properties"
     secret.write_text("security.protocol=PLAINTEXT\n")
     secret.chmod(0o444)  # of root in Kubernetes too, and readable by the group of the pod
-    container = out(
-        *("run", "--detach", "--network", "host", *AS_IN_KUBERNETES),
+    flags = [
         *("--mount", f"type=bind,source={secret},target=/etc/txnwatch/secret/client.properties,readonly"),
         *("--env", f"TXNWATCH_BOOTSTRAP_SERVER={kafka.bootstrap_servers}"),
         *("--env", "TXNWATCH_COMMAND_CONFIG=/etc/txnwatch/secret/client.properties"),
         *("--env", f"TXNWATCH_METRICS_PORT={port}", "--env", "TXNWATCH_EVENTS_TOPIC=image.events"),
-        *("--health-interval", "2s", image),
-    )
-    try:
-        yield container, port
-    finally:
-        docker("rm", "--force", "--volumes", container)
+        *("--health-interval", "2s"),
+    ]
+    with container(image, flags=flags) as found:
+        yield found, port
 
 
 def is_ready(port: int) -> bool:
@@ -132,12 +188,12 @@ def is_ready(port: int) -> bool:
 
 
 def test_it_watches_is_healthy_and_stops_between_two_batches(running: tuple[str, int]) -> None:
-    container, port = running
-    eventually(lambda: is_ready(port), READY_S, lambda: docker("logs", container).stdout)
-    health = ("inspect", "--format", "{{.State.Health.Status}}", container)
+    name, port = running
+    eventually(lambda: is_ready(port), READY_S, lambda: logs(name))
+    health = ("inspect", "--format", "{{.State.Health.Status}}", name)
     eventually(lambda: out(*health) == "healthy", 30, "the health check")
-    status = ("exec", container, "txnwatch", "status", "--events-topic", "image.events", "--format", "json")
+    status = ("exec", name, "txnwatch", "status", "--events-topic", "image.events", "--format", "json")
     eventually(lambda: docker(*status).returncode == 0, READY_S, lambda: docker(*status).stdout)
-    docker("stop", "--time", str(STOP_S), container, timeout_s=STOP_S + 10)
-    assert out("inspect", "--format", "{{.State.ExitCode}}", container) == "0", docker("logs", container).stdout
-    assert "stopped after" in docker("logs", container).stdout
+    docker("stop", "--time", str(STOP_S), name, timeout_s=STOP_S + 10)
+    assert out("inspect", "--format", "{{.State.ExitCode}}", name) == "0", logs(name)
+    assert "stopped after" in logs(name)

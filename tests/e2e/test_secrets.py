@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import json
+import ssl
 import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ import bcrypt
 import psutil
 import pytest
 
+from support.canaries import Canaries, family, files_below
+from support.certificates import Authority
 from support.kafka_faults import late_write_after_abort
 from support.redis_servers import WithSentinel
 from support.servers import connect
@@ -55,23 +57,38 @@ class Watched(NamedTuple):
         redis_place: the sentinels and their service, as names and labels show them.
         redis_values: what it wrote to Redis, by key.
         temporary: its directory for temporary files.
+        trust: the TLS context that trusts its certificate.
+        canaries: the search for its secrets.
     """
 
     watch: RunningWatch
     redis_place: str
     redis_values: dict[str, str]
     temporary: Path
+    trust: ssl.SSLContext
+    canaries: Canaries
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"), "of-metrics").create()
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Path:
     found = tmp_path_factory.mktemp("secrets")
     (found / "client.properties").write_text(PROPERTIES)
     (found / "registry").write_text(f"{_MARK}-registry\n")
     (found / "keys").write_text(f"{SIGNING_KEY}\n")
     (found / "keys").chmod(0o600)
     hashed = bcrypt.hashpw(SCRAPER.encode(), bcrypt.gensalt(4)).decode()
-    (found / "web.yml").write_text(f"basic_auth_users: {{prometheus: '{hashed}'}}\n")
+    keys = authority.issue("metrics", "IP:127.0.0.1")
+    for end in ("key", "crt"):
+        (found / f"metrics.{end}").write_text(keys.with_suffix(f".{end}").read_text())
+    (found / "web.yml").write_text(
+        f"tls_server_config: {{cert_file: {found}/metrics.crt, key_file: {found}/metrics.key}}\n"
+        f"basic_auth_users: {{prometheus: '{hashed}'}}\n"
+    )
     (found / "txnwatch.toml").write_text(
         f'schema_registry_url = "http://me:${{file:{found / "registry"}}}@127.0.0.1:1"\nevents_format = "json"\n'
         "[spark_conf]\n"
@@ -91,7 +108,9 @@ def redis_with_passwords(tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 
 
 @pytest.fixture(scope="module")
-def watched(kafka: EmbeddedKafka, directory: Path, redis_with_passwords: WithSentinel) -> Iterator[Watched]:
+def watched(
+    kafka: EmbeddedKafka, directory: Path, authority: Authority, redis_with_passwords: WithSentinel
+) -> Iterator[Watched]:
     """A watch after an incident that was delivered to Redis, and one that could not be."""
     temporary = directory / "temporary files"
     temporary.mkdir()
@@ -113,7 +132,9 @@ def watched(kafka: EmbeddedKafka, directory: Path, redis_with_passwords: WithSen
         redis_with_passwords.stop()
         hang(kafka)
         running.until("events are kept and delivered later", timeout_s=VERDICT_S)
-        yield Watched(running, redis_with_passwords.place, values, temporary)
+        trust = ssl.create_default_context(cafile=authority.certificate)
+        canaries = Canaries(_MARK, (directory / "metrics.key").read_text())
+        yield Watched(running, redis_with_passwords.place, values, temporary, trust, canaries)
     finally:
         running.stop()
 
@@ -157,72 +178,50 @@ def is_loopback(address: str) -> bool:
     return (mapped or parsed).is_loopback
 
 
-def family(watch: RunningWatch) -> list[psutil.Process]:
-    """All processes of the watch. A process that has ended and is not reaped yet has no arguments and no sockets."""
-    root = psutil.Process(watch.pid)
-    return [root, *(child for child in root.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE)]
-
-
 def test_no_process_of_a_watch_listens_beyond_loopback(watch: RunningWatch) -> None:
-    found = {(process.name(), address) for process in family(watch) for address in listening(process)}
+    found = {(process.name(), address) for process in family(watch.pid) for address in listening(process)}
     assert len(found) >= 2, "the JVM and the metrics server listen"
     assert {(name, address) for name, address in found if not is_loopback(address)} == set()
 
 
-def scrape(watch: RunningWatch, password: str) -> str:
+def scrape(watched: Watched, password: str) -> str:
     encoded = b64encode(f"prometheus:{password}".encode()).decode()
-    request = urllib.request.Request(watch.metrics_url, headers={"Authorization": f"Basic {encoded}"})
-    with urllib.request.urlopen(request, timeout=10.0) as answer:
+    url = watched.watch.metrics_url.replace("http:", "https:")
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {encoded}"})
+    with urllib.request.urlopen(request, timeout=10.0, context=watched.trust) as answer:
         body: str = answer.read().decode()
     return body
 
 
 def test_the_metrics_have_no_secret_and_ask_for_a_password(watched: Watched) -> None:
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        scrape(watched.watch, "wrong")
-    body = scrape(watched.watch, SCRAPER)
+        scrape(watched, "wrong")
+    body = scrape(watched, SCRAPER)
     assert f'sink="Redis {watched.redis_place}"' in body
-    assert _MARK not in body
+    assert watched.canaries.in_text(body) == []
 
 
-def test_no_line_has_a_secret(watch: RunningWatch) -> None:
-    assert [line for line in watch.lines if _MARK in line] == []
+def test_no_line_has_a_secret(watched: Watched) -> None:
+    assert watched.canaries.in_text("\n".join(watched.watch.lines)) == []
 
 
 def test_no_file_of_the_checkpoint_or_of_temporary_files_has_a_secret(watched: Watched) -> None:
-    kept, temporary = (files_below(place) for place in (Path(watched.watch.checkpoint), watched.temporary))
-    assert "spark.log" in {path.name for path in kept}
-    assert any(path.relative_to(watched.temporary).parts[0].startswith("txnwatch-spark-") for path in temporary)
-    assert [path for path in kept + temporary if has_the_mark(path)] == []
-
-
-def files_below(directory: Path) -> list[Path]:
-    return [path for path in directory.rglob("*") if path.is_file()]
-
-
-def has_the_mark(path: Path) -> bool:
-    with suppress(FileNotFoundError):  # Spark removes old files meanwhile
-        return _MARK.encode() in path.read_bytes()
-    return False
+    checkpoint = Path(watched.watch.checkpoint)
+    assert "spark.log" in {path.name for path in files_below(checkpoint)}
+    temporary = {path.relative_to(watched.temporary).parts[0] for path in files_below(watched.temporary)}
+    assert any(name.startswith("txnwatch-spark-") for name in temporary)
+    assert watched.canaries.in_files(checkpoint, watched.temporary) == {}
 
 
 def test_no_value_in_redis_has_a_secret(watched: Watched) -> None:
     written = {key.rpartition(":")[2] for key in watched.redis_values}
     assert {"incidents", "events"} <= written, "the incident was delivered"
     assert any(":heartbeat:" in key for key in watched.redis_values)
-    assert {key: value for key, value in watched.redis_values.items() if _MARK in key + value} == {}
+    assert watched.canaries.in_text(repr(watched.redis_values)) == []
 
 
-def test_no_child_process_has_a_secret_in_its_arguments_or_its_environment(watch: RunningWatch) -> None:
-    root, *children = family(watch)
-    assert _MARK not in " ".join(root.cmdline())
-    read = []
-    for child in children:
-        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile, or it is a zombie
-            assert _MARK not in " ".join(child.cmdline())
-            assert _MARK not in json.dumps(child.environ())
-            read.append(child.name())
-    assert "java" in read
+def test_no_child_process_has_a_secret_in_its_arguments_or_its_environment(watched: Watched) -> None:
+    assert watched.canaries.in_processes(watched.watch.pid) == {}
 
 
 @pytest.mark.usefixtures("watched")

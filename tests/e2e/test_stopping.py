@@ -1,6 +1,6 @@
 """SIGTERM ends `txnwatch run` within three seconds, whatever it does at that moment, and leaves no JVM behind.
 
-With STOP_TIMES=FILE each phase appends its time to that file; docs/stopping.md has the table.
+`make stop-times` writes docs/stop-times.md.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,19 +23,21 @@ from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
 from support.process_memory import descendants
+from support.stop_times import StopTimes
 from support.topics import create_topic, unique
+from support.upgrade import of_another_version
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.set_aside import PREVIOUS
 from txnwatch_demo.embedded.applications import transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 
-LIMIT_S = 3.0
 RECORDS = 200_000
+NO_BROKER = {"kill": "the broker is gone", "pause": "the broker accepts connections and does not answer"}
 BACK_TO_BACK = ("--trigger-ms", "1")  # the next micro-batch is due before the last one has ended
-REPORT = os.environ.get("STOP_TIMES")
 
 
 @pytest.fixture(scope="module")
@@ -61,27 +63,6 @@ def partition(cluster: Cluster) -> TopicPartition:
     return created
 
 
-def stop_time(watch: RunningWatch, phase: str) -> None:
-    """Sends SIGTERM; checks that it takes at most three seconds, that the exit is clean and that no JVM is left."""
-    left = descendants(watch.pid).keys() - {watch.pid}
-    begun = time.monotonic()
-    code = watch.stop()
-    took_s = time.monotonic() - begun
-    if REPORT is not None:
-        with Path(REPORT).open("a") as file:
-            file.write(f"{phase}: {took_s:.1f} s\n")
-    assert code == 0, watch.lines[-5:]
-    assert "stopped after" in watch.lines[-1]
-    assert took_s < LIMIT_S, (phase, took_s, watch.lines[-5:])
-    eventually(lambda: not any(map(is_running, left)), 10.0, lambda: f"{left} to end")
-
-
-def is_running(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
 @contextmanager
 def load(kafka: EmbeddedKafka, cluster: Cluster) -> Iterator[None]:
     topic = unique("stopping")
@@ -97,16 +78,16 @@ def load(kafka: EmbeddedKafka, cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("after_s", [0.2, 3.0])
-def test_while_spark_starts(watch: Callable[..., RunningWatch], after_s: float) -> None:
+def test_while_spark_starts(watch: Callable[..., RunningWatch], stop_times: StopTimes, after_s: float) -> None:
     running = watch()
     running.until("checkpoint ")
     time.sleep(after_s)
-    stop_time(running, f"start of Spark, after {after_s} s")
+    stop_times.stop(running, f"start of Spark, after {after_s} s")
 
 
 @pytest.mark.long
 def test_in_the_first_reading(
-    watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, partition: TopicPartition
+    watch: Callable[..., RunningWatch], stop_times: StopTimes, kafka: EmbeddedKafka, partition: TopicPartition
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20})
     for number in range(RECORDS):
@@ -118,7 +99,7 @@ def test_in_the_first_reading(
     running = watch(*flags, "--metrics-port", "0", *BACK_TO_BACK)
     eventually(lambda: batches(running) > 3, 120.0, "some micro-batches")
     assert (Scrape.at(running.metrics_url).value("source_lag_offsets") or 0) > 0
-    stop_time(running, "first reading")
+    stop_times.stop(running, "first reading of a start without a checkpoint, micro-batches without a pause")
 
 
 def batches(running: RunningWatch) -> float:
@@ -127,6 +108,7 @@ def batches(running: RunningWatch) -> float:
 
 def test_under_load_and_no_temporary_file_is_left(
     watch: Callable[..., RunningWatch],
+    stop_times: StopTimes,
     kafka: EmbeddedKafka,
     cluster: Cluster,
     tmp_path: Path,
@@ -142,13 +124,14 @@ def test_under_load_and_no_temporary_file_is_left(
         time.sleep(5.0)
         assert abandoned not in temporary.iterdir()
         assert list(temporary.glob("txnwatch-spark-*/blockmgr-*")), "Spark uses it"
-        stop_time(running, "under load")
+        stop_times.stop(running, "under load, micro-batches without a pause")
     assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.long
 def test_while_redis_does_not_answer(
     watch: Callable[..., RunningWatch],
+    stop_times: StopTimes,
     cluster: Cluster,
     redis_server: EmbeddedRedis,
     partition: TopicPartition,
@@ -160,18 +143,18 @@ def test_while_redis_does_not_answer(
         forwarder.is_stalled.set()
         late_write_after_abort(cluster, unique("zombie"), partition)
         running.until("are kept and delivered later")
-        stop_time(running, "Redis does not answer")
+        stop_times.stop(running, "Redis accepts connections and does not answer")
         forwarder.is_stalled.clear()
 
 
 @pytest.mark.long
-def test_while_spark_stands_still(watch: Callable[..., RunningWatch]) -> None:
+def test_while_spark_stands_still(watch: Callable[..., RunningWatch], stop_times: StopTimes) -> None:
     """As in a long pause of its garbage collector: no call of Spark returns."""
     running = watch().until_ready()
     (jvm,) = [pid for pid in descendants(running.pid) if command_of(pid).endswith("java")]
     os.kill(jvm, signal.SIGSTOP)
     time.sleep(1.0)
-    stop_time(running, "Spark stands still")
+    stop_times.stop(running, "Spark stands still, as in a long pause of its garbage collector")
 
 
 def command_of(pid: int) -> str:
@@ -179,14 +162,16 @@ def command_of(pid: int) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["kill", "pause"])
-def test_while_no_broker_answers(watch: Callable[..., RunningWatch], kafka: EmbeddedKafka, how: str) -> None:
+@pytest.mark.parametrize("how", NO_BROKER)
+def test_while_no_broker_answers(
+    watch: Callable[..., RunningWatch], stop_times: StopTimes, kafka: EmbeddedKafka, how: str
+) -> None:
     running = watch().until_ready()
     broker = kafka.broker(1)
     getattr(broker, how)()
     try:
         running.until("no broker of", timeout_s=60.0)
-        stop_time(running, f"no broker answers ({how})")
+        stop_times.stop(running, NO_BROKER[how])
     finally:
         if how == "pause":
             broker.resume()
@@ -195,8 +180,49 @@ def test_while_no_broker_answers(watch: Callable[..., RunningWatch], kafka: Embe
 
 
 @pytest.mark.long
+def test_in_the_pause_before_the_next_attempt_to_start_the_query(
+    watch: Callable[..., RunningWatch], stop_times: StopTimes, kafka: EmbeddedKafka
+) -> None:
+    running = watch()
+    running.until("checkpoint ")
+    kafka.broker(1).kill()
+    try:
+        running.until("; next attempt in 4 s", timeout_s=120.0)
+        stop_times.stop(running, "the pause before the next attempt to start the query")
+    finally:
+        kafka.start_broker(1)
+
+
+@pytest.mark.long
+def test_while_an_old_checkpoint_is_moved_aside_and_the_next_start_completes_the_move(
+    stop_times: StopTimes, kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file system stops answering after the first part was moved."""
+    flags, code = ("--events-topic", unique("stopping.events")), tmp_path / "other version"
+    code.mkdir()
+    real = urlsplit(hdfs.uri(""))
+    with Forwarder((str(real.hostname), real.port or 0), cut_at=b"txnwatch-previous.moving/offsets") as forwarder:
+        forwarder.start()
+        running = RunningWatch(kafka.bootstrap_servers, f"hdfs://{forwarder.address}/moved", *flags, directory=tmp_path)
+        with of_another_version(code, monkeypatch), running:
+            running.until_ready()
+            assert running.stop() == 0
+        with running:
+            eventually(forwarder.is_cut.is_set, 120.0, "the move")
+            time.sleep(1.0)
+            stop_times.stop(running, "an old checkpoint is moved aside, and its file system stops answering")
+            assert not [line for line in running.lines if "is kept in" in line], "the move has not ended"
+        forwarder.is_cut.clear()
+        with running:
+            running.until_ready()
+            assert running.stop() == 0
+    assert hdfs.names(f"moved/{PREVIOUS}") >= {"commits", "offsets", "state", "metadata"}
+    assert not [line for line in running.lines if "the query ended" in line]
+
+
+@pytest.mark.long
 def test_while_it_waits_for_the_lease_of_a_driver_that_was_killed(
-    kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path
+    stop_times: StopTimes, kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path
 ) -> None:
     flags = ("--events-topic", unique("stopping.events"))
     first = RunningWatch(kafka.bootstrap_servers, hdfs.uri("stopping"), *flags).start()
@@ -206,18 +232,20 @@ def test_while_it_waits_for_the_lease_of_a_driver_that_was_killed(
         first.kill()
     with RunningWatch(kafka.bootstrap_servers, hdfs.uri("stopping"), *flags, directory=tmp_path) as second:
         until_spark_reaches(second, urlsplit(hdfs.uri("")).port or 0)
-        stop_time(second, "waiting for a lease")
+        stop_times.stop(second, "waiting for the lease of a driver that was killed (checkpoint on HDFS)")
         assert not [line for line in second.lines if "taken over" in line], "it has waited until the stop"
 
 
 @pytest.mark.long
-def test_while_the_file_system_of_the_checkpoint_does_not_answer(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_while_the_file_system_of_the_checkpoint_does_not_answer(
+    stop_times: StopTimes, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
     flags = ("--events-topic", unique("stopping.events"))
     with bad_server(stays_silent) as silent:
         checkpoint = f"hdfs://{silent}/stopping"
         with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=tmp_path) as running:
             until_spark_reaches(running, silent.port)
-            stop_time(running, "silent file system")
+            stop_times.stop(running, "the file system of the checkpoint accepts connections and does not answer")
 
 
 def until_spark_reaches(running: RunningWatch, port: int) -> None:

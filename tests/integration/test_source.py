@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.jvm_heap import jvm_of, live_instances
+from bench.jvm_heap import live_instances
 from support.answers import listed
 from support.kafka_faults import late_write_after_abort
 from support.process_memory import descendants
@@ -161,16 +161,20 @@ def test_the_jvm_forgets_the_plan_of_a_micro_batch_before_python_collects_garbag
     partition, _ = history
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribePattern": partition.topic}
     settings, batches = JobSettings(options, str(tmp_path), 1, DetectionPolicy()), list[int]()
+    assert spark.sparkContext._jvm is not None
+    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    plan = f"{STREAMING}.state.StateStoreRDD"
     gc.disable()
+    query = start(spark, settings, lambda number, _: batches.append(number))
     try:
-        query = start(spark, settings, lambda number, _: batches.append(number))
         eventually(lambda: len(batches) >= BATCHES, BATCH_S, "the micro-batches")
-        jvm, plan = jvm_of(os.getpid()), f"{STREAMING}.state.StateStoreRDD"
-        assert live_instances(jvm, plan) > 0, "the class has this name"
+        kept_while_running = live_instances(jvm, plan)
         query.stop()
         eventually(lambda: live_instances(jvm, plan) < BATCHES / 3, 10.0, "the end of the plans")
     finally:
         gc.enable()
+        query.stop()
+    assert kept_while_running > 0, "the class has this name"
 
 
 def test_a_stop_completes_the_micro_batch_that_runs_and_lets_no_other_begin(

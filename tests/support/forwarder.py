@@ -20,8 +20,12 @@ class Forwarder:
         is_cut: while it is set, nothing is passed on in either direction, not even the end of a connection.
     """
 
-    def __init__(self, target: tuple[str, int], *, bytes_per_s: int | None = None) -> None:
-        """Prepares a forwarder; all that the server sends is passed on at `bytes_per_s`, if that is given."""
+    def __init__(self, target: tuple[str, int], *, bytes_per_s: int | None = None, cut_at: bytes | None = None) -> None:
+        """Prepares a forwarder; all that the server sends is passed on at `bytes_per_s`, if that is given.
+
+        It cuts itself before it passes on bytes that have the text `cut_at`, and only the first time.
+        """
+        self._cut_at = cut_at
         self.is_stalled = threading.Event()
         self.is_cut = threading.Event()
         self._target = target
@@ -86,6 +90,9 @@ class Forwarder:
         with contextlib.suppress(OSError):
             while True:
                 data = source.recv(_CHUNK)
+                if self._cut_at is not None and self._cut_at in data:
+                    self._cut_at = None
+                    self.is_cut.set()
                 while self.is_cut.is_set():
                     time.sleep(0.01)
                 if not data:

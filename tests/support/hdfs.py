@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from pathlib import Path
 from typing import Self
 
@@ -27,7 +29,7 @@ class EmbeddedHdfs:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._port = free_ports(1)[0]
+        self._port, self._web_port = free_ports(2)
         self._server: ServerProcess | None = None
 
     def __enter__(self) -> Self:
@@ -37,6 +39,7 @@ class EmbeddedHdfs:
         command = [
             *(java(), "-Xmx384m", "-XX:+UseSerialGC", f"-Dtest.build.data={self._directory}", "-cp", classpath, _MAIN),
             *("-format", "-datanodes", "1", "-nnport", str(self._port), "-writeConfig", str(config)),
+            *("-httpport", str(self._web_port)),
         ]
         self._server = ServerProcess("HDFS", command, self._directory / "hdfs.log")
         self._server.start(config.exists, timeout_s=240.0)
@@ -49,3 +52,10 @@ class EmbeddedHdfs:
     def uri(self, path: str) -> str:
         """The address of a path."""
         return f"hdfs://127.0.0.1:{self._port}/{path}"
+
+    def names(self, path: str) -> set[str]:
+        """The names in a directory."""
+        url = f"http://127.0.0.1:{self._web_port}/webhdfs/v1/{path}?op=LISTSTATUS"
+        with urllib.request.urlopen(url, timeout=10.0) as answer:
+            statuses = json.load(answer)["FileStatuses"]["FileStatus"]
+        return {str(status["pathSuffix"]) for status in statuses}

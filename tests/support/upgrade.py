@@ -5,7 +5,9 @@ The other version is this one with another `MEANING`: all that it stores has ano
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,15 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 _OTHER_VERSION = "import txnwatch.state.model.serializer as serializer\nserializer.MEANING = 0\n"
 _SETTLE_S = 4.0
+
+
+@contextlib.contextmanager
+def of_another_version(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is started in the block is of the other version. `directory` is for its code."""
+    (directory / "sitecustomize.py").write_text(_OTHER_VERSION)
+    monkeypatch.setenv("PYTHONPATH", str(directory))
+    yield
+    monkeypatch.delenv("PYTHONPATH")
 
 
 class Upgrade:
@@ -49,16 +60,13 @@ class Upgrade:
 
     def run_the_other_version(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Two hangs are published; then one of them ends and another one begins. `directory` is for its code."""
-        (directory / "sitecustomize.py").write_text(_OTHER_VERSION)
-        monkeypatch.setenv("PYTHONPATH", str(directory))
-        with self.running as running:
+        with of_another_version(directory, monkeypatch), self.running as running:
             running.until_ready()
             late_write_after_abort(self._cluster, unique("zombie"), self.stays)
             ended = late_write_after_abort(self._cluster, unique("zombie"), self.ends)
             opened = lambda: self._is_opened(self.stays) and self._is_opened(self.ends)  # noqa: E731
             eventually(opened, self.verdict_s, "the incidents of the other version")
             assert running.stop() == 0
-        monkeypatch.delenv("PYTHONPATH")
         abort_by_hand(self._cluster, self.ends, ended.producer_id)
         late_write_after_abort(self._cluster, unique("zombie"), self.begins)
 

@@ -1,9 +1,15 @@
-"""Which commands worked with which way in, in one JSON file; a run replaces what it has run and leaves the rest."""
+"""Which commands worked with which way in, in one JSON file; a run replaces what it has run and leaves the rest.
+
+A row also has its date and machine, and whether a secret was shown.
+"""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+
+from bench.results import machine
 
 
 class WayResults:
@@ -12,12 +18,12 @@ class WayResults:
     def __init__(self, path: Path | None, way: str) -> None:
         self._path = path
         self._way = way
-        self._found: dict[str, str] = {}
+        self._found = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
         self._write()
 
-    def keep(self, command: str, result: str = "works") -> None:
-        """Writes the result of one command."""
-        self._found[command] = result
+    def keep(self, column: str, result: str = "works") -> None:
+        """Writes the result of one command, or of the search for secrets."""
+        self._found[column] = result
         self._write()
 
     def _write(self) -> None:

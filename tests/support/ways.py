@@ -43,10 +43,17 @@ _SCRAM_BITS = {"256": ScramMechanism.SCRAM_SHA_256, "512": ScramMechanism.SCRAM_
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to connect: the listener of the broker, and the properties of the client."""
+    """One way to connect.
+
+    Attributes:
+        listener: of the broker.
+        properties: of the client.
+        secrets: texts that must not be shown.
+    """
 
     listener: str
     properties: Mapping[str, str]
+    secrets: tuple[str, ...]
 
 
 class Broker:
@@ -58,6 +65,8 @@ class Broker:
         self._directory = directory
         self.authority = Authority(directory, "ours").create()
         self.client_keys = self.authority.issue("client", "DNS:client")
+        self._trusted = directory / "trusted.pem"
+        self.trust_clients_of(self.authority)
         self.tokens = TokenServer(directory, self.authority.issue("tokens", "IP:127.0.0.1"))
         self.token_file = directory / "token"
 
@@ -70,7 +79,7 @@ class Broker:
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.authority.issue("broker", "IP:127.0.0.1")),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority.certificate),
+            "ssl.truststore.location": str(self._trusted),
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.login.plain.sasl.jaas.config": users,
             **{f"listener.name.login.scram-sha-{bits}.sasl.jaas.config": f"{_SCRAM};" for bits in _SCRAM_BITS},
@@ -92,6 +101,10 @@ class Broker:
             f"{prefix}.sasl.oauthbearer.expected.audience": AUDIENCE,
             f"{prefix}.connections.max.reauth.ms": str(SESSION_MS),
         }
+
+    def trust_clients_of(self, *authorities: Authority) -> None:
+        """Whose certificates clients may have, from the next start of the broker on."""
+        self._trusted.write_text("".join(authority.certificate.read_text() for authority in authorities))
 
     def add_users(self, kafka: EmbeddedKafka) -> None:
         """Writes the credentials of SCRAM."""
@@ -129,17 +142,17 @@ class Broker:
         }
         tls, trust = {"security.protocol": "SSL"}, self.trust()
         by_kind = {
-            f"TLS, {kind} truststore and keystore": Way("MUTUAL", tls | self.trust(kind) | self.keys(kind))
-            for kind in ("JKS", "PKCS12", "PEM")
+            f"TLS, {kind} truststore and keystore": Way("MUTUAL", tls | self.trust(kind) | self.keys(kind), secrets)
+            for kind, secrets in (("JKS", (PASSWORD, key)), ("PKCS12", (PASSWORD, key)), ("PEM", (key,)))
         }
         return {
             **by_kind,
-            "TLS, inline PEM": Way("MUTUAL", tls | inline),
-            "PLAIN": Way("LOGIN", _login("PLAIN", _PLAIN) | trust),
-            "SCRAM-SHA-256": Way("LOGIN", _login("SCRAM-SHA-256", _SCRAM) | trust),
-            "SCRAM-SHA-512": Way("LOGIN", _login("SCRAM-SHA-512", _SCRAM) | trust),
-            "OAUTHBEARER, client credentials": Way("TOKEN", self.client_credentials() | trust),
-            "OAUTHBEARER, token file": Way("TOKEN", self._token_file() | trust),
+            "TLS, inline PEM": Way("MUTUAL", tls | inline, (key,)),
+            "PLAIN": Way("LOGIN", _login("PLAIN", _PLAIN) | trust, (SECRET,)),
+            "SCRAM-SHA-256": Way("LOGIN", _login("SCRAM-SHA-256", _SCRAM) | trust, (SECRET,)),
+            "SCRAM-SHA-512": Way("LOGIN", _login("SCRAM-SHA-512", _SCRAM) | trust, (SECRET,)),
+            "OAUTHBEARER, client credentials": Way("TOKEN", self.client_credentials() | trust, (CLIENT_SECRET,)),
+            "OAUTHBEARER, token file": Way("TOKEN", self._token_file() | trust, (self.token_file.read_text(),)),
         }
 
     def client_credentials(self, secret: str = CLIENT_SECRET) -> dict[str, str]:

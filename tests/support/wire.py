@@ -1,4 +1,4 @@
-"""What goes to and from one address of the loopback interface: whether given texts were ever among it."""
+"""What goes to and from addresses and ports of the loopback interface: whether given texts were ever among it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ _IPV4 = b"\x08\x00"
 
 
 class WireTap:
-    """Reads all packets to and from one address; a context manager.
+    """Reads all packets to and from one address, or those of one of its ports; a context manager.
 
     Attributes:
         found: those of the wanted texts that were sent.
         packets: how many packets were read.
     """
 
-    def __init__(self, address: str, wanted: Iterable[str]) -> None:
+    def __init__(self, address: str, wanted: Iterable[str], port: int | None = None) -> None:
         """Opens a raw socket.
 
         Raises:
             OSError: this user may not, or the system has no such sockets.
         """
         self._address = socket.inet_aton(address)
+        self._port = port
         self._wanted = [text.encode() for text in wanted]
         self._longest = max(map(len, self._wanted))
         self._tails: dict[bytes, bytes] = {}
@@ -61,8 +62,10 @@ class WireTap:
 
     def _look(self, packet: bytes) -> None:
         """Searches the data of one TCP segment, together with the end of the segment before it."""
-        self.packets += 1
         at = _ETHERNET + (packet[_ETHERNET] & 0x0F) * 4
+        if self._port not in (None, *struct.unpack_from(">HH", packet, at)):
+            return
+        self.packets += 1
         flow, (offset,) = packet[at : at + 4], struct.unpack_from(">B", packet, at + 12)
         data = self._tails.get(flow, b"") + packet[at + (offset >> 4) * 4 :]
         self.found |= {text.decode() for text in self._wanted if text in data}

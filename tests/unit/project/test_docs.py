@@ -44,6 +44,7 @@ GENERATED = [
     "docs/decisions/README.md",
     "docs/verdicts.md",
     "docs/ways-in.md",
+    "docs/stop-times.md",
     "docs/abort.md",
     "docs/events.md",
     "docs/cli.md",

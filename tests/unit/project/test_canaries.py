@@ -1,0 +1,35 @@
+"""The search for secrets finds them in the forms in which a program shows them by mistake."""
+
+from __future__ import annotations
+
+import urllib.parse
+from base64 import b64encode, urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+
+from support.canaries import Canaries
+
+SECRET, KEY = "kanarienvogel-1", "-----BEGIN KEY-----\nMIIBkanarienvogel\nAgEA\n-----END KEY-----\n"
+FORMS = {
+    "a setting": f"sasl.password={SECRET}\n",
+    "a URL": f"redis://me:{SECRET}@host:6379/0?db=1",
+    "a form": urllib.parse.urlencode({"password": SECRET}),
+    "Basic authentication": b64encode(f"prometheus:{SECRET}".encode()).decode(),
+    "SASL PLAIN": b64encode(f"\0alice\0{SECRET}".encode()).decode(),
+    "a Secret of Kubernetes": urlsafe_b64encode(SECRET.encode()).decode(),
+    "JSON": f'{{"value": "{SECRET}!"}}',
+    "a line of a key": "found: MIIBkanarienvogel",
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_a_secret_is_found_in_each_form(form: str, tmp_path: Path) -> None:
+    canaries = Canaries(SECRET, KEY)
+    assert canaries.in_text(form) != []
+    (tmp_path / "file").write_bytes(b"\xff\x00" + form.encode())
+    assert canaries.in_files(tmp_path).keys() == {str(tmp_path / "file")}
+
+
+def test_what_is_no_secret_is_not_found() -> None:
+    assert Canaries(SECRET, KEY).in_text("kanarienvogel -----BEGIN KEY----- prometheus:") == []
