@@ -29,7 +29,7 @@ def stop_times_page(root: Path, generated: str) -> str:
             "",
             "| situation | time |",
             "|---|---:|",
-            *(f"| {situation} | {row['s']:.1f} s |" for situation, row in slowest),
+            *(f"| {situation} | {row['s']:.2f} s |" for situation, row in slowest),
             "",
         ]
     )

@@ -138,7 +138,7 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
     partition, hung = history
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": partition.topic}
     settings = JobSettings(options, str(tmp_path), 200, DetectionPolicy())
-    before, batches = _python_processes("pyspark.sql.worker."), list[tuple[int, list[Finding]]]()
+    before, batches = _processes("pyspark.sql.worker."), list[tuple[int, list[Finding]]]()
 
     def take(number: int, emitted: list[Finding]) -> None:
         batches.append((number, emitted))
@@ -147,8 +147,8 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
         seen, query = len(batches), start(spark, settings, take)
         eventually(lambda seen=seen: len(batches) >= seen + 2, BATCH_S, "two micro-batches")
         query.stop()
-    assert _python_processes("pyspark.sql.worker.") <= before
-    workers = _python_processes("pyspark.worker")
+    assert _processes("pyspark.sql.worker.") <= before
+    workers = _processes("pyspark.worker")
     assert workers, "they keep connections and state from task to task"
     assert len([pid for pid in workers if _parent(pid) not in workers]) == 1, "source and operator share one daemon"
     reported = [found for _, emitted in batches for found in emitted if isinstance(found, SpanCandidate)]
@@ -161,8 +161,7 @@ def test_the_jvm_forgets_the_plan_of_a_micro_batch_before_python_collects_garbag
     partition, _ = history
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribePattern": partition.topic}
     settings, batches = JobSettings(options, str(tmp_path), 1, DetectionPolicy()), list[int]()
-    assert spark.sparkContext._jvm is not None
-    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    (jvm,) = _processes("org.apache.spark.deploy.SparkSubmit")
     plan = f"{STREAMING}.state.StateStoreRDD"
     gc.disable()
     query = start(spark, settings, lambda number, _: batches.append(number))
@@ -197,12 +196,12 @@ def test_a_stop_completes_the_micro_batch_that_runs_and_lets_no_other_begin(
     assert sorted(file.name for file in (tmp_path / "commits").glob("[0-9]*")) == ["0"]
 
 
-def _python_processes(module: str) -> set[int]:
-    """Those below this process that run a module of PySpark's."""
+def _processes(text: str) -> set[int]:
+    """Those below this process that have a text in their command, for example the name of a module."""
     found = set()
     for pid in descendants(os.getpid()):
         with suppress(OSError):  # it has ended meanwhile
-            if module in Path(f"/proc/{pid}/cmdline").read_text():
+            if text in Path(f"/proc/{pid}/cmdline").read_text():
                 found.add(pid)
     return found
 

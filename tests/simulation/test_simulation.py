@@ -63,6 +63,10 @@ def test_a_leader_that_is_away_at_the_first_census_is_asked_again(seed: int) -> 
     assert run(seed).problems == []
 
 
+def test_a_hole_in_a_log_that_was_empty_is_a_loss() -> None:
+    assert run(41_014_979).problems == []
+
+
 def test_without_faults_nothing_ever_hangs() -> None:
     healthy = replace(USUAL, faults=frozenset())
     seen: Counter[str] = Counter()

@@ -118,6 +118,21 @@ def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
     assert plan.unfinished == (frozenset() if is_proven else {0}), "a record may have moved on: one batch more"
 
 
+@pytest.mark.parametrize(("reread", "is_tail"), [({}, True), ({LOG: 0}, False)], ids=["goes on", "again"])
+def test_holes_count_in_a_log_that_was_empty(
+    reread: dict[TopicPartition, int],
+    is_tail: bool,  # noqa: FBT001 - a case
+) -> None:
+    """The first record can be compacted before it is read, like every other one."""
+    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 0, 3, 0, leader=1)}, backlog_end={LOG: 0})
+    positions = {LOG: Position("log-id", 6, 3, 6, leader=1)}
+    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, backlog_end={LOG: 0})
+    plan = plan_reads(before, end, OPTIONS)[0]
+    (found,) = plan.ranges
+    assert (found.start, found.end, found.is_tail) == (0, 6, is_tail)
+    assert plan.unfinished == (frozenset() if is_tail else {0})
+
+
 def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
     end = SourceOffset("cluster", 1, 1000, 1001, {LOG: Position("log-id", 9, 3, 9, leader=1)}, begun={LOG: 0})
     plan = plan_reads(SourceOffset.beginning(), end, OPTIONS)[0]
