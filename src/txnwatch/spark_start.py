@@ -29,8 +29,10 @@ def started_session(
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
+    from txnwatch.streaming.job.jvm import report_its_end_once  # noqa: PLC0415
     from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
+    report_its_end_once()
     check_python(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
     begin = spark_log.stat().st_size if spark_log.exists() else 0
     try:

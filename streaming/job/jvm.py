@@ -1,4 +1,4 @@
-"""Ends the JVM of a Spark session, so that no process writes to the checkpoint any more.
+"""Ends the JVM of a Spark session, so that no process writes to the checkpoint any more; reports a JVM that has ended.
 
 The JVM has its own session, so a signal to the process group reaches only the driver. After the signal no micro-batch
 begins. The driver waits for the current one for a short time, then interrupts it; the next start repeats a micro-batch
@@ -8,9 +8,43 @@ that is not committed.
 from __future__ import annotations
 
 import contextlib
+import logging
 import subprocess
 
+from pyspark import accumulators
 from pyspark.sql import SparkSession
+
+from txnwatch.state.model.errors import SparkError
+
+_ENDS_S = 2.0  # its connections are closed before its process has ended
+
+
+def report_its_end_once() -> None:
+    """Keeps Py4J and PySpark from writing tracebacks when the JVM ends, because `check_jvm` reports it in one line."""
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)  # it uses the root logger
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = _ignored
+
+
+def _ignored(*_: object) -> None:
+    pass
+
+
+def check_jvm(session: SparkSession, output: str, *, wait_s: float = _ENDS_S) -> None:
+    """Checks that the JVM runs; `output` is the file with the output of Spark.
+
+    Raises:
+        SparkError: it has ended, and only a new process can start another one.
+    """
+    process = _process(session)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if process is not None:
+            code = process.wait(wait_s)
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            raise SparkError(
+                f"the JVM of Spark {how}; start txnwatch again, and check whether the machine or the container has "
+                f"enough memory; more details may be in Spark's output: {output}"
+            )
 
 
 def end_jvm(session: SparkSession) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from support.process_memory import descendants
+from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
@@ -145,3 +148,17 @@ def test_a_checkpoint_that_was_moved_in_part_is_refused(
     code, line = end_of(kafka, "--checkpoint", str(moved))
     assert f"expected {part} in it, found none: restore the whole checkpoint" in line
     assert code == FAILURE
+
+
+def test_a_jvm_that_is_killed_ends_run_with_one_line(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """As the kernel does when memory runs out."""
+    with RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *EVENTS) as watch:
+        watch.until_ready()
+        shown = len(watch.lines)
+        (jvm,) = [pid for pid, name in descendants(watch.pid).items() if name == "java"]
+        os.kill(jvm, signal.SIGKILL)
+        assert watch.wait() == FAILURE
+        eventually(lambda: watch.has_ended, 10.0, "its last line")
+        (line,) = [line for line in watch.lines[shown:] if "  hanging " not in line]
+        assert line.startswith("txnwatch: the JVM of Spark was killed by signal 9; start txnwatch again")
+        assert line.endswith("spark.log")

@@ -166,7 +166,7 @@ def test_the_jvm_forgets_the_plan_of_a_micro_batch_before_python_collects_garbag
     gc.disable()
     query = start(spark, settings, lambda number, _: batches.append(number))
     try:
-        eventually(lambda: len(batches) >= BATCHES, BATCH_S, "the micro-batches")
+        eventually(lambda: len(batches) >= BATCHES, 3 * BATCH_S, "the micro-batches")
         kept_while_running = live_instances(jvm, plan)
         query.stop()
         eventually(lambda: live_instances(jvm, plan) < BATCHES / 3, 10.0, "the end of the plans")

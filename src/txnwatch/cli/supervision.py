@@ -39,6 +39,10 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
         StopRequestedError: the stop was requested while the query started, or Spark does not answer.
         TxnwatchError: the query cannot run, and a restart does not help.
     """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark's packages take a second to import
+
+    from txnwatch.streaming.job.jvm import check_jvm  # noqa: PLC0415
+
     failures, repeats, is_rebuilt = 0, Repeats(), False
     while not stop.is_set():
         before = watch.batches
@@ -56,7 +60,11 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
         except (BrokerError, QueryError) as exc:
             if isinstance(exc, AuthorizationError) and watch.batches == 0:
                 raise  # an operator is needed; a right that is taken away later may come back
+            check_jvm(session, watch.spark_log, wait_s=0.0)
             message = f"{exc}; next attempt"
+        except (Py4JError, ConnectionError):
+            check_jvm(session, watch.spark_log)
+            raise
         has_progressed = watch.batches > before
         if has_progressed:
             repeats.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import subprocess
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -18,7 +19,13 @@ from txnwatch.cli import log_output, supervision
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.clock_base import ClockBase
-from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError, OtherVersionError, TxnwatchError
+from txnwatch.state.model.errors import (
+    CheckpointError,
+    LeaseNotRenewedError,
+    OtherVersionError,
+    SparkError,
+    TxnwatchError,
+)
 from txnwatch.streaming.job import query as job
 from txnwatch.streaming.job import set_aside
 from txnwatch.streaming.job.batch_errors import BatchErrors
@@ -170,13 +177,37 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     stop = StopRequest()
     monkeypatch.setattr(supervision, "FIRST_PAUSE_S", 0.001)
     broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
-    supervision.supervise(Starts(stop, broken, Py4JError("the JVM is gone")), None, stop, NO_RELOAD)  # type: ignore[arg-type]
+    starts: Any = Starts(stop, broken, Py4JError("the JVM is gone"))
+    supervision.supervise(starts, NO_SESSION, stop, NO_RELOAD)  # type: ignore[arg-type]
     first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
         "more details may be in Spark's output: /log/spark.log; next attempt in 0 s"
     )
     assert "the JVM is gone" in second
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "message"),
+    [
+        ("exit 56", SparkError, "the JVM of Spark ended with exit code 56; start txnwatch again"),
+        ("kill -9 $$", SparkError, "the JVM of Spark was killed by signal 9; start txnwatch again"),
+        ("sleep 60", Py4JError, "isActive"),
+    ],
+    ids=["exit code", "signal", "it runs"],
+)
+def test_a_jvm_that_has_ended_is_named(script: str, error: type[Exception], message: str) -> None:
+    watch: Any = a_watch()
+
+    def open_ledger() -> None:
+        raise Py4JError("An error occurred while calling isActive")
+
+    watch.open_ledger = open_ledger
+    with subprocess.Popen(["sh", "-c", script]) as jvm:
+        session: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm)))
+        with pytest.raises(error, match=message):
+            supervision.supervise(watch, session, StopRequest(), NO_RELOAD)
+        jvm.kill()
 
 
 def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -31,7 +33,8 @@ class Stopping(StopRequest):
 def supervise(batches: int, stop: StopRequest) -> None:
     watch = mock.Mock(batches=batches)
     watch.open_ledger.side_effect = MISSING
-    supervision.supervise(watch, mock.Mock(), stop, mock.Mock())
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
+    supervision.supervise(watch, session, stop, mock.Mock())
 
 
 def test_at_the_start_it_ends_with_the_error() -> None:
