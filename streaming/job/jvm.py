@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import subprocess
+from pathlib import Path
 
 from pyspark import accumulators
 from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def _ignored(*_: object) -> None:
     pass
 
 
-def check_jvm(session: SparkSession, output: str, *, wait_s: float = _ENDS_S) -> None:
+def check_jvm(session: SparkSession, output: Path, *, wait_s: float = _ENDS_S) -> None:
     """Checks that the JVM runs; `output` is the file with the output of Spark.
 
     Raises:
