@@ -21,7 +21,7 @@ from support.waiting import eventually
 from support.watch import events_about
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.ports import free_ports, is_free
+from txnwatch_demo.embedded.ports import free_ports
 
 pytestmark = pytest.mark.long
 
@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 IMAGE = "txnwatch:of-the-tests"
 # Any image of Debian 12 with Python 3.11 or 3.12 and venv, if the registry of the default cannot be reached.
 BASE = os.environ.get("TXNWATCH_TEST_IMAGE_BASE")
+BUILT = os.environ.get("TXNWATCH_TEST_IMAGE")  # an image that was built before
 BUILD_S, READY_S, STOP_S = 3600, 120.0, 45
 RUN_S = 300  # the storage driver vfs copies the whole image for each container
 AS_IN_KUBERNETES = [
@@ -53,6 +54,8 @@ def out(*args: str) -> str:
 def image() -> str:
     if shutil.which("docker") is None or docker("info").returncode != 0:
         pytest.skip("there is no Docker daemon")
+    if BUILT is not None:
+        return BUILT
     base = ["--build-arg", f"BASE={BASE}"] if BASE is not None else []
     file = str(ROOT / "deploy" / "Dockerfile")
     done = docker("build", "--network", "host", *base, "-f", file, "-t", IMAGE, str(ROOT), timeout_s=BUILD_S)
@@ -103,7 +106,7 @@ def logs(name: str) -> str:
     return done.stdout + done.stderr
 
 
-def as_an_executor_of(driver_port: int) -> list[str]:
+def as_an_executor_of(driver_port: int, application_id: str) -> list[str]:
     """What the driver of Spark on Kubernetes gives to the pod of an executor."""
     opened = (
         f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.nio", "java.util", "sun.nio.ch")
@@ -119,7 +122,7 @@ def as_an_executor_of(driver_port: int) -> list[str]:
         "SPARK_EXECUTOR_ID": "1",
         "SPARK_EXECUTOR_CORES": "1",
         "SPARK_EXECUTOR_MEMORY": "512m",
-        "SPARK_APPLICATION_ID": "app",
+        "SPARK_APPLICATION_ID": application_id,
         "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
         "SPARK_RESOURCE_PROFILE_ID": "0",
         "SPARK_EXECUTOR_POD_NAME": "exec-1",
@@ -149,8 +152,8 @@ def test_its_executor_runs_the_tasks_of_a_watch(
         with contextlib.ExitStack() as running:
             flags = [*mount, "--env", "TXNWATCH_METRICS_PORT=0"]
             driver = running.enter_context(container(image, *asked, flags=flags))
-            eventually(lambda: not is_free(port), READY_S, lambda: logs(driver)[-2000:])
-            flags = [*mount, *as_an_executor_of(port)]
+            application_id = eventually(spark.application_id, READY_S, lambda: logs(driver)[-2000:])
+            flags = [*mount, *as_an_executor_of(port, application_id)]
             executor = running.enter_context(container(image, "executor", flags=flags))
             eventually(lambda: "ready: " in logs(driver), READY_S, lambda: logs(driver)[-2000:] + logs(executor))
             late_write_after_abort(cluster, unique("zombie"), partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Self
 
@@ -53,6 +54,11 @@ class SparkCluster:
         children = parent.children(recursive=True)
         (found,) = [child for child in children if "CoarseGrainedExecutorBackend" in arguments(child)]
         return found
+
+    def application_id(self) -> str | None:
+        """The id of the first application that has registered; None if there is none yet."""
+        found = re.search(r"Registered app \S+ with ID (\S+)", (self._directory / "master" / "log").read_text())
+        return found[1] if found is not None else None
 
     def scratch(self, worker: int) -> Path:
         """The directory for temporary files of a worker's executors."""
