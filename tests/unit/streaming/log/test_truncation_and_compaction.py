@@ -96,41 +96,29 @@ def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | No
 
 
 @pytest.mark.parametrize(
-    ("reread", "is_tail", "is_proven"),
+    ("had_end", "reread", "is_proven"),
     [
-        pytest.param({}, True, True, id="goes on at the end"),
-        pytest.param({LOG: 2}, False, False, id="goes on where a first reading had read enough"),
-        pytest.param({LOG: 4}, True, True, id="again from a gap"),
-        pytest.param({LOG: 0}, False, False, id="again from the beginning"),
+        pytest.param(5, {}, True, id="goes on at the end"),
+        pytest.param(0, {}, True, id="goes on in a log that was empty"),
+        pytest.param(5, {LOG: 2}, False, id="goes on where a first reading had read enough"),
+        pytest.param(5, {LOG: 4}, True, id="again from a gap"),
+        pytest.param(5, {LOG: 0}, False, id="again from the beginning"),
     ],
 )
 def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
+    had_end: int,
     reread: dict[TopicPartition, int],
-    is_tail: bool,  # noqa: FBT001 - a case
     is_proven: bool,  # noqa: FBT001 - a case
 ) -> None:
-    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 5, 3, 5, leader=1)}, backlog_end={LOG: 3})
+    backlog = {LOG: min(3, had_end)}
+    position = Position("log-id", had_end, 3, had_end, leader=1)
+    before = SourceOffset("cluster", 6, 900, 901, {LOG: position}, backlog_end=backlog)
     positions = {LOG: Position("log-id", 9, 3, 9, leader=1)}
-    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, backlog_end={LOG: 3})
+    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, backlog_end=backlog)
     plan = plan_reads(before, end, OPTIONS)[0]
     (found,) = plan.ranges
-    assert found.is_tail == is_tail
+    assert found.is_tail == is_proven
     assert plan.unfinished == (frozenset() if is_proven else {0}), "a record may have moved on: one batch more"
-
-
-@pytest.mark.parametrize(("reread", "is_tail"), [({}, True), ({LOG: 0}, False)], ids=["goes on", "again"])
-def test_holes_count_in_a_log_that_was_empty(
-    reread: dict[TopicPartition, int],
-    is_tail: bool,  # noqa: FBT001 - a case
-) -> None:
-    """The first record can be compacted before it is read, like every other one."""
-    before = SourceOffset("cluster", 6, 900, 901, {LOG: Position("log-id", 0, 3, 0, leader=1)}, backlog_end={LOG: 0})
-    positions = {LOG: Position("log-id", 6, 3, 6, leader=1)}
-    end = SourceOffset("cluster", 7, 1000, 1001, positions, reread=reread, backlog_end={LOG: 0})
-    plan = plan_reads(before, end, OPTIONS)[0]
-    (found,) = plan.ranges
-    assert (found.start, found.end, found.is_tail) == (0, 6, is_tail)
-    assert plan.unfinished == (frozenset() if is_tail else {0})
 
 
 def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
