@@ -38,14 +38,17 @@ def check_jvm(session: SparkSession, output: Path, *, wait_s: float = _ENDS_S) -
         SparkError: it has ended, and only a new process can start another one.
     """
     process = _process(session)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        if process is not None:
-            code = process.wait(wait_s)
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            raise SparkError(
-                f"the JVM of Spark {how}; start txnwatch again, and check whether the machine or the container has "
-                f"enough memory; more details may be in Spark's output: {output}"
-            )
+    if process is None:
+        return
+    try:
+        code = process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        return
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    raise SparkError(
+        f"the JVM of Spark {how}; start txnwatch again, and check whether the machine or the container has enough "
+        f"memory; more details may be in Spark's output: {output}"
+    )
 
 
 def end_jvm(session: SparkSession) -> None:

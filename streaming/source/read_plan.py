@@ -194,7 +194,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             before.epoch if begin > 0 else None,
             must_check=before.epoch != at.epoch,
             backlog_end=backlog_end,
-            is_tail=begin >= backlog_end and _goes_on(start, end, partition),
+            is_tail=not is_data(partition) and begin >= backlog_end and _goes_on(start, end, partition),
         )
     return found if found.start != found.end or found.must_check else None
 

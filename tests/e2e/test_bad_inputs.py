@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from support.process_memory import descendants
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
@@ -155,8 +154,7 @@ def test_a_jvm_that_is_killed_ends_run_with_one_line(kafka: EmbeddedKafka, tmp_p
     with RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *EVENTS) as watch:
         watch.until_ready()
         shown = len(watch.lines)
-        (jvm,) = [pid for pid, name in descendants(watch.pid).items() if name == "java"]
-        os.kill(jvm, signal.SIGKILL)
+        os.kill(watch.jvm, signal.SIGKILL)
         assert watch.wait() == FAILURE
         eventually(lambda: watch.has_ended, 10.0, "its last line")
         (line,) = [line for line in watch.lines[shown:] if "  hanging " not in line]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.kafka_faults import late_write_after_abort
-from support.spark_cluster import SECRET, SparkCluster
+from support.spark_cluster import OPENED, SECRET, SparkCluster
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import events_about
@@ -108,15 +108,12 @@ def logs(name: str) -> str:
 
 def as_an_executor_of(driver_port: int, application_id: str) -> list[str]:
     """What the driver of Spark on Kubernetes gives to the pod of an executor."""
-    opened = (
-        f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.nio", "java.util", "sun.nio.ch")
-    )
     settings = (
         "spark.authenticate=true",
         "spark.network.crypto.enabled=true",
         "io.netty.tryReflectionSetAccessible=true",
     )
-    java_options = (*opened, *(f"-D{setting}" for setting in settings))
+    java_options = (*OPENED, *(f"-D{setting}" for setting in settings))
     environ = {
         "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@127.0.0.1:{driver_port}",
         "SPARK_EXECUTOR_ID": "1",

@@ -22,7 +22,6 @@ from support.forwarder import Forwarder
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
-from support.process_memory import descendants
 from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.upgrade import of_another_version
@@ -151,14 +150,9 @@ def test_while_redis_does_not_answer(
 def test_while_spark_stands_still(watch: Callable[..., RunningWatch], stop_times: StopTimes) -> None:
     """As in a long pause of its garbage collector: no call of Spark returns."""
     running = watch().until_ready()
-    (jvm,) = [pid for pid in descendants(running.pid) if command_of(pid).endswith("java")]
-    os.kill(jvm, signal.SIGSTOP)
+    os.kill(running.jvm, signal.SIGSTOP)
     time.sleep(1.0)
     stop_times.stop(running, "Spark stands still, as in a long pause of its garbage collector")
-
-
-def command_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from support.spark_cluster import OPENED, SECRET
 from support.waiting import eventually
 
 # In a process of its own: the JVM of a process is started once.
@@ -29,7 +30,6 @@ print(json.dumps([total, *(conf.get(name) for name in names)]))
 session.stop()
 """
 
-SECRET = "kanarienvogel"
 LISTENING = """
 import sys
 from txnwatch.streaming.job.query import spark_session
@@ -40,8 +40,6 @@ sys.stdin.read()
 session.stop()
 """
 JARS = Path(pyspark.__file__).parent / "jars"
-PACKAGES = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
-OPENED = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in PACKAGES]  # as Spark starts its JVMs
 AUTHENTICATES = ("-Dspark.authenticate=true", "-Dspark.network.crypto.enabled=true")
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 REGISTERED = "Successfully registered with driver"

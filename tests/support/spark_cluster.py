@@ -14,6 +14,9 @@ from txnwatch_demo.embedded.ports import free_ports
 from txnwatch_demo.embedded.process import ServerProcess
 
 SECRET = "kanarienvogel"
+# What a JVM of Spark needs on Java 17; Spark gives it to those that it starts itself.
+_PACKAGES = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
+OPENED = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _PACKAGES)
 _HOME = Path(pyspark.__file__).parent
 _SECURITY = {
     "spark.authenticate": "true",

@@ -1,18 +1,13 @@
-"""How long a stop takes in each situation: checked, and kept in one JSON file.
-
-A run replaces the rows it has run and leaves the others.
-"""
+"""How long a stop takes in each situation: checked, and kept in one JSON file."""
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.results import machine
 from support.process_memory import descendants
+from support.result_rows import keep_row
 from support.waiting import eventually
 from support.watch import RunningWatch
 
@@ -35,14 +30,7 @@ class StopTimes:
         assert "stopped after" in watch.lines[-1]
         assert took_s < LIMIT_S, (situation, took_s, watch.lines[-5:])
         eventually(lambda: not any(map(_is_running, left)), 10.0, lambda: f"{left} to end")
-        self._keep(situation, took_s)
-
-    def _keep(self, situation: str, took_s: float) -> None:
-        if self._path is None:
-            return
-        rows = json.loads(self._path.read_text()) if self._path.exists() else {}
-        rows[situation] = {"s": round(took_s, 2), "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
-        self._path.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+        keep_row(self._path, situation, {"s": round(took_s, 2)})
 
 
 def _is_running(pid: int) -> bool:

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
+from support.process_memory import descendants
 from support.waiting import eventually
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
@@ -101,6 +102,12 @@ class RunningWatch:
         """The process id."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def jvm(self) -> int:
+        """The process id of its JVM."""
+        (found,) = [pid for pid, name in descendants(self.pid).items() if name == "java"]
+        return found
 
     @property
     def has_ended(self) -> bool:
