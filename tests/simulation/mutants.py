@@ -375,7 +375,7 @@ MUTANTS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (StaleLogIsFresh, USUAL, 0),
     (StaleDataIsFresh, HEALTHY_AND_QUICK, 510),
     (NoSecondLookAtTheLog, USUAL, 0),
-    (ElectionOfTheLogProvesToo, USUAL, 5_046_620),
+    (ElectionOfTheLogProvesToo, USUAL, 7_015_974),
     (ElectionWhileReadingProvesToo, USUAL, 7_015_974),
     (RotationToOneProducerIdOnly, MARKERS_GET_LOST, 0),
     (OnlyANewerEpochCloses, USUAL, 0),
