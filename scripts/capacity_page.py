@@ -9,7 +9,9 @@ from page_tables import table_line
 
 WANTED_TRIGGER_MS = 1_000
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
-MARKERS_OF_A_TRANSACTION = 3
+PARTITIONS_OF_A_TRANSACTION = MARKERS_OF_A_TRANSACTION = 3
+ONE_PARTITION = "buckets/10,000 others open"
+THREE_PARTITIONS = "buckets/10,000 others open, three partitions each"
 _CENSUS_INTERVAL = "the `--census-interval-ms` (at least 5,000)"
 
 
@@ -30,11 +32,14 @@ class Costs(NamedTuple):
         batch_s: CPU time of one batch with one record, or of one marker.
         byte_s, tls_byte_s: CPU time of one received byte in batches of at most 16 KB, with the work for each batch.
         record_s: CPU time of one record of the coordinators' log.
-        producer_s: CPU time of one producer that changed in a micro-batch, packed and evaluated.
+        producer_s: CPU time of one producer that changed on three partitions in a micro-batch, packed and evaluated.
         idle_s: CPU time of a micro-batch in Spark in which nothing changes, with the most open transactions measured.
         idle_wall_s: the duration of that micro-batch.
         described_s: wall time of one partition in a round of the census.
         listed_s, planned_s: CPU time of one scanned partition in the listing and in the plan of a micro-batch; serial.
+        scaling: the work of two executors in a given time, divided by twice that of one.
+        idle_mb, partition_mb: memory of all processes on an idle cluster: without partitions, and for each of them.
+        ids_mb: what the first reading of a million transactional ids adds to it.
     """
 
     batch_s: float
@@ -47,6 +52,10 @@ class Costs(NamedTuple):
     described_s: float
     listed_s: float
     planned_s: float
+    scaling: float
+    idle_mb: float
+    partition_mb: float
+    ids_mb: float
 
 
 LOADS = (
@@ -62,9 +71,19 @@ batch of a range. *Fold* means: compute from the batches what is open and what h
 verdicts.
 
 In a micro-batch the driver first lists the ends of all scanned partitions and makes a plan; only then do tasks run. So
-a micro-batch takes at least as long as listing, planning, and a micro-batch in which nothing changes. If that is longer
+a micro-batch takes at least as long as listing, planning, and a micro-batch in which nothing changes. The tasks of a
+micro-batch in which something changes take longer: how long depends on the number of cores. If a micro-batch is longer
 than `--trigger-ms`, the micro-batches follow each other without a pause, and a verdict comes later. The table uses a
-trigger of one second, or the smallest feasible one if that is longer.
+trigger of one second, or the lower bound of the trigger if that is longer.
+
+*Parallel work* is fetching, folding, decoding and evaluation. If it needs more than one core, more than one executor
+does it, and two executors do less than twice the work of one: the measured loss is added. The loss with more than two
+executors is not measured, so the totals are lower bounds.
+
+*Memory* is that of an idle watcher, plus what each scanned partition adds on an idle cluster, plus what the first
+reading of a million transactional ids adds. What a partition adds was measured with up to 1,600 partitions. Memory for
+many transactions that are open or change at the same time, and for more than one executor, is not measured. So the
+figure is a lower bound. [Decision 0023](decisions/0023-memory-of-a-watch.md) has the parts of it.
 """.strip()
 NEEDED = frozenset(
     {
@@ -72,11 +91,14 @@ NEEDED = frozenset(
         "scan/16 KB batches, TLS: fold to Arrow",
         "scan/one-record batches: fold to Arrow",
         "first_reading/exact fold",
-        "buckets/10,000 others open",
+        ONE_PARTITION,
         "census/a round",
         "operators/nothing changes",
         "planning/every partition has grown",
         "planning/listing",
+        "executors/2 executors",
+        "idle/nothing is written",
+        "million/start to first verdict",
     }
 )
 MISSING = "This page is computed from docs/benchmarks.json. `make bench` has not measured these rows yet:"
@@ -86,12 +108,12 @@ READ_SO = """
 - **Network.** A scan reads every written byte once. If that is too much, or if traffic between zones is paid, scan only
   the topics for which seconds matter (`--topics`), and watch the others by census (`--census-topics`). A round of the
   census costs a few requests, independent of the write rate, and detects a hang within two rounds. `txnwatch doctor
-  --topics REGEX` estimates how many bytes a scan and the censuses move in a day.
+  --topics REGEX` estimates how many bytes a scan, `__transaction_state` and the censuses move in a day.
 - **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is watched by census until it has
   caught up.
 - **Partitions.** Listing and planning are serial work of the driver, in proportion to the scanned partitions. More
-  executors do not make them shorter. Set `--trigger-ms` to at least the smallest feasible value of the table, or scan
-  fewer topics.
+  executors do not make them shorter. Set `--trigger-ms` to more than the lower bound in the table, or scan fewer
+  topics.
 - **Parallel work.** The state is divided into 16 buckets by producer id. `--state-partitions` is the number of tasks
   that evaluate them in parallel, at most 16. `--input-partitions` is the number of tasks that fetch and fold. More
   executors help as long as there are tasks for them: see [Benchmarks](benchmarks.md).
@@ -126,25 +148,37 @@ def costs_of(found: dict[str, Any]) -> Costs:
         for shape in ("16 KB batches", "16 KB batches, TLS", "one-record batches")
     )
     ids = _last(found, "first_reading/exact fold")
-    changing, census = _last(found, "buckets/10,000 others open"), _last(found, "census/a round")
+    # Until this row is measured: three times the cost with one partition, which is an upper bound.
+    times = 1 if THREE_PARTITIONS in found else PARTITIONS_OF_A_TRANSACTION
+    changing = _last(found, THREE_PARTITIONS if times == 1 else ONE_PARTITION)
+    census = _last(found, "census/a round")
     planning, listing = (_last(found, f"planning/{row}") for row in ("every partition has grown", "listing"))
-    at_rest = _last(found, "operators/nothing changes")
+    at_rest, two = _last(found, "operators/nothing changes"), _last(found, "executors/2 executors")
+    few, many = (found["idle/nothing is written"]["points"][place] for place in (0, -1))
+    peaks = {
+        point["size"]: point["figures"]["peak PSS MB"] for point in found["million/start to first verdict"]["points"]
+    }
+    partition_mb = (many["figures"]["PSS MB"] - few["figures"]["PSS MB"]) / (many["size"] - few["size"])
     return Costs(
         batch_s=small["cpu_s"] / small["size"],
         byte_s=middle["cpu_s"] / (middle["size"] * 1e6),
         tls_byte_s=secured["cpu_s"] / (secured["size"] * 1e6),
         record_s=ids["cpu_s"] / ids["size"],
-        producer_s=(changing["cpu_s"] + changing["figures"]["CPU s to pack"]) / changing["size"],
+        producer_s=times * (changing["cpu_s"] + changing["figures"]["CPU s to pack"]) / changing["size"],
         idle_s=at_rest["cpu_s"],
         idle_wall_s=at_rest["wall_s"],
         described_s=census["wall_s"] / census["size"],
         listed_s=listing["cpu_s"] / listing["size"],
         planned_s=planning["cpu_s"] / planning["size"],
+        scaling=1 / (2 * two["ratio"]),
+        idle_mb=few["figures"]["PSS MB"] - partition_mb * few["size"],
+        partition_mb=partition_mb,
+        ids_mb=peaks[1_000_000] - min(peaks.values()),
     )
 
 
-def smallest_trigger_ms(load: Load, costs: Costs) -> int:
-    """The shortest trigger in which a micro-batch of this cluster can end, rounded up to a tenth of a second."""
+def least_trigger_ms(load: Load, costs: Costs) -> int:
+    """A lower bound: a micro-batch of this cluster in which nothing changes, rounded up to a tenth of a second."""
     serial_s = load.partitions * (costs.listed_s + costs.planned_s)
     return math.ceil((serial_s + costs.idle_wall_s) * 10) * 100
 
@@ -156,11 +190,16 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
     records = load.transactions_s * RECORDS_OF_A_TRANSACTION * costs.record_s
     judging = load.transactions_s * costs.producer_s
     log_bytes_s = load.transactions_s * RECORDS_OF_A_TRANSACTION * RECORD_BYTES
-    smallest_ms = smallest_trigger_ms(load, costs)
-    trigger_s = max(WANTED_TRIGGER_MS, smallest_ms) / 1000
+    least_ms = least_trigger_ms(load, costs)
+    trigger_s = max(WANTED_TRIGGER_MS, least_ms) / 1000
     listing, planning = (load.partitions * each_s / trigger_s for each_s in (costs.listed_s, costs.planned_s))
+    serial = listing + planning
     spark = costs.idle_s / trigger_s
-    common = records + judging + spark
+    by_census = records + judging
+    scanned, over_tls, counted = (
+        work + loss_of(work, costs) for work in (reading + by_census, secured + by_census, by_census)
+    )
+    memory_gb = (costs.idle_mb + load.partitions * costs.partition_mb + costs.ids_mb) / 1000
     every_s = max(5.0, load.partitions * costs.described_s * 10)
     return {
         "brokers": f"{load.brokers:,}",
@@ -169,28 +208,35 @@ def needs(load: Load, costs: Costs) -> dict[str, str]:
         "bytes per second, in batches of at most 16 KB": _bytes(load.bytes_s),
         "network to scan everything": f"{(load.bytes_s + log_bytes_s) * 8 / 1e9:,.1f} Gbit/s",
         "network for the coordinators' log alone": f"{log_bytes_s * 8 / 1e9:,.2f} Gbit/s",
-        "smallest feasible `--trigger-ms` to scan everything": f"{smallest_ms:,}",
-        "one micro-batch per second": _feasible(smallest_ms),
+        "`--trigger-ms` to scan everything, at least": f"{least_ms:,}",
+        "one micro-batch per second": _feasible(least_ms),
         "`--trigger-ms` of the lines below": f"{trigger_s * 1000:,.0f}",
         "cores: fetching and folding data": f"{reading:,.1f}",
         "cores: fetching and folding data over TLS": f"{secured:,.1f}",
         "cores: decoding the coordinators' log": f"{records:,.1f}",
         "cores: evaluation": f"{judging:,.1f}",
+        "cores: loss of more than one executor, at least": f"{loss_of(reading + by_census, costs):,.1f}",
         "cores: listing, serial in the driver": f"{listing:,.2f}",
         "cores: planning, serial in the driver": f"{planning:,.2f}",
         "cores: Spark itself": f"{spark:,.1f}",
-        "cores, total": f"{reading + listing + planning + common:,.2f}",
-        "cores, total, over TLS": f"{secured + listing + planning + common:,.2f}",
-        "cores, total, if a census watches all data": f"{common + 0.1:,.2f}",
+        "cores, total, at least": f"{scanned + serial + spark:,.2f}",
+        "cores, total, over TLS, at least": f"{over_tls + serial + spark:,.2f}",
+        "cores, total, if a census watches all data, at least": f"{counted + spark + 0.1:,.2f}",
+        "memory (PSS) to scan everything, at least": f"{memory_gb:,.1f} GB",
         "a round of the census of all partitions": f"{load.partitions * costs.described_s:,.2f} s",
         f"{_CENSUS_INTERVAL} with which the census needs at most a tenth of one core": f"{every_s * 1000:,.0f}",
     }
 
 
-def _feasible(smallest_ms: int) -> str:
-    if smallest_ms <= WANTED_TRIGGER_MS:
-        return "feasible"
-    return f"not feasible: it takes {smallest_ms / 1000:,.1f} s even if nothing changes"
+def loss_of(work: float, costs: Costs) -> float:
+    """The cores that parallel work needs in addition, because two executors do less than twice the work of one."""
+    return work / costs.scaling - work if work > 1 else 0.0
+
+
+def _feasible(least_ms: int) -> str:
+    if least_ms < WANTED_TRIGGER_MS:
+        return f"feasible if changes add less than {(WANTED_TRIGGER_MS - least_ms) / 1000:,.1f} s to it"
+    return f"not feasible: it takes {least_ms / 1000:,.1f} s even if nothing changes"
 
 
 def _cost_rows(costs: Costs) -> list[tuple[str, float]]:
@@ -199,7 +245,7 @@ def _cost_rows(costs: Costs) -> list[tuple[str, float]]:
         ("one received megabyte in batches of at most 16 KB: walk and fold", costs.byte_s * 1e6),
         ("the same over TLS", costs.tls_byte_s * 1e6),
         ("one record of the coordinators' log: decode every field", costs.record_s),
-        ("one changed producer: write its new state and evaluate it", costs.producer_s),
+        ("one producer that changed on three partitions: write its new state and evaluate it", costs.producer_s),
         ("a micro-batch in which nothing changes, all processes", costs.idle_s),
         ("the duration of that micro-batch (wall time)", costs.idle_wall_s),
         ("one scanned partition in the listing of a micro-batch", costs.listed_s),

@@ -1,7 +1,9 @@
 """The JSON schema of the chart's values. The settings are those of `RunSettings`, so a new one is in the chart at once.
 
-The settings that other values of the chart set are missing. A password in a URL is refused, because Helm stores all
-values in the cluster; a user, or a reference to a file that has the password, is accepted.
+The settings that other values of the chart set are missing. A password is refused, because Helm stores all values in
+the cluster; a user, or a reference to a file or a variable that has the password, is accepted.
+
+The patterns are those of Go (RE2), because Helm uses it: there is no lookahead, so a second pattern excludes something.
 """
 
 from __future__ import annotations
@@ -20,9 +22,15 @@ SET_BY_THE_CHART = frozenset(
         *("metrics_web_config_file", "spark_conf", "checkpoint_is_shared"),
     }
 )
-# A user may be named, and the password may be a reference: redis://watch:${file:/etc/txnwatch/secret/redis}@redis:6379/0
-_USER_OR_REFERENCE = r"^[a-zA-Z0-9+.-]+://([^:/@?#]*(:[$][{](file|env):[^{}]+[}])?@)?[^@#]*$"
-_SECRET_QUERY = "[?].*password"  # noqa: S105 - a pattern
+_REFERENCE = r"[$][{](file|env):[^{}]+[}]"
+# Every part may be a reference, a password has to be one: redis://watch:${file:/etc/txnwatch/secret/redis}@redis:6379/0
+_URL = rf"[a-zA-Z0-9+.-]+://(({_REFERENCE}|[^:/@?#$])*(:{_REFERENCE})?@)?({_REFERENCE}|[^@#$])*"
+_URLS = f"^({_REFERENCE}|{_URL}(,{_URL})*)$"
+# In `_URL` a $ begins a reference. So a password is plain if it begins otherwise, or continues after a reference.
+_PLAIN_PASSWORD_IN_QUERY = r"[?].*password=([^$]|[$][{][^{}]*[}][^&])"  # noqa: S105 - a pattern
+# What no variable may have as plain text: a value by its name, and the password of a URL.
+_SECRET_NAME = r"(PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|SECRET_KEY|SECRET_ACCESS_KEY)"  # noqa: S105 - a pattern
+_PASSWORD_IN_URL = r"://[^/@]*:[^/@]+@"  # noqa: S105 - a pattern
 # Of pydantic, for a type with a validator of its own, and of JSON schema.
 _KEYWORDS = {
     "ge": "minimum",
@@ -71,7 +79,7 @@ def _setting(key: str, spec: dict[str, Any]) -> dict[str, Any]:
     }
     if translated.get("maximum") == INT64:  # not a number that JSON can express
         del translated["maximum"]
-    url = {"pattern": _USER_OR_REFERENCE, "not": {"pattern": _SECRET_QUERY}}
+    url = {"pattern": _URLS, "not": {"pattern": _PLAIN_PASSWORD_IN_QUERY}}
     return {**about, **translated, **(url if key.endswith("_url") else {})}
 
 
@@ -97,7 +105,26 @@ def _checkpoint() -> dict[str, Any]:
         },
         retainOnDelete={"type": "boolean"},
     )
-    return _object(uri=_matching(r"^([a-z][a-z0-9]*://[^@]+)?$"), volume=volume)
+    # abfss://container@account/path has a user part. A password would follow a colon, and may contain a slash.
+    return _object(uri=_matching(r"^([a-z][a-z0-9]*://([^:/@]+@)?[^@]+)?$"), volume=volume)
+
+
+def _extra_env() -> dict[str, Any]:
+    """The schema of further variables. The template refuses TXNWATCH_*, because its error can have what to do."""
+    name = _matching(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
+    source = {"type": "object", "minProperties": 1, "maxProperties": 1}
+    variable = _object(name=name, value={**_TEXT, "not": {"pattern": _PASSWORD_IN_URL}}, valueFrom=source)
+    is_secret = {"properties": {"name": _matching(f"({_SECRET_NAME}|{_SECRET_NAME.lower()})$")}}
+    return {
+        "type": "array",
+        "items": {
+            **variable,
+            "required": ["name"],
+            "oneOf": [{"required": ["value"]}, {"required": ["valueFrom"]}],
+            "if": is_secret,
+            "then": {"required": ["valueFrom"]},
+        },
+    }
 
 
 def _metrics() -> dict[str, Any]:
@@ -151,6 +178,7 @@ def chart_schema() -> str:
         tolerations=_LIST,
         affinity={"type": "object"},
         priorityClassName=_TEXT,
+        extraEnv=_extra_env(),
         extraVolumes=_LIST,
         extraVolumeMounts=_LIST,
         **{"global": {"type": "object"}},

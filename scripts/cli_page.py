@@ -34,8 +34,9 @@ def cli_page(generated: str) -> str:
         "`version`, `cluster_id`, `complete`, `not_checked` (a list of `what` and `why`), `left_out` (a list of",
         "`count`, `what` and `why`) and `rows`. If `complete` is false, `not_checked` names what could not be checked.",
         "`left_out` counts what a flag of `find-hanging` excludes from `rows`; this does not make the answer",
-        "incomplete. `status` also has the member `watchers`. `events --format json` is different: it prints one",
-        "event per line.",
+        "incomplete. `status` also has the member `watchers`: the heartbeat of each one, and `undetected`, the",
+        "verdicts that its coordinator view does not detect. They do not make the answer incomplete.",
+        "`events --format json` is different: it prints one event per line.",
     ]
     for name, command in commands.choices.items():
         lines += ["", f"## txnwatch {name}", "", str(command.description)]

@@ -9,6 +9,7 @@ docs/soak.md (docs/soak.json, the result of the last `make soak`),
 docs/fuzzing.md (docs/fuzz.json, the result of the last `make fuzz`),
 docs/ways-in.md (docs/ways-in.json, the results of the last `make long`),
 docs/stop-times.md (docs/stop-times.json, the results of the last `make stop-times`),
+docs/bad-inputs.md (docs/bad-inputs.json, the results of the last `make bad-inputs`),
 docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
 docs/decisions/README.md (the titles of the decisions), and two files of the Helm chart: values.schema.json (the
 settings model) and the alert rules (deploy/prometheus/rules.yaml).
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bad_inputs_page import bad_inputs_page
 from benchmark_page import benchmarks_page
 from capacity_page import capacity_page
 from chart_schema import chart_schema
@@ -253,6 +255,7 @@ PAGES = {
     "docs/verdicts.md": lambda: verdicts_page(_GENERATED),
     "docs/ways-in.md": lambda: ways_page(ROOT, _GENERATED),
     "docs/stop-times.md": lambda: stop_times_page(ROOT, _GENERATED),
+    "docs/bad-inputs.md": lambda: bad_inputs_page(ROOT, _GENERATED),
     "docs/events.md": lambda: incident_events_page(ROOT, _GENERATED),
     "docs/cli.md": lambda: cli_page(_GENERATED),
     "deploy/reference-config.toml": reference_config,

@@ -15,7 +15,8 @@ Each row was tested on a real broker with one hanging transaction. *works* means
 `find-hanging` named the transaction, `run` published its incident, and `abort` ended it and published the result.
 The column *secrets* has the result of a search for the passwords, keys and tokens of the method: in the output of all
 commands, the events, the metrics, the checkpoint, temporary files, the arguments and environments of processes, and the
-packets between `run` and the broker. With Kerberos nothing is searched: only the library of Kerberos reads the keytab.
+packets between `run` and the broker. With Kerberos it has the result of a search for the keys of the keytab in the
+output and the temporary files of `doctor`, `find-hanging` and `run`.
 [Connection and authentication](connection.md) has the properties of each row. The test is `tests/e2e/test_ways_in.py`,
 and for Kerberos, with a real KDC, `tests/integration/test_kerberos.py`; `make long` runs them and writes this page."""
 _EXCEPTIONS = """\

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support.bad_inputs import BadInputs
+
 # The same examples on every run, and no deadline on a busy machine; HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=2_000)
@@ -31,10 +33,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-results", type=Path, default=None, help="JSON file for what the faults came to")
     parser.addoption("--ways-results", type=Path, default=None, help="JSON file for which commands worked, by way in")
     parser.addoption("--stop-results", type=Path, default=None, help="JSON file for how long a stop took, by situation")
+    parser.addoption("--bad-input-results", type=Path, default=None, help="JSON file for what is said about bad input")
     parser.addoption("--write-comparison", action="store_true", help="write docs/kafka-transactions.md")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.fixture
+def bad_inputs(request: pytest.FixtureRequest) -> BadInputs:
+    """Keeps what is said about the input of the test, whose name is that of the test or of its parameter."""
+    parameters = getattr(request.node, "callspec", None)
+    name = parameters.id if parameters is not None else request.node.originalname.removeprefix("test_")
+    return BadInputs(request.config.getoption("--bad-input-results"), name.replace("_", " "))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--bad-input-results") is not None:
+        items[:] = [item for item in items if "bad_inputs" in getattr(item, "fixturenames", ())]
     here = Path(__file__).parent
     for item in items:
         layer = _LAYERS.get(item.path.relative_to(here).parts[0])

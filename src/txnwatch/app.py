@@ -42,7 +42,7 @@ from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.job.side_files import SideFiles
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.certificate_files import CertificateFiles
-from txnwatch.watch.coordinator_view_lines import view_lines
+from txnwatch.watch.coordinator_view_lines import report_view
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.finding_lines import line_of
@@ -160,8 +160,7 @@ class Watch:
         self.metrics.take_access(view.access)
         if view.access is CoordinatorAccess.NONE:
             self.timeout_limit.read(functools.partial(broker_timeouts, cluster))
-        for line in view_lines(view, self.timeout_limit.ms, self.timeout_limit.known.problem):
-            self.log.warning(line)
+        report_view(self.log, view, self.timeout_limit.ms, self.timeout_limit.known.problem)
 
     @property
     def _policy(self) -> DetectionPolicy:

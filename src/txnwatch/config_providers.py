@@ -22,6 +22,7 @@ from txnwatch.state.model.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^{}]*)\}")
 _PASSWORD_FOLLOWS = re.compile(r"[^/?#]*@")
+_PARAMETER_BEFORE = re.compile(r"://[^\s?]*[?]([^\s?]*&)?[\w.-]+=$")
 _secret_variables: set[str] = set()
 
 
@@ -31,7 +32,7 @@ def has_reference(text: str) -> bool:
 
 
 def expanded(text: str, where: str, environ: Mapping[str, str] = os.environ, *, is_secret: bool = True) -> str:
-    """The text with the value of every reference; in the user or the password of a URL, the value is URL-encoded.
+    """The text with the value of every reference; in a URL, a user, a password or a parameter is URL-encoded.
 
     Args:
         text: the value of a setting.
@@ -47,7 +48,7 @@ def expanded(text: str, where: str, environ: Mapping[str, str] = os.environ, *, 
         read = _value(found[1], found[2], f"{where}: {found[0]}", environ)
         if is_secret and found[1] == "env":
             _secret_variables.add(found[2])
-        return quote(read, safe="") if _is_in_credentials(text, found) else read
+        return quote(read, safe="") if _is_encoded(text, found) else read
 
     return _REFERENCE.sub(value, text)
 
@@ -67,8 +68,11 @@ def hidden_from_children(prefix: str, environ: MutableMapping[str, str] = os.env
         environ.update(removed)
 
 
-def _is_in_credentials(text: str, found: re.Match[str]) -> bool:
-    return "://" in text[: found.start()] and _PASSWORD_FOLLOWS.match(text, found.end()) is not None
+def _is_encoded(text: str, found: re.Match[str]) -> bool:
+    """Whether the reference is in the user or the password of a URL, or is the value of a parameter in its query."""
+    before = text[: found.start()]
+    is_in_credentials = "://" in before and _PASSWORD_FOLLOWS.match(text, found.end()) is not None
+    return is_in_credentials or _PARAMETER_BEFORE.search(before) is not None
 
 
 def _value(provider: str, name: str, where: str, environ: Mapping[str, str]) -> str:

@@ -112,12 +112,16 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def _is_service_link(name: str, value: str) -> bool:
     """Whether the kubelet has set it for a Service that is named txnwatch or txnwatch-*.
 
-    Of a Service named txnwatch-metrics it sets TXNWATCH_METRICS_PORT, which is a setting: its value is an error.
+    Of a Service named txnwatch-metrics it sets TXNWATCH_METRICS_PORT, which is a setting: its value is an error. To
+    ignore it would hide the value that the image or the user has given this variable.
     """
     if name.lower() in RunSettings.model_fields:
         return False
-    is_url = _SERVICE_URL.fullmatch(name) is not None and "://" in value
-    return is_url or _SERVICE_VALUE.fullmatch(name) is not None
+    return _is_service_url(name, value) or _SERVICE_VALUE.fullmatch(name) is not None
+
+
+def _is_service_url(name: str, value: object) -> bool:
+    return _SERVICE_URL.fullmatch(name) is not None and isinstance(value, str) and "://" in value
 
 
 def _problem(error: Any, sources: Mapping[str, str], values: Mapping[str, Any]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
@@ -138,7 +142,16 @@ def _problem(error: Any, sources: Mapping[str, str], values: Mapping[str, Any]) 
         found = given  # not the value that was read
     elif isinstance(found, str):
         found = shown_url(found) if key.endswith("_url") else redacted(found)
-    return f"{key}: {expected}, found {_shown(found)} from {source}"
+    is_link = source == "environment" and _is_service_url(key.upper(), given)
+    return f"{key}: {expected}, found {_shown(found)} from {source}{_instead_of_link(key) if is_link else ''}"
+
+
+def _instead_of_link(key: str) -> str:
+    service = (ENVIRONMENT_PREFIX.lower() + key).removesuffix("_port").replace("_", "-")
+    return (
+        f" (Kubernetes sets {ENVIRONMENT_PREFIX}{key.upper()} for a Service named {service}): set enableServiceLinks: "
+        "false in the pod, or rename the Service"
+    )
 
 
 def _shown(found: object) -> str:

@@ -22,7 +22,7 @@ from operator import itemgetter
 from txnwatch.state.detection.awaited_producers import is_known_by_census
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.batch import Batch
-from txnwatch.state.detection.bucket_state import BucketState, Standing
+from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.changed_clocks import take_clocks
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
@@ -45,6 +45,7 @@ from txnwatch.state.detection.read_gaps import (
     unread_before,
 )
 from txnwatch.state.detection.set_clock import move_times
+from txnwatch.state.detection.standing_offsets import blocked_offsets, note_last_stable
 from txnwatch.state.detection.unreadable_ranges import give_up
 from txnwatch.state.detection.view_transitions import forget_unseen
 from txnwatch.state.model.completion_latency import Tally
@@ -55,7 +56,6 @@ from txnwatch.state.model.findings import (
     CensusReason,
     CensusRequest,
     Finding,
-    LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
     PartitionAlarm,
@@ -109,16 +109,16 @@ def process(
     _forget_unseen(set(finished_readings(bucket, batch)), loaded)
     _take_census(batch, loaded)
     if reports_partitions:
-        loaded.emitted.extend(_about_partitions(bucket, batch, policy))
+        note_last_stable(bucket, batch, policy)
+        loaded.emitted.extend(_about_partitions(bucket, batch))
     _judge_all(batch.barrier, loaded, policy, reports_partitions=reports_partitions)
     loaded.store_changes()
     return loaded.emitted
 
 
-def _about_partitions(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[Finding]:
+def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
     """Findings about partitions and brokers, which concern no producer."""
     yield from (PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
-    yield from _standing_still(bucket, batch, policy)
     yield from (CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
     yield from (CensusRequest(partition, CensusReason.FAILED) for partition in note_undescribed(bucket, batch))
     yield from _incomplete(batch)
@@ -215,8 +215,12 @@ def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolic
 
 def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Finding]:
     keep_oldest(bucket.followed)
-    open_list = tuple(reportable(bucket.followed, context))
-    oldest_open_ms, oldest_prepared_ms = oldest(open_list)
+    open_list = OpenTransactions(
+        bucket.number,
+        tuple(reportable(bucket.followed, context)),
+        blocked_offsets(bucket, context.now_ms, context.policy),
+    )
+    oldest_open_ms, oldest_prepared_ms = oldest(open_list.transactions)
     yield BucketCount(
         barrier=context.barrier.number,
         awaited=len(bucket.agenda),
@@ -230,7 +234,7 @@ def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iter
         due_ms=_due_ms(bucket),
     )
     if must_emit(bucket, open_list, context.barrier.number):
-        yield OpenTransactions(bucket.number, open_list)
+        yield open_list
     latencies = ended.latencies()
     if latencies:
         yield TransactionsEnded(latencies)
@@ -242,20 +246,6 @@ def _due_ms(bucket: BucketState) -> TimestampMs:
     if any(unread) or bucket.standing or bucket.hidden or bucket.undescribed:
         return AT_ONCE
     return bucket.agenda.next_ms(NEVER_MS)
-
-
-def _standing_still(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> Iterable[LastStableOffsetBlocked]:
-    """Last stable offsets that have not moved for a while; the transaction that holds one may be in any bucket."""
-    now_ms = batch.barrier.coordinator_listed_ms
-    for stable in batch.last_stable:
-        known = bucket.standing.get(stable.partition)
-        since_ms = known.since_ms if known is not None and known.offset == stable.offset else now_ms
-        bucket.standing[stable.partition] = Standing(stable.offset, since_ms, now_ms)
-    for partition, standing in list(bucket.standing.items()):
-        if now_ms - standing.seen_ms > policy.blocked_offset_ms:
-            del bucket.standing[partition]  # it has moved, or nothing is written above it
-        elif now_ms - standing.since_ms >= policy.blocked_offset_ms:
-            yield LastStableOffsetBlocked(partition, standing.offset)
 
 
 def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:

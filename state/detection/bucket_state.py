@@ -9,7 +9,7 @@ from txnwatch.state.detection.awaited_producers import Awaited, places_of
 from txnwatch.state.detection.look_times import Agenda
 from txnwatch.state.detection.open_ages import OpenAges
 from txnwatch.state.model.broker_clocks import Clocks
-from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.findings import OpenTransaction, OpenTransactions
 from txnwatch.state.model.gap import Gap
 from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
@@ -17,11 +17,17 @@ from txnwatch.state.model.transaction import ProducerState
 
 
 class Standing(NamedTuple):
-    """A last stable offset, and since when (our clock) it has not moved; `seen_ms` is when it was last reported."""
+    """A last stable offset, and since when (our clock) it has not moved.
+
+    Attributes:
+        is_repeated: more than one batch has reported it.
+        silent_ms: the first barrier (our clock) since which it is not reported; None if the last batch reported it.
+    """
 
     offset: Offset
     since_ms: TimestampMs
-    seen_ms: TimestampMs
+    is_repeated: bool = False
+    silent_ms: TimestampMs | None = None
 
 
 class Failing(NamedTuple):
@@ -40,7 +46,6 @@ class SharedState:
             the number of the partition.
         failing: data partitions with a range that could not be read and is not given up yet.
         left: where reading of a data partition stopped because of the read limit of a batch.
-        standing: last stable offsets below their partition's end, only in the one bucket that reports on partitions.
         rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with the gap
             that it closes; until then they count as stale.
         readings: how often a coordinator partition was found truncated. Records of a later reading replace those of an
@@ -60,7 +65,6 @@ class SharedState:
     gaps: dict[TopicPartition, Gap] = field(default_factory=dict)
     left: dict[TopicPartition, Offset] = field(default_factory=dict)
     failing: dict[TopicPartition, Failing] = field(default_factory=dict)
-    standing: dict[TopicPartition, Standing] = field(default_factory=dict)
     coordinator_gaps: dict[int, Gap] = field(default_factory=dict)
     rereading: dict[int, Gap] = field(default_factory=dict)
     readings: dict[int, int] = field(default_factory=dict)
@@ -81,22 +85,24 @@ class BucketState(SharedState):
     Attributes:
         agenda: producer ids with an open span or a live transaction -> when (our clock, ms) the next look is due.
         followed: the oldest open transactions, by producer id.
+        standing: last stable offsets below their partition's end, only in the one bucket that reports on partitions.
         number: the number of this bucket.
         awaited: the index of the producers on the agenda; None until it is used.
         ages: the same producers by age; None while the open list has a place for each, and until it is used.
-        shown: the list of which `open_list_digest` is the digest, if it was made in this process.
+        shown: the open list of which `open_list_digest` is the digest, if it was made in this process.
         barrier: the last barrier evaluated in this process, None before the first; the same one again is another
             attempt.
 
-    Of `agenda` and `followed` the entries that have changed are stored; the other five are never stored.
+    Of `agenda`, `followed` and `standing` the entries that have changed are stored; the other five are never stored.
     """
 
     agenda: Agenda = field(default_factory=Agenda)
     followed: dict[ProducerId, OpenTransaction] = field(default_factory=dict)
+    standing: dict[TopicPartition, Standing] = field(default_factory=dict)
     number: int = 0
     awaited: Awaited | None = field(default=None, compare=False, repr=False)
     ages: OpenAges | None = field(default=None, compare=False, repr=False)
-    shown: tuple[OpenTransaction, ...] | None = field(default=None, compare=False, repr=False)
+    shown: OpenTransactions | None = field(default=None, compare=False, repr=False)
     barrier: BarrierNumber | None = field(default=None, compare=False, repr=False)
 
     def index(self, producer: ProducerState) -> None:

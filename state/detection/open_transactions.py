@@ -92,7 +92,7 @@ def reportable(followed: Mapping[ProducerId, OpenTransaction], context: BarrierC
             yield transaction
 
 
-def must_emit(bucket: BucketState, open_list: tuple[OpenTransaction, ...], barrier_number: BarrierNumber) -> bool:
+def must_emit(bucket: BucketState, open_list: OpenTransactions, barrier_number: BarrierNumber) -> bool:
     """Whether the open list must be emitted at this barrier; records that it is.
 
     It must if it has changed, if it is the bucket's turn, or if it may not have arrived: the output of an earlier

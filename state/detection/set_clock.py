@@ -33,7 +33,12 @@ def move_times(bucket: BucketState, loaded: LoadedProducers, by_ms: DurationMs) 
         partition: Failing(known.times, known.since_ms + by_ms) for partition, known in bucket.failing.items()
     }
     bucket.standing = {
-        partition: Standing(known.offset, known.since_ms + by_ms, known.seen_ms + by_ms)
+        partition: Standing(
+            known.offset,
+            known.since_ms + by_ms,
+            known.is_repeated,
+            None if known.silent_ms is None else known.silent_ms + by_ms,
+        )
         for partition, known in bucket.standing.items()
     }
 

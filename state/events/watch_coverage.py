@@ -7,6 +7,8 @@ Law:
   * Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
     another one may have just started. A watcher that does not use that log has not read it. Topics may be divided
     between watchers, so the data partitions of each one count.
+  * A verdict that the coordinator view of a watcher does not detect leaves no partition uncovered: the view is chosen,
+    and the verdict is named. `hanging` is the exception: without it an empty list does not show that nothing hangs.
 
 Pure: no I/O, no clock.
 """
@@ -21,6 +23,8 @@ from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import undetected as undetected_in
 
 _OF_LOG = f"{TRANSACTION_STATE_TOPIC}-"
 
@@ -62,6 +66,16 @@ def _replaces(beat: Heartbeat, known: Heartbeat, now_ms: TimestampMs) -> bool:
 def unwatched(clusters: Iterable[str], last: Iterable[Heartbeat], now_ms: TimestampMs) -> list[str]:
     """The clusters without an active watcher."""
     return sorted(set(clusters) - {beat.cluster_id for beat in last if beat.is_active(now_ms)})
+
+
+def undetected(last: Iterable[Heartbeat], now_ms: TimestampMs) -> dict[str, tuple[Verdict, ...]]:
+    """By cluster, the verdicts that none of its active watchers detects; without clusters where each is detected."""
+    found: dict[str, tuple[Verdict, ...]] = {}
+    for beat in last:
+        if beat.is_active(now_ms):
+            missing = undetected_in(CoordinatorAccess(beat.coordinator_view))
+            found[beat.cluster_id] = tuple(one for one in missing if one in found.get(beat.cluster_id, missing))
+    return {cluster: verdicts for cluster, verdicts in sorted(found.items()) if verdicts}
 
 
 def uncovered(last: Sequence[Heartbeat], now_ms: TimestampMs) -> list[Uncovered]:

@@ -8,7 +8,7 @@ An unknown candidate waits until it is emitted again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from txnwatch.state.model.description import (
@@ -26,7 +26,7 @@ from txnwatch.state.model.ports import (
     SpanHistory,
     TransactionListing,
 )
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import Reason
 
@@ -98,6 +98,8 @@ def assess_overdue(candidate: SpanCandidate, reading: PartitionReading) -> SpanC
     The leader may show an earlier start: the log that was read is only an upper bound of it. A later start is another
     transaction, which is younger.
     """
+    if reading.problem is not None and reading.problem.code == ErrorCode.UNSUPPORTED_VERSION:
+        return _assess_by_offset(candidate, reading)
     if reading.problem is not None:
         return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {reading.problem}")
     if reading.topic_id != candidate.span.topic_id:
@@ -108,6 +110,26 @@ def assess_overdue(candidate: SpanCandidate, reading: PartitionReading) -> SpanC
     if found.start_offset > candidate.span.start_offset:
         return SpanConfirmation(Answer.REFUTED, "the span ended, and another one is open")
     return SpanConfirmation(Answer.CONFIRMED, reading=reading, producer=found)
+
+
+def _assess_by_offset(candidate: SpanCandidate, reading: PartitionReading) -> SpanConfirmation:
+    """The same where the leader cannot describe its producers: by its last stable offset.
+
+    This is where the oldest open transaction starts (`UnifiedLog.lastStableOffset`), or the high watermark without one.
+    So it proves an end, and it proves the oldest open span, but none above that.
+    """
+    span, stable = candidate.span, reading.last_stable_offset
+    if reading.topic_id != span.topic_id:
+        return SpanConfirmation(Answer.REFUTED, "the topic was deleted or re-created")
+    if stable is None or reading.high_watermark is None:
+        return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: its leader returned no last stable offset")
+    if stable > span.start_offset:
+        return SpanConfirmation(Answer.REFUTED, "the last stable offset is above the span: it has ended")
+    if stable < span.start_offset or stable >= reading.high_watermark:
+        why = f"an older transaction is open below it, and {reading.problem}"
+        return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {why}")
+    found = ActiveProducer(candidate.producer_id, span.epoch, None, span.last_timestamp_ms, None, span.start_offset)
+    return SpanConfirmation(Answer.CONFIRMED, reading=replace(reading, problem=None), producer=found)
 
 
 def _is_as_seen(candidate: SpanCandidate, found: DescribedTransaction | None) -> bool:

@@ -39,6 +39,10 @@ class BrokerError(TxnwatchError):
     """A broker could not be reached, or answered with an error for the whole request."""
 
 
+class UnsupportedRequestError(BrokerError):
+    """A broker does not support a request, because it is too old or not Apache Kafka."""
+
+
 class AuthorizationError(BrokerError):
     """A permission is missing; the message names the resource and the operation."""
 

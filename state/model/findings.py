@@ -136,13 +136,6 @@ class CensusRequest(Variant, frozen=True):
     why: CensusReason = CensusReason.PROOF
 
 
-class LastStableOffsetBlocked(Variant, frozen=True):
-    """A last stable offset that has not moved for a while, although data is written above it; its holder is unknown."""
-
-    partition: TopicPartition
-    offset: Offset
-
-
 class CensusIncomplete(Variant, frozen=True):
     """The partitions whose leaders did not describe them in a census; empty if all did."""
 
@@ -247,6 +240,13 @@ class OpenTransaction(NamedTuple):
     spans: tuple[OpenSpan, ...]
 
 
+class BlockedOffset(NamedTuple):
+    """A last stable offset that has not moved for a while, although data is written above it."""
+
+    partition: TopicPartition
+    offset: Offset
+
+
 class OpenTransactions(Variant, frozen=True):
     """The complete list of the oldest open transactions of one bucket; emitted when it has changed.
 
@@ -254,10 +254,14 @@ class OpenTransactions(Variant, frozen=True):
     driver may lose it; and by a process that does not know the last emitted list, so at the first barrier after a
     start. If it is not emitted, the last list of the bucket is still valid: `LastOpenLists` in open_transactions.py
     combines the lists of all buckets.
+
+    Attributes:
+        blocked: all blocked last stable offsets of the cluster, in the list of the bucket that reports on partitions.
     """
 
     bucket: int
     transactions: tuple[OpenTransaction, ...]
+    blocked: tuple[BlockedOffset, ...] = ()
 
 
 class TransactionsEnded(Variant, frozen=True):
@@ -278,7 +282,6 @@ Finding = (
     | OutstandingGap
     | ReadLimitReached
     | CensusRequest
-    | LastStableOffsetBlocked
     | CensusIncomplete
     | Unproven
     | RequestsThrottled

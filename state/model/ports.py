@@ -64,7 +64,8 @@ class PartitionReading:
     """The producers of a partition at its leader, read between two listings under one leader epoch.
 
     Attributes:
-        problem: why the reading cannot be used, None if it is complete.
+        problem: why the reading cannot be used, None if it is complete. If only the request for the producers is not
+            supported, the offsets are there.
         is_absent: the metadata says that the partition does not exist. A hidden partition is not absent.
         end_before, end_after: ends listed before and after the producers were described.
         last_stable_offset, high_watermark, log_start_offset: None if the leader did not return it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.errors import BrokerError, UnsupportedRequestError
 
 
 class ErrorCode(IntEnum):
@@ -20,6 +20,8 @@ class ErrorCode(IntEnum):
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
@@ -59,7 +61,7 @@ class Problem:
     @classmethod
     def from_error(cls, error: BrokerError) -> Problem:
         """The problem that an error of a whole request is for each item of the request."""
-        return cls(str(error))
+        return cls(str(error), ErrorCode.UNSUPPORTED_VERSION if isinstance(error, UnsupportedRequestError) else None)
 
     def of(self, subject: object) -> Problem:
         """The same problem, with its subject in front of the text."""

@@ -19,13 +19,13 @@ A producer with nothing open is removed at the first snapshot that finds it unch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from txnwatch.state.detection.awaited_producers import Awaited
-from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.bucket_state import BucketState, Standing
 from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.record import ModelValue
 from txnwatch.state.model.serializer import Serializer
@@ -34,8 +34,13 @@ from txnwatch.state.store.codec import STORED_PARTS, decode_producer, decode_sha
 
 TOKEN_BYTES = 8
 MAX_ENTRIES = 256
-_APART = 8  # entries by which buckets differ, so that they write their snapshots in different batches
 SMALL_LOG = 1 << 16  # bytes; a smaller log is not worth a snapshot
+_STEPS = 16  # different limits: buckets that change equally write their snapshots in different batches
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_Followed = dict[ProducerId, OpenTransaction | None]
+_Stands = dict[TopicPartition, Standing | None]
 
 
 class Head(ModelValue, frozen=True):
@@ -51,12 +56,14 @@ class Entry(ModelValue, frozen=True):
     Attributes:
         parts: fields of the shared state that have changed.
         followed: changes of the open list; None removes a producer.
+        standing: changes of the last stable offsets that do not move; None removes a partition.
         producer_ids, rows, written_ms: the producers that have changed, and when (our clock).
         times: changes of the agenda; None removes a producer.
     """
 
     parts: dict[str, bytes]
-    followed: dict[ProducerId, OpenTransaction | None]
+    followed: _Followed
+    standing: _Stands
     producer_ids: list[ProducerId]
     rows: list[bytes]
     written_ms: list[TimestampMs]
@@ -105,6 +112,7 @@ class KeptBucket:
         self._changed: dict[ProducerId, ProducerState] = {}
         self._shared: dict[str, bytes] = {}
         self._followed: dict[ProducerId, OpenTransaction] = {}
+        self._standing: dict[TopicPartition, Standing] = {}
         self._snapshot_bytes = self._log_bytes = 0
 
     @property
@@ -134,31 +142,30 @@ class KeptBucket:
 
     def write(self, store: LogStore, token: bytes, now_ms: TimestampMs, retention_ms: DurationMs) -> None:
         """Stores the changes since `load`; `token` is random, `now_ms` is our clock at the batch's barrier."""
-        shared, followed, agenda = encode_shared(self.bucket), self.bucket.followed, self.bucket.agenda
+        shared, agenda = encode_shared(self.bucket), self.bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
-        followed_now: dict[ProducerId, OpenTransaction | None] = {
-            pid: transaction for pid, transaction in followed.items() if self._followed.get(pid) != transaction
-        }
-        let_go = self._followed.keys() - followed.keys()
+        followed = _changes(self._followed, self.bucket.followed)
+        standing = _changes(self._standing, self.bucket.standing)
         rows = {pid: encode_producer(producer) for pid, producer in self._changed.items()}
-        if parts or followed_now or let_go or rows or agenda.changed:
+        if parts or followed or standing or rows or agenda.changed:
             self._rows.update(rows)
             self._written_ms.update(dict.fromkeys(rows, now_ms))
             if self._needs_snapshot():
                 self._forget_idle(now_ms - retention_ms)
-                entry = _entry(shared, {**followed}, self._rows, self._written_ms, {**agenda})
+                kept = self.bucket
+                entry = _entry(shared, {**kept.followed}, {**kept.standing}, self._rows, self._written_ms, {**agenda})
                 store.clear()
                 self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
             else:
-                left: dict[ProducerId, OpenTransaction | None] = dict.fromkeys(let_go)
                 times = {pid: agenda.get(pid) for pid in agenda.changed}
-                entry = _entry(parts, followed_now | left, rows, dict.fromkeys(rows, now_ms), times)
+                entry = _entry(parts, followed, standing, rows, dict.fromkeys(rows, now_ms), times)
                 self._log_bytes += len(entry)
             self._sequence += 1
             self._tokens.append(token)
             store.put_entry(self._sequence, entry)
             store.put_head(HEADS.encode(Head(self._sequence, b"".join(self._tokens))))
-            self._shared, self._followed = shared, dict(followed)
+            self._shared = shared
+            self._followed, self._standing = dict(self.bucket.followed), dict(self.bucket.standing)
         agenda.settle()
         self._changed = {}
         self._objects, self._used = self._used, {}
@@ -166,8 +173,12 @@ class KeptBucket:
     def _needs_snapshot(self) -> bool:
         if not self._tokens:
             return True
-        entries = MAX_ENTRIES - _APART * (self.bucket.number % 16)
-        return len(self._tokens) >= entries or self._log_bytes > max(SMALL_LOG, 2 * self._snapshot_bytes)
+        max_bytes = max(SMALL_LOG, self._own(2 * self._snapshot_bytes))
+        return len(self._tokens) >= self._own(MAX_ENTRIES) or self._log_bytes > max_bytes
+
+    def _own(self, limit: int) -> int:
+        """The limit of this bucket: the whole, down to about half of it."""
+        return limit - self.bucket.number % _STEPS * limit // (2 * _STEPS)
 
     def _forget_idle(self, before_ms: TimestampMs) -> None:
         agenda = self.bucket.agenda
@@ -194,7 +205,7 @@ class KeptBucket:
             self._take(entry)
         if missing:
             self._sequence, self._tokens = missing.stop - 1, tokens
-            self._followed = dict(self.bucket.followed)
+            self._followed, self._standing = dict(self.bucket.followed), dict(self.bucket.standing)
             self.bucket.agenda.settle()
             self.bucket.shown = None
 
@@ -202,11 +213,8 @@ class KeptBucket:
         entry = ENTRIES.decode(packed)
         decode_shared(self.bucket, entry.parts)
         self._shared.update(entry.parts)
-        for producer_id, transaction in entry.followed.items():
-            if transaction is None:
-                self.bucket.followed.pop(producer_id, None)
-            else:
-                self.bucket.followed[producer_id] = transaction
+        _apply(entry.followed, self.bucket.followed)
+        _apply(entry.standing, self.bucket.standing)
         self._rows.update(zip(entry.producer_ids, entry.rows, strict=True))
         self._written_ms.update(zip(entry.producer_ids, entry.written_ms, strict=True))
         for producer_id in entry.producer_ids:
@@ -253,13 +261,29 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     return anew
 
 
+def _changes(before: Mapping[_Key, _Value], now: Mapping[_Key, _Value]) -> dict[_Key, _Value | None]:
+    """What differs, by key; None for what is no longer there."""
+    changed: dict[_Key, _Value | None] = dict.fromkeys(before.keys() - now.keys())
+    changed.update((key, value) for key, value in now.items() if before.get(key) != value)
+    return changed
+
+
+def _apply(changes: Mapping[_Key, _Value | None], values: dict[_Key, _Value]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+
+
 def _entry(
     parts: dict[str, bytes],
-    followed: dict[ProducerId, OpenTransaction | None],
+    followed: _Followed,
+    standing: _Stands,
     rows: Mapping[ProducerId, bytes],
     written_ms: Mapping[ProducerId, TimestampMs],
     times: dict[ProducerId, TimestampMs | None],
 ) -> bytes:
     return ENTRIES.encode(
-        Entry(parts, followed, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)
+        Entry(parts, followed, standing, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)
     )

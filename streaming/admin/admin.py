@@ -122,9 +122,10 @@ def _reading(
     start: ListedOffset | Problem,
 ) -> PartitionReading:
     info = known.info(partition)
+    is_unsupported = isinstance(described, Problem) and described.code == ErrorCode.UNSUPPORTED_VERSION
     if isinstance(before, Problem):
         return _unread(partition, before, is_shown=info is not None)
-    if isinstance(described, Problem):
+    if isinstance(described, Problem) and not is_unsupported:
         return _unread(partition, described, is_shown=info is not None)
     if isinstance(after, Problem):
         return _unread(partition, after, is_shown=info is not None)
@@ -133,6 +134,7 @@ def _reading(
         return PartitionReading(partition, Problem(why))
     return PartitionReading(
         partition=partition,
+        problem=described if isinstance(described, Problem) else None,
         topic_id=known.topics[partition.topic].topic_id,
         leader=before.leader,
         leader_epoch=info.leader_epoch if info is not None else None,
@@ -141,7 +143,7 @@ def _reading(
         last_stable_offset=_offset(stable),
         high_watermark=after.offset,
         log_start_offset=_offset(start),
-        producers=described,
+        producers=() if isinstance(described, Problem) else described,
     )
 
 

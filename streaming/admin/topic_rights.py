@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.admin import CreateTopicsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.error_names import problem_of
@@ -17,6 +18,49 @@ from txnwatch.streaming.client.error_names import problem_of
 # Kafka's class AclOperation
 READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 7, 8, 10
 Operations = frozenset[int] | None
+_OPERATIONS_SINCE = 8  # Metadata 8 is of Kafka 2.3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRights:
+    """What this user may do with one topic; the topic need not exist.
+
+    Attributes:
+        operations: None if the broker does not report them.
+        code: the error code of the topic in the answer.
+    """
+
+    operations: Operations = None
+    code: int = ErrorCode.NONE
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the topic does not exist."""
+        return self.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether this user may not describe the topic; a topic that does not exist looks the same then."""
+        return self.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def rights_on(cluster: Cluster, topic: str) -> TopicRights:
+    """What this user may do with a topic.
+
+    A broker names the operations by the ACLs alone, so it does so for a topic that does not exist, too. For a hidden
+    topic it names none: then neither READ nor WRITE is allowed, because each of them includes DESCRIBE.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    connection = cluster.any_connection()
+    version = connection.version(MetadataRequest, highest=12)
+    if version is None or version < _OPERATIONS_SINCE:
+        return TopicRights()
+    request = _request(version, [MetadataRequest.MetadataRequestTopic(version=version, name=topic)])
+    answer = the_one(cluster.call(connection, request).topics)
+    found = TopicRights(operations_of(answer.authorized_operations), answer.error_code)
+    return TopicRights(frozenset(), found.code) if found.is_hidden else found
 
 
 def topic_operations(cluster: Cluster) -> dict[str, Operations]:
@@ -24,16 +68,9 @@ def topic_operations(cluster: Cluster) -> dict[str, Operations]:
     try:
         connection = cluster.any_connection()
         version = connection.version(MetadataRequest, highest=12)
-        if version is None or version < 8:
+        if version is None or version < _OPERATIONS_SINCE:
             return {}
-        request = MetadataRequest(
-            version=version,
-            topics=None,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=True,
-        )
-        topics: Iterable[Any] = cluster.call(connection, request).topics
+        topics: Iterable[Any] = cluster.call(connection, _request(version, None)).topics
         return {
             topic.name: operations_of(topic.authorized_operations)
             for topic in topics
@@ -41,6 +78,16 @@ def topic_operations(cluster: Cluster) -> dict[str, Operations]:
         }
     except BrokerError:
         return {}
+
+
+def _request(version: int, topics: list[Any] | None) -> MetadataRequest:
+    return MetadataRequest(
+        version=version,
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+    )
 
 
 def create_problem(cluster: Cluster, topic: str) -> Problem | None:

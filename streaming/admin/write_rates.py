@@ -43,7 +43,7 @@ def write_rates(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) ->
     """The rates of some topics of the known metadata."""
     known = cluster.known.topics
     wanted = [TopicPartition(name, number) for name in topics for number in known[name].partitions]
-    sizes, problem = _sizes(cluster)
+    sizes, problem = leader_sizes(cluster)
     starts, ends = cluster.list_offsets(wanted, timestamp=EARLIEST), cluster.list_offsets(wanted)
     since = cluster.offsets_since(wanted, now_ms - WINDOW_MS)
     rates: dict[str, float] = {}
@@ -60,7 +60,7 @@ def write_rates(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) ->
     return WriteRates({name: rate for name, rate in rates.items() if name not in unknown}, problem)
 
 
-def _sizes(cluster: Cluster) -> tuple[dict[TopicPartition, int], Problem | None]:
+def leader_sizes(cluster: Cluster) -> tuple[dict[TopicPartition, int], Problem | None]:
     """The size of each partition's log at its leader, and the first problem of a broker."""
     sizes: dict[TopicPartition, int] = {}
     problem: Problem | None = None

@@ -22,7 +22,7 @@ from typing import Any
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from txnwatch.state.model.errors import BrokerError, WireError
+from txnwatch.state.model.errors import BrokerError, UnsupportedRequestError, WireError
 from txnwatch.state.model.quantities import NO_TIME, DurationMs
 from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
 from txnwatch.streaming.client.answers import decode_answer, has_flexible_header
@@ -133,13 +133,13 @@ class Connection:
         """Like `version`, for requests that we cannot do without.
 
         Raises:
-            BrokerError: the broker is too old for it.
+            UnsupportedRequestError: the broker is too old for it.
         """
         found = self.version(request_class, highest)
         if found is None or found < lowest:
             api = request_class.name.removesuffix("Request")
             since = f" (Kafka {_SINCE[api]} or later)" if api in _SINCE else f" version {lowest} or later"
-            raise BrokerError(f"broker {self.endpoint} is too old: it does not support {api}{since}")
+            raise UnsupportedRequestError(f"broker {self.endpoint} is too old: it does not support {api}{since}")
         return found
 
     @property

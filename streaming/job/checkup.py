@@ -29,7 +29,14 @@ from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, settings_of
 from txnwatch.streaming.admin.describe_producers import describe_producers
 from txnwatch.streaming.admin.group_rights import GroupRights, group_rights
-from txnwatch.streaming.admin.topic_rights import Operations, create_problem, operations_of, topic_operations
+from txnwatch.streaming.admin.topic_rights import (
+    Operations,
+    TopicRights,
+    create_problem,
+    operations_of,
+    rights_on,
+    topic_operations,
+)
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.log.coordinator_log import newest_stamps
@@ -79,9 +86,9 @@ class Checkup:
         cluster_operations, topic_operations: what the caller may do; None if unknown.
         without_leader: partitions that have no leader.
         id_problems: why the list of transactional ids is incomplete; None if a broker is too old to list them.
-        events_writers: who may write the events topic.
+        events_rights: the rights on the events topic, which need not exist; `events_writers` is who may write it.
+        events_problem: why the events topic could not be created; None if it could, or if it is shown.
         lease_group, group_rights: the group of the automatic abort, and the rights on it and on all groups.
-        events_problem: why the events topic could not be created; None if it could, or if it exists.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
         newest_stamp_ms: the newest broker timestamp in `__transaction_state`; `asked_ms` is the local clock then.
@@ -95,6 +102,7 @@ class Checkup:
     events_problem: Problem | None
     newest_stamp_ms: TimestampMs | None
     asked_ms: TimestampMs
+    events_rights: TopicRights = field(default_factory=TopicRights)
     events_writers: Writers = field(default_factory=Writers)
     lease_group: str = ""
     group_rights: GroupRights = field(default_factory=GroupRights)
@@ -128,6 +136,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         without_leader=without_leader,
         id_problems=None if listing is None else () if is_unused else listing.problems,
         events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
+        events_rights=_events_rights(cluster, events_topic),
         newest_stamp_ms=max((one.stamp_ms for one in newest_stamps(cluster)), default=None),
         asked_ms=now_ms,
         events_writers=writers_of(cluster, events_topic),
@@ -136,6 +145,13 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
     )
+
+
+def _events_rights(cluster: Cluster, topic: str) -> TopicRights:
+    try:
+        return rights_on(cluster, topic)
+    except BrokerError:
+        return TopicRights()
 
 
 def _has_transactional_data(cluster: Cluster) -> bool:

@@ -47,6 +47,9 @@ def choose_view(cluster: Cluster, wanted: str) -> ChosenView:
     no_log = _why_no_log(cluster)
     if wanted == CoordinatorAccess.LOG:
         _require(no_log)
+        return ChosenView(CoordinatorAccess.LOG)
+    if no_log is None and TRANSACTION_STATE_TOPIC not in cluster.known.topics and _unsupported(cluster) is not None:
+        no_log = f"no broker shows {TRANSACTION_STATE_TOPIC}"  # it may exist: its coordinators cannot be asked
     if no_log is None:
         return ChosenView(CoordinatorAccess.LOG)
     no_api = _why_no_api(cluster)
@@ -70,8 +73,8 @@ def _why_no_log(cluster: Cluster) -> str | None:
     return refused[0] if refused else None
 
 
-def _why_no_api(cluster: Cluster) -> str | None:
-    """Why the coordinators cannot be asked; None if they can, or if some only do not answer now."""
+def _unsupported(cluster: Cluster) -> str | None:
+    """The first request about transactions that a broker does not support; None if those that answer support all."""
     for node in sorted(cluster.known.brokers):
         try:
             connection = cluster.node(node)
@@ -80,6 +83,14 @@ def _why_no_api(cluster: Cluster) -> str | None:
         for request in (ListTransactionsRequest, DescribeTransactionsRequest):
             if connection.version(request) is None:
                 return f"broker {node} does not support {request.name.removesuffix('Request')}"
+    return None
+
+
+def _why_no_api(cluster: Cluster) -> str | None:
+    """Why the coordinators cannot be asked; None if they can, or if some only do not answer now."""
+    unsupported = _unsupported(cluster)
+    if unsupported is not None:
+        return unsupported
     problems = ClusterAdmin(cluster).list_transactions([]).problems
     denied = next((problem for problem in problems if problem.is_denied), None)
     return f"transactional ids: expected the right DESCRIBE on all of them: {denied}" if denied is not None else None

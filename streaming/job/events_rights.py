@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import time
 
-from kafka.protocol.metadata import MetadataRequest
-
 from txnwatch.state.model.errors import AuthorizationError
-from txnwatch.state.model.problem import ErrorCode
 from txnwatch.state.text.grant import Grantee
-from txnwatch.streaming.admin.topic_rights import READ, WRITE, Operations, create_problem, operations_of
-from txnwatch.streaming.client.answers import the_one
+from txnwatch.streaming.admin.topic_rights import READ, WRITE, TopicRights, create_problem, rights_on
 from txnwatch.streaming.client.cluster import Cluster
 
 _PAGE = "docs/rights.md"
 _SHOWN_S, _PAUSE_S = 5.0, 0.1
 _NEEDED = {
-    WRITE: ("Write", "no event can be published"),
-    READ: ("Read", "the incidents of an earlier start are unknown"),
+    "Write": (WRITE, "no event can be published"),
+    "Read": (READ, "the incidents of an earlier start are unknown"),
 }
 
 
 def check_events_rights(cluster: Cluster, topic: str, grantee: Grantee, *, is_created: bool = False) -> None:
-    """Checks that this user may read and write the events topic, or may create it if it does not exist.
+    """Checks that this user may read and write the events topic, and may create it if it does not exist.
 
     A broker that does not report rights (before Kafka 2.3) is not checked. A topic that was just created is awaited,
     because it takes a moment until every broker shows it.
@@ -36,47 +32,31 @@ def check_events_rights(cluster: Cluster, topic: str, grantee: Grantee, *, is_cr
         AuthorizationError: a right is missing; the message names it, the topic, the user and the command to grant it.
         BrokerError: no broker answers.
     """
-    code, operations = _asked(cluster, topic)
+    rights = rights_on(cluster, topic)
     until_s = time.monotonic() + _SHOWN_S
-    while is_created and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and time.monotonic() < until_s:
+    while is_created and rights.is_absent and time.monotonic() < until_s:
         time.sleep(_PAUSE_S)
-        code, operations = _asked(cluster, topic)
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        _check_create(cluster, topic, grantee)
-    elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        rights = rights_on(cluster, topic)
+    missing = _lacks(rights)
+    if rights.is_absent and _is_create_refused(cluster, topic):
+        raise _missing(topic, grantee, ["Create", *missing], "it does not exist, and this user may not create it")
+    if rights.is_hidden:
         # A topic that exists looks the same as a topic that does not, if this user may not describe it.
-        raise _missing(
-            topic, grantee, ["Write", "Read"], "this user may not describe it (if it does not exist, grant Create too)"
-        )
-    elif code == ErrorCode.NONE and operations is not None:
-        missing = [name for operation, name in _NEEDED.items() if operation not in operations]
-        if missing:
-            raise _missing(topic, grantee, [name for name, _ in missing], missing[0][1])
+        result = "this user may not describe it (if it does not exist, grant Create too)"
+        raise _missing(topic, grantee, missing, result)
+    if missing:
+        raise _missing(topic, grantee, missing, _NEEDED[missing[0]][1])
 
 
-def _asked(cluster: Cluster, topic: str) -> tuple[int, Operations]:
-    """The error code of the topic in a Metadata answer, and what this user may do with it."""
-    connection = cluster.any_connection()
-    version = connection.version(MetadataRequest, highest=12)
-    if version is None or version < 8:
-        return ErrorCode.NONE, None
-    request = MetadataRequest(
-        version=version,
-        topics=[MetadataRequest.MetadataRequestTopic(version=version, name=topic)],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=True,
-    )
-    answer = the_one(cluster.call(connection, request).topics)
-    return answer.error_code, operations_of(answer.authorized_operations)
+def _lacks(rights: TopicRights) -> list[str]:
+    if rights.operations is None:
+        return []
+    return [name for name, (operation, _) in _NEEDED.items() if operation not in rights.operations]
 
 
-def _check_create(cluster: Cluster, topic: str, grantee: Grantee) -> None:
+def _is_create_refused(cluster: Cluster, topic: str) -> bool:
     problem = create_problem(cluster, topic)
-    if problem is not None and problem.is_denied:
-        raise _missing(
-            topic, grantee, ["Create", "Write", "Read"], "it does not exist, and this user may not create it"
-        )
+    return problem is not None and problem.is_denied
 
 
 def _missing(topic: str, grantee: Grantee, names: list[str], result: str) -> AuthorizationError:

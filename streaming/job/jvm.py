@@ -12,6 +12,7 @@ import logging
 import subprocess
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import accumulators
 from pyspark.sql import SparkSession
 
@@ -38,17 +39,33 @@ def check_jvm(session: SparkSession, output: Path, *, wait_s: float = _ENDS_S) -
         SparkError: it has ended, and only a new process can start another one.
     """
     process = _process(session)
-    if process is None:
-        return
+    if process is not None:
+        how, where = _end_of(process, wait_s), f"Spark's output: {output}"
+    else:
+        how, where = None if _answers(session) else "has ended", "the output of spark-submit"
+    if how is not None:
+        raise SparkError(
+            f"the JVM of Spark {how}; start txnwatch again, and check whether the machine or the container has enough "
+            f"memory; more details may be in {where}"
+        )
+
+
+def _end_of(process: subprocess.Popen[bytes], wait_s: float) -> str | None:
+    """How the process has ended; None if it still runs after some seconds."""
     try:
         code = process.wait(wait_s)
     except subprocess.TimeoutExpired:
-        return
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    raise SparkError(
-        f"the JVM of Spark {how}; start txnwatch again, and check whether the machine or the container has enough "
-        f"memory; more details may be in Spark's output: {output}"
-    )
+        return None
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _answers(session: SparkSession) -> bool:
+    """Whether the JVM answers, when another program has started it."""
+    try:
+        session.sparkContext._jvm.System.nanoTime()  # noqa: SLF001
+    except (Py4JNetworkError, OSError):
+        return False
+    return True
 
 
 def end_jvm(session: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""The directory for temporary files of Spark's driver: removed at the end, or by the next start if the process died.
+"""Directories for temporary files of one process: removed at its end, or by a later start if the process died.
 
 Spark removes its temporary files when the JVM ends in order. A JVM that is killed leaves shuffle files, copies of the
 package and unpacked native libraries behind.
@@ -16,36 +16,46 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from txnwatch.state.model.errors import ConfigError
 
-_PREFIX = "txnwatch-spark-"
+SCRATCH: Final = "txnwatch-spark-"
 _SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
 _LONGEST_SOCKET_BYTES = 103  # macOS; Linux has 107
 _YOUNG_S = 60.0  # between the creation of the directory and its lock, the owner may lose the processor
 
 
-@contextmanager
-def scratch_directory() -> Iterator[Path]:
-    """A new directory below that of temporary files (`TMPDIR`); removes those whose owners have ended, too.
+class OwnDirectory:
+    """A new directory below that of temporary files (`TMPDIR`).
+
+    It also removes the directories with the same prefix whose owners have ended. With `keeps_last` the newest of them
+    stays: somebody may have to read it.
+
+    Attributes:
+        path: the directory.
 
     Raises:
         ConfigError: no directory can be created.
     """
-    _remove_abandoned(Path(tempfile.gettempdir()))
-    try:
-        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = _opened(directory)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError as exc:
-        raise ConfigError(f"TMPDIR: expected a directory for temporary files, found: {exc}") from exc
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        os.close(lock)
+
+    def __init__(self, prefix: str, *, keeps_last: bool = False) -> None:
+        abandoned = sorted(_abandoned(Path(tempfile.gettempdir()), prefix))
+        for _, directory in abandoned[:-1] if keeps_last else abandoned:
+            shutil.rmtree(directory, ignore_errors=True)
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix))
+            self._lock = _opened(self.path)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        except OSError as exc:
+            raise ConfigError(f"TMPDIR: expected a directory for temporary files, found: {exc}") from exc
+
+    def remove(self) -> None:
+        """Removes the directory with everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
 
 
 def has_room_for_sockets(directory: Path) -> bool:
@@ -53,11 +63,13 @@ def has_room_for_sockets(directory: Path) -> bool:
     return len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _LONGEST_SOCKET_BYTES
 
 
-def _remove_abandoned(parent: Path) -> None:
-    for directory in parent.glob(f"{_PREFIX}*"):
+def _abandoned(parent: Path, prefix: str) -> Iterator[tuple[float, Path]]:
+    """The directories whose owners have ended, each with the time of its last change."""
+    for directory in parent.glob(f"{prefix}*"):
         with suppress(OSError):  # it is another user's, or another process removes it at the same time
-            if time.time() - directory.lstat().st_mtime > _YOUNG_S and _is_abandoned(directory):
-                shutil.rmtree(directory, ignore_errors=True)
+            changed_s = directory.lstat().st_mtime
+            if time.time() - changed_s > _YOUNG_S and _is_abandoned(directory):
+                yield changed_s, directory
 
 
 def _is_abandoned(directory: Path) -> bool:

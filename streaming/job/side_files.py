@@ -1,16 +1,18 @@
 """The files of txnwatch itself, beside Spark's in the checkpoint directory: they are no part of the checkpoint.
 
 If the checkpoint is not a local directory, they are in a temporary directory of this process. A clean stop removes that
-directory; after an error it stays, because the message of the error names the log of Spark in it.
+directory. After an error or a kill it stays, because somebody may have to read the log of Spark in it; later starts
+keep the newest one only.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
+from typing import Final
 
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.scratch import OwnDirectory
+
+_PREFIX: Final = "txnwatch-files-"
 
 
 class SideFiles:
@@ -24,9 +26,10 @@ class SideFiles:
 
     def __init__(self, checkpoint: str) -> None:
         directory = local_directory(checkpoint)
-        self._temporary: Path | None = None
+        self._temporary: OwnDirectory | None = None
         if directory is None:
-            directory = self._temporary = Path(tempfile.mkdtemp(prefix="txnwatch-"))
+            self._temporary = OwnDirectory(_PREFIX, keeps_last=True)
+            directory = self._temporary.path
         self.spark_log = directory / "spark.log"
         self.rereads = directory / "txnwatch-rereads.json"
         self.next_barrier = directory / "txnwatch-next-barrier.json"
@@ -40,4 +43,4 @@ class SideFiles:
     def remove_temporary(self) -> None:
         """Removes the temporary directory, if there is one."""
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary.remove()

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
@@ -99,6 +100,7 @@ class SourceOptions:
         return topic.name != TRANSACTION_STATE_TOPIC and topic.error is None and not is_foreign
 
 
+@lru_cache(maxsize=1 << 16)  # each listing asks again for each topic
 def _matches(pattern: str | None, name: str) -> bool:
     return pattern is not None and re.fullmatch(pattern, name) is not None
 

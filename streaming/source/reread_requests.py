@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
+    BlockedOffset,
     CensusReason,
     CensusRequest,
     Finding,
-    LastStableOffsetBlocked,
     OpenTransactions,
     OutstandingGap,
     ReadLimitReached,
@@ -68,21 +68,16 @@ def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartiti
     If a known transaction with an owner begins there, it holds the offset: no two transactions begin at one offset. A
     census would only show it again, and transactions above it that hold nothing yet.
     """
-    standing = [finding for finding in emitted if isinstance(finding, LastStableOffsetBlocked)]
-    if not standing:
+    open_lists = [finding for finding in emitted if isinstance(finding, OpenTransactions)]
+    blocked = {offset for open_list in open_lists for offset in open_list.blocked}
+    if not blocked:
         return
-    open_now = (
-        transaction
-        for finding in emitted
-        if isinstance(finding, OpenTransactions)
-        for transaction in finding.transactions
-    )
     owned = {
-        (span.partition, span.start_offset)
-        for transaction in open_now
+        BlockedOffset(span.partition, span.start_offset)
+        for open_list in open_lists
+        for transaction in open_list.transactions
         if transaction.state != UNOWNED
         for span in transaction.spans
     }
-    for finding in standing:
-        if (finding.partition, finding.offset) not in owned:
-            yield finding.partition
+    for offset in sorted(blocked - owned):
+        yield offset.partition

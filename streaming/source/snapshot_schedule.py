@@ -81,6 +81,7 @@ class SnapshotSchedule:
             are behind are due, by the monotonic clock.
         watched: the census-only partitions, with their topic ids.
         absences: how often in a row a topic of `watched` was missing from the metadata.
+        missing: the partitions of `watched` whose topic is missing from the metadata.
     """
 
     options: SourceOptions
@@ -89,6 +90,7 @@ class SnapshotSchedule:
     behind_due_s: float = 0.0
     watched: dict[TopicPartition, str] = field(default_factory=dict)
     absences: Counter[str] = field(default_factory=Counter)
+    missing: frozenset[TopicPartition] = frozenset()
     _metadata: Metadata | None = None
 
     def next_census(
@@ -107,9 +109,8 @@ class SnapshotSchedule:
         is_healing = now_s >= self.heal_due_s
         if is_healing:
             self.heal_due_s = now_s + self.options.heal_interval_s
-        missing = frozenset(partition for partition in self.watched if self.absences[partition.topic])
         unscanned = self.watched if is_round else [partition for partition in wanted if partition in self.watched]
-        asked = {partition: Asked(self.watched[partition]) for partition in unscanned if partition not in missing}
+        asked = {partition: Asked(self.watched[partition]) for partition in unscanned if partition not in self.missing}
         behind = {
             partition
             for partition, at in following.read_positions.items()
@@ -123,7 +124,7 @@ class SnapshotSchedule:
                 is_first, is_behind = not is_begun(previous.positions.get(partition)), partition in behind
                 below = None if is_behind else position.offset
                 asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
-        return Census(asked, following.coordinator_listed_ms, missing, is_round) if asked or is_round else None
+        return Census(asked, following.coordinator_listed_ms, self.missing, is_round) if asked or is_round else None
 
     @property
     def has_absences(self) -> bool:
@@ -158,6 +159,7 @@ class SnapshotSchedule:
         }
         self.watched = {**kept, **present}
         self.absences = Counter({name: self.absences[name] for name in {partition.topic for partition in self.watched}})
+        self.missing = frozenset(partition for partition in self.watched if self.absences[partition.topic])
 
 
 def _can_be_described(position: Position | NotBegun, partition: TopicPartition) -> TypeGuard[Position]:

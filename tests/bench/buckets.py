@@ -51,32 +51,36 @@ def open_facts(number: int, now_ms: int) -> tuple[Fact, ...]:
     return TransactionSeen(producer_id, view), seen
 
 
-def changing_facts(batch: int, number: int, now_ms: int) -> tuple[Fact, ...]:
-    """A transaction that ended, and the next that began."""
-    producer_id, partition = CHANGING_FROM + number, PARTITIONS[number % 16]
-    held, start = frozenset({partition}), batch * 1_000_000
+def changing_facts(batch: int, number: int, now_ms: int, partitions: int = 1) -> tuple[Fact, ...]:
+    """A transaction that ended on some partitions, and the next that began on them."""
+    producer_id = CHANGING_FROM + number
+    places = [PARTITIONS[(number + step) % 16] for step in range(partitions)]
+    held, start = frozenset(places), batch * 1_000_000
     marker = Marker(start + 5, 0, commit=True, coordinator_epoch=0, timestamp_ms=now_ms)
     view = CoordinatorView(
         f"id-{number}", number % 4, 10**9 + batch, TransactionState.ONGOING, 0, 60_000, now_ms, now_ms, now_ms, held
     )
-    seen = ProducerSeen(
-        partition,
-        "id",
-        producer_id,
-        start,
-        start + 1_000,
-        start,
-        0,
-        marker,
-        marker,
-        start + 9,
-        0,
-        0,
-        start + 9,
-        now_ms,
-        now_ms,
+    seen = (
+        ProducerSeen(
+            partition,
+            "id",
+            producer_id,
+            start,
+            start + 1_000,
+            start,
+            0,
+            marker,
+            marker,
+            start + 9,
+            0,
+            0,
+            start + 9,
+            now_ms,
+            now_ms,
+        )
+        for partition in places
     )
-    return TransactionSeen(producer_id, view, held), seen
+    return TransactionSeen(producer_id, view, held), *seen
 
 
 def census_facts(of: str, is_open: int, now_ms: int) -> Iterator[Fact]:
@@ -90,7 +94,7 @@ def census_facts(of: str, is_open: int, now_ms: int) -> Iterator[Fact]:
             yield OpenDescribed(PARTITIONS[number % 16], OPEN_FROM + number, 0, number // 16, START_MS, now_ms)
 
 
-def batch_of(batch: int, is_open: int, changing: int, census: str) -> list[Fact]:
+def batch_of(batch: int, is_open: int, changing: int, census: str, partitions: int = 1) -> list[Fact]:
     """The facts of one micro-batch; the first begins all that is open."""
     now_ms = START_MS + batch * TRIGGER_MS
     facts: list[Fact] = [Barrier(batch, now_ms, now_ms)]
@@ -99,7 +103,7 @@ def batch_of(batch: int, is_open: int, changing: int, census: str) -> list[Fact]
             facts.extend(open_facts(number, now_ms))
         return facts
     for step in range(changing):
-        facts.extend(changing_facts(batch, (batch * changing + step) % (2 * changing), now_ms))
+        facts.extend(changing_facts(batch, (batch * changing + step) % (2 * changing), now_ms, partitions))
     facts.extend(census_facts(census, is_open, now_ms))
     return facts
 
@@ -108,10 +112,12 @@ class Measured(NamedTuple):
     """CPU seconds of a batch, median and largest, of packing it, and its counts; the first few left out.
 
     Attributes:
+        wall_s: the median time of a batch.
         calls: calls of state variables in a batch.
         rows, row_bytes: what a batch sends to the driver.
     """
 
+    wall_s: float
     working_s: float
     largest_s: float
     packing_s: float
@@ -121,31 +127,33 @@ class Measured(NamedTuple):
 
     def point(self, size: int, beside: Measured) -> Point:
         figures = {"CPU s, largest": self.largest_s, "CPU s to pack": self.packing_s, "state calls": self.calls}
-        return Point(size, cpu_s=self.working_s, ratio=self.working_s / beside.working_s, figures=figures)
+        return Point(size, self.wall_s, self.working_s, self.working_s / beside.working_s, figures)
 
 
-def measure(is_open: int, changing: int = 0, census: str = "") -> Measured:
+def measure(is_open: int, changing: int = 0, census: str = "", partitions: int = 1) -> Measured:
     """Some batches over all buckets."""
     handles = [Handle() for _ in range(BUCKETS)]
     processors = [BucketProcessor(DetectionPolicy()) for _ in range(BUCKETS)]
     for processor, handle in zip(processors, handles, strict=True):
         processor.init(handle)
-    packing, working, calls = [], [], []
+    packing, walls, working, calls = [], [], [], []
     emitted: list[list[int]] = []
     for batch in range(1, BATCHES + 1):
-        facts = batch_of(batch, is_open, changing, census)
+        facts = batch_of(batch, is_open, changing, census, partitions)
         begun = time.process_time()
         rows = list(pack_facts(facts, BUCKETS))
-        packed = time.process_time()
+        packed, wall_begun = time.process_time(), time.perf_counter()
         findings = [
             finding for row in rows for finding in processors[row[0]].handleInputRows((row[0],), iter([row]), None)
         ]
         packing.append(packed - begun)
         working.append(time.process_time() - packed)
+        walls.append(time.perf_counter() - wall_begun)
         calls.append(sum(handle.take_calls() for handle in handles))
         emitted.append([len(finding[0]) for finding in findings])
     kept = slice(SETTLING, None)
     return Measured(
+        statistics.median(walls[kept]),
         statistics.median(working[kept]),
         max(working[kept]),
         statistics.median(packing[kept]),
@@ -170,3 +178,7 @@ def run(directory: Path, rows: list[Row]) -> None:
         at_rest = measure(is_open)
         points = [measure(is_open, size).point(size, at_rest) for size in CHANGING]
         rows.append(Row("buckets", f"{is_open:,} others open", "producers that change", "none changing", points))
+    # `at_rest` is that of the ten thousand; docs/capacity.md is computed from this row.
+    points = [measure(is_open, size, partitions=3).point(size, at_rest) for size in CHANGING]
+    name = f"{is_open:,} others open, three partitions each"
+    rows.append(Row("buckets", name, "producers that change", "none changing", points))

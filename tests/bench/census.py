@@ -6,7 +6,6 @@ the tool is run as an operator would, as a process. Requests are counted at the 
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Collection
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.idle import children_cpu_s
 from bench.results import Point, Row
 from support.raw_producer import RawProducer
 from txnwatch.state.model.facts import CensusTaken
@@ -78,22 +78,16 @@ def _measure(kafka: EmbeddedKafka, cluster: Cluster, expected: int) -> Point:
             cpu_times.append(time.process_time() - cpu_begin)
     finally:
         Connection.send = send  # type: ignore[method-assign]
-    begin, cpu_begin = time.perf_counter(), _children_cpu_s()
+    begin, cpu_begin = time.perf_counter(), children_cpu_s()
     done = kafka.tool(
         "org.apache.kafka.tools.TransactionsCommand",
         *("--bootstrap-server", kafka.bootstrap_servers, "find-hanging", "--broker-id", "1"),
     )
     assert done.returncode == 0, done.stderr
-    tool, tool_cpu_s = time.perf_counter() - begin, _children_cpu_s() - cpu_begin
+    tool, tool_cpu_s = time.perf_counter() - begin, children_cpu_s() - cpu_begin
     ours = statistics.median(times)
     figures = {"requests": sent / ROUNDS, "find-hanging s": tool, "find-hanging CPU s": tool_cpu_s}
     return Point(expected, ours, statistics.median(cpu_times), ours / tool, figures)
-
-
-def _children_cpu_s() -> float:
-    """CPU seconds of the processes that this one has started and that have ended."""
-    spent = os.times()
-    return spent.children_user + spent.children_system
 
 
 def _taken(cluster: Cluster, census: Census) -> Collection[TopicPartition]:

@@ -1,9 +1,11 @@
 """From a hang to its event on the topic, while other producers all write each second.
 
-The producers have open transactions. A process of its own writes one batch of each producer after the other, once a
-second. It writes to the same broker on the same cores, so the measured latency contains the work of the broker and of
-this writer. With the default trigger about half of the producers change in a micro-batch; with a trigger of a second
-about all of them do.
+A process of its own writes to the same broker on the same cores, so the latency contains the work of the broker and of
+this writer. Two rows append one batch a second to each of many open transactions: there are no markers and no
+records of coordinators. With the default trigger about half of the producers change in a micro-batch; with a trigger
+of a second about all of them do. In the third row each producer commits its transaction and begins the next one in
+every round: a batch, a marker and three records of a coordinator for each. The broker needs longer than a second for
+such a round of ten thousand; then the next round begins at once.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
-from bench.fast_writer import writing
+from bench.fast_writer import Load, writing
 from bench.idle import cpu_seconds
-from bench.latency import create_topic, durations, follow_arrivals, highest, one_hang, open_transactions
+from bench.latency import create_topic, durations, follow_arrivals, highest, one_hang
 from bench.results import Point, Row
 from support.watch import RunningWatch
 from txnwatch.state.model.ids import TopicPartition
@@ -28,22 +31,37 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 SIZES, PARTITIONS, HANGS = (100, 1_000, 10_000), 100, 15
-WARM_UP_S = 20.0
-ROWS = {500: "all producers write all the time", 1_000: "all producers write in about every micro-batch"}
+WARM_UP_S, QUIET_S = 20.0, 10.0
+
+
+class Kind(NamedTuple):
+    """One row: how the producers write, and the trigger of the watch."""
+
+    name: str
+    trigger_ms: int
+    commits: bool
+
+
+KINDS = (
+    Kind("a batch of each open transaction every second", 500, commits=False),
+    Kind("a batch of each open transaction in about every micro-batch", 1_000, commits=False),
+    Kind("each transaction ends and the next one begins in every round", 500, commits=True),
+)
 
 
 def run(directory: Path, rows: list[Row]) -> None:
-    """For each trigger a broker and a watch; sizes are the producers that write."""
-    for trigger_ms, name in ROWS.items():
-        title = f"{name}, trigger {trigger_ms} ms"
-        row = Row("changing", title, "producers that write each second", "none write")
-        with EmbeddedKafka(directory / f"kafka-{trigger_ms}") as kafka:
+    """For each kind a broker and a watch; sizes are the producers that write."""
+    for number, kind in enumerate(KINDS):
+        title = f"{kind.name}, trigger {kind.trigger_ms} ms"
+        row = Row("changing", title, "producers that write", "none write")
+        with EmbeddedKafka(directory / f"kafka-{number}", heap="1g") as kafka:
             kafka.start()
-            _measure(kafka.bootstrap_servers, directory / f"checkpoint-{trigger_ms}", trigger_ms, row)
+            _measure(kafka, directory / f"checkpoint-{number}", kind, row)
         rows.append(row)
 
 
-def _measure(bootstrap: str, checkpoint: Path, trigger_ms: int, row: Row) -> None:
+def _measure(kafka: EmbeddedKafka, checkpoint: Path, kind: Kind, row: Row) -> None:
+    bootstrap = kafka.bootstrap_servers
     set_verification(bootstrap, [1], enabled=False)
     for size in SIZES:
         create_topic(bootstrap, f"changing-{size}", PARTITIONS)
@@ -51,7 +69,7 @@ def _measure(bootstrap: str, checkpoint: Path, trigger_ms: int, row: Row) -> Non
     hung = (TopicPartition("hung", number) for number in itertools.count())
     with (
         closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster,
-        RunningWatch(bootstrap, checkpoint, "--trigger-ms", str(trigger_ms)) as watch,
+        RunningWatch(bootstrap, checkpoint, "--trigger-ms", str(kind.trigger_ms)) as watch,
     ):
         cluster.refresh()
         watch.until_ready()
@@ -63,32 +81,44 @@ def _measure(bootstrap: str, checkpoint: Path, trigger_ms: int, row: Row) -> Non
         time.sleep(WARM_UP_S)
         none_s = statistics.median(some_hangs())
         for size in SIZES:
-            row.points.append(_while_writing(bootstrap, watch, size, some_hangs, none_s))
+            row.points.append(_while_writing(kafka, watch, kind, size, some_hangs, none_s))
             print(f"  {row.points[-1]}", flush=True)
+            time.sleep(QUIET_S)
 
 
 def _while_writing(
-    bootstrap: str, watch: RunningWatch, size: int, some_hangs: Callable[[], list[float]], none_s: float
+    kafka: EmbeddedKafka,
+    watch: RunningWatch,
+    kind: Kind,
+    size: int,
+    some_hangs: Callable[[], list[float]],
+    none_s: float,
 ) -> Point:
-    topic, checkpoint = f"changing-{size}", Path(watch.checkpoint)
-    producers = open_transactions(bootstrap, topic, PARTITIONS, 0, size)
-    with writing(int(bootstrap.rpartition(":")[2]), topic, PARTITIONS, producers) as written:
+    port, checkpoint = int(kafka.bootstrap_servers.rpartition(":")[2]), Path(watch.checkpoint)
+    places = tuple((number % PARTITIONS,) for number in range(size))
+    with writing(Load(port, f"changing-{size}", places, size, kind.commits)) as written:
         time.sleep(WARM_UP_S)
         known, before, since = max(durations(checkpoint)), written.value, time.monotonic()
-        cpu_before = sum(cpu_seconds(watch.pid).values())
+        cpu_before, broker_before = _cpu_s(watch.pid), _cpu_s(kafka.broker(1).pid)
         latencies = some_hangs()
         took_s = time.monotonic() - since
-        cpu_s = sum(cpu_seconds(watch.pid).values()) - cpu_before
+        cpu_s, broker_cpu_s = _cpu_s(watch.pid) - cpu_before, _cpu_s(kafka.broker(1).pid) - broker_before
         writes = written.value - before
+        latest = max(durations(checkpoint))
         batches = {number: s for number, s in durations(checkpoint).items() if number > known}
-    median_s = statistics.median(latencies)
+    median_s, what = statistics.median(latencies), "transactions" if kind.commits else "writes"
     figures = {
         "99 % within s": highest(latencies),
         "micro-batch s": statistics.median(batches.values()),
         "micro-batch, 99 %, s": highest(batches.values()),
-        "writes a second": writes / took_s,
-        "writes of each producer in a batch": writes / size / len(batches),
-        "CPU s a micro-batch": cpu_s / len(batches),
+        f"{what} a second": writes / took_s,
+        f"{what} of each producer in a batch": writes / size / (latest - known),
+        "CPU s a micro-batch": cpu_s / (latest - known),
         "cores": cpu_s / took_s,
+        "cores of the broker": broker_cpu_s / took_s,
     }
     return Point(size, median_s, ratio=median_s / none_s, figures=figures)
+
+
+def _cpu_s(pid: int) -> float:
+    return sum(cpu_seconds(pid).values())

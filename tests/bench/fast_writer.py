@@ -1,85 +1,83 @@
-"""Writes one batch of each of many transactional producers, one after the other, with little CPU of its own.
+"""A process that writes transactions of many producers, in rounds of a second (tests/bench/fast_producers.py).
 
-A request can have the batches of one transactional producer only, so every batch is a request. Each request is encoded
-once; then only its sequence, its time and its checksum change. Requests are sent without waiting for each answer.
+All transactions begin before the first round. In a round each producer that takes part either appends one more batch to
+each of its partitions, or commits its transaction and begins the next one. At the end all transactions are committed.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
-import socket
-import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.record.util import calc_crc32c
+from bench.fast_producers import FastProducers
 
-from support.raw_producer import RawProducer
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch_demo.stepwise_producer import produce_request
+ROUND_S, BEGUN_S, ENDED_S = 1.0, 300.0, 120.0
+TIMEOUT_MS = 900_000  # of a transaction: longer than a benchmark takes
 
-ROUND_S, AT_ONCE = 1.0, 200
-_SIZE, _TIMES, _CRC, _SEQUENCE, _ERROR = (struct.Struct(form) for form in (">i", ">qq", ">I", ">i", ">h"))
-# Offsets in a record batch: KIP-98.
-_CRC_AT, _SUMMED_FROM, _TIMES_AT, _SEQUENCE_AT = 17, 21, 27, 53
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is written.
+
+    Attributes:
+        places: the partitions of each producer.
+        in_a_round: the number of producers that take part in a round; the next round has the next ones.
+        commits: whether they commit and begin, instead of appending.
+    """
+
+    port: int
+    topic: str
+    places: tuple[tuple[int, ...], ...]
+    in_a_round: int
+    commits: bool
+    value: bytes = b"x"
 
 
 @contextmanager
-def writing(port: int, topic: str, partitions: int, producers: list[RawProducer]) -> Iterator[Synchronized[int]]:
-    """A process that writes while the context is open; yields the number of batches that it has written.
-
-    Every producer has written one record before, to the partition of its position in the list.
-    """
+def writing(load: Load) -> Iterator[Synchronized[int]]:
+    """Writes while the context is open; yields how many times a producer has taken part in a round."""
     context = multiprocessing.get_context("spawn")
-    written, is_over = context.Value("q", 0), context.Event()
-    requests = [_request(producer, topic, number % partitions, number) for number, producer in enumerate(producers)]
-    process = context.Process(target=_write, args=(port, len(topic), requests, written, is_over), daemon=True)
+    written, has_begun, is_over = context.Value("q", 0), context.Event(), context.Event()
+    process = context.Process(target=_write, args=(load, written, has_begun, is_over), daemon=True)
     process.start()
-    yield written
-    is_over.set()
-    process.join(30.0)
+    deadline = time.monotonic() + BEGUN_S
+    while not has_begun.wait(0.1):
+        assert process.is_alive(), "the writer failed"
+        assert time.monotonic() < deadline, "the transactions did not begin"
+    try:
+        yield written
+    finally:
+        is_over.set()
+        process.join(ENDED_S)
     assert process.exitcode == 0, "the writer failed"
 
 
-def _request(producer: RawProducer, topic: str, partition: int, number: int) -> tuple[bytes, int]:
-    """An encoded request, and where its batch begins."""
-    builder = DefaultRecordBatchBuilder(2, 0, True, producer.producer_id, producer.producer_epoch, 0, 1 << 10)
-    builder.append(0, time.time_ns() // 1_000_000, None, b"x", [])
-    batch = bytes(builder.build())
-    place = TopicPartition(topic, partition)
-    request = produce_request(place, batch, transactional_id=producer.transactional_id)
-    request.with_header(correlation_id=number, client_id="bench")
-    encoded = request.encode(framed=True, header=True)
-    return encoded, encoded.index(batch)
-
-
-def _write(port: int, topic_length: int, requests: list[tuple[bytes, int]], written: Any, is_over: Any) -> None:
-    known = [(bytearray(encoded), at) for encoded, at in requests]
-    error_at = 4 + 1 + 1 + 1 + topic_length + 1 + 4  # correlation id, tags, topics, name, partitions, index
-    sequence = 0
-    with socket.create_connection(("127.0.0.1", port)) as broker, broker.makefile("rb") as answers:
-        while not is_over.is_set():
+def _write(load: Load, written: Any, has_begun: Any, is_over: Any) -> None:
+    everyone = range(len(load.places))
+    with closing(FastProducers(load.port, load.topic, load.places, TIMEOUT_MS, load.value)) as producers:
+        producers.begin(everyone)
+        has_begun.set()
+        for number in itertools.count():
+            if is_over.is_set():
+                break
             begin = time.monotonic()
-            sequence += 1  # the first record of each was written when its transaction began
-            for first in range(0, len(known), AT_ONCE):
-                some = known[first : first + AT_ONCE]
-                now_ms = time.time_ns() // 1_000_000
-                broker.sendall(b"".join(_next(encoded, at, sequence, now_ms) for encoded, at in some))
-                for _ in some:
-                    answer = answers.read(_SIZE.unpack(answers.read(4))[0])
-                    (error,) = _ERROR.unpack_from(answer, error_at)
-                    assert error == 0, f"Produce failed with error code {error}"
-                written.value += len(some)
+            some = turn(number, load.in_a_round, len(load.places))
+            if load.commits:
+                producers.commit(some)
+                producers.begin(some)
+            else:
+                producers.write(some)
+            written.value += len(some)
             time.sleep(max(0.0, begin + ROUND_S - time.monotonic()))
+        producers.commit(everyone)
 
 
-def _next(encoded: bytearray, at: int, sequence: int, now_ms: int) -> bytearray:
-    _TIMES.pack_into(encoded, at + _TIMES_AT, now_ms, now_ms)
-    _SEQUENCE.pack_into(encoded, at + _SEQUENCE_AT, sequence)
-    end = at + 12 + _SIZE.unpack_from(encoded, at + 8)[0]
-    _CRC.pack_into(encoded, at + _CRC_AT, calc_crc32c(memoryview(encoded)[at + _SUMMED_FROM : end]))
-    return encoded
+def turn(number: int, in_a_round: int, count: int) -> list[int]:
+    """The producers that take part in a round."""
+    return [(number * in_a_round + step) % count for step in range(in_a_round)]

@@ -72,6 +72,12 @@ def cpu_seconds(pid: int) -> Counter[str]:
     return found
 
 
+def children_cpu_s() -> float:
+    """CPU seconds of the processes that this one has started and that have ended."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
 def pss_bytes(pid: int) -> Counter[str]:
     """Proportional set size of a process and all it has started, by kind of process."""
     found: Counter[str] = Counter()

@@ -2,8 +2,9 @@
 
 Each hang is a late write after an abort (embedded/faults.py) on a partition of its own, at a random moment; the clock
 runs from the broker's acknowledgement of the write to the moment a consumer has the `opened` event. A micro-batch
-is timed from outside: from its offset file to its commit file. Then the same without load, while more and more healthy
-transactions are open.
+is timed from outside: from its offset file to its commit file. Then the same without load on another broker, while more
+and more healthy transactions are open. Idle is measured for a minute, which contains one census of the scanned
+partitions, and before the first hang.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import random
 import statistics
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.fast_producers import FastProducers
+from bench.fast_writer import TIMEOUT_MS
 from bench.following import follow_incidents
 from bench.idle import cpu_seconds
 from bench.results import Point, Row
@@ -36,19 +39,23 @@ from txnwatch_demo.late_write import set_verification
 HANGS = 30
 WARM_UP_S, IDLE_S = 60.0, 30.0
 SETTLING = 5  # batches after the load has ended
-THREADS = 6
 TRIGGERS_MS = (500, 250)
-OPEN, OPEN_ON, TRIED, OPEN_FOR_MS = (100, 1_000, 10_000), 16, 10, 900_000
+OPEN, OPEN_ON, TRIED = (100, 1_000, 10_000, 100_000), 16, 10
+MEASURED_S, SETTLED_S = 60.0, 20.0
 
 
 def run(directory: Path, rows: list[Row]) -> None:
-    """One broker, one watch for each trigger, and one more."""
+    """A watch for each trigger on one broker, and one more on another broker."""
     with EmbeddedKafka(directory / "kafka") as kafka:
         kafka.start()
         set_verification(kafka.bootstrap_servers, [1], enabled=False)
         for trigger_ms in TRIGGERS_MS:
             point = _loaded(kafka, directory / f"checkpoint-{trigger_ms}", trigger_ms)
             rows.append(Row("latency", f"the demo's load, trigger {trigger_ms} ms", "hangs", points=[point]))
+    # Another broker: while a hang is open, no barrier is skipped.
+    with EmbeddedKafka(directory / "kafka-open", heap="2g") as kafka:
+        kafka.start()
+        set_verification(kafka.bootstrap_servers, [1], enabled=False)
         rows.append(_among_open(kafka, directory / "checkpoint-open"))
 
 
@@ -85,58 +92,83 @@ def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
 
 
 def _among_open(kafka: EmbeddedKafka, checkpoint: Path) -> Row:
-    """A watch without load; what is open is healthy, and was begun by clients that live."""
-    bootstrap, row = (
-        kafka.bootstrap_servers,
-        Row("latency", "nothing else is written", "open transactions", "none open"),
-    )
-    create_topic(bootstrap, "healthy", OPEN_ON)
+    """A watch without load; what is open is healthy, and was begun by clients that live.
+
+    Transactions are opened in steps, and each step is measured idle before there is any hang. Then hangs are made at
+    the largest size, the last step is committed, and so on down to none.
+    """
+    bootstrap, port = kafka.bootstrap_servers, int(kafka.bootstrap_servers.rpartition(":")[2])
+    for size in OPEN:
+        create_topic(bootstrap, _step(size), OPEN_ON)
     create_topic(bootstrap, "hung", TRIED * (len(OPEN) + 1))
     hung = (TopicPartition("hung", number) for number in itertools.count())
+    idle: list[Idle] = []
+    reported_s: list[float] = []
+    steps: list[tuple[FastProducers, range]] = []
     with (
         closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster,
         RunningWatch(bootstrap, checkpoint) as watch,
     ):
         cluster.refresh()
+        RawProducer(cluster, "somebody").init()  # the coordinators' log exists from here on
         watch.until_ready()
         arrivals = follow_arrivals(bootstrap)
-        time.sleep(WARM_UP_S / 2)
-        made, none, none_cpu_s = 0, 0.0, 0.0
-        for size in (0, *OPEN):
-            open_transactions(bootstrap, "healthy", OPEN_ON, made, size)
-            made = size
-            time.sleep(IDLE_S / 3)
-            before, since = sum(cpu_seconds(watch.pid).values()), time.monotonic()
-            time.sleep(IDLE_S)
-            cpu_s = (sum(cpu_seconds(watch.pid).values()) - before) / (time.monotonic() - since)
-            reported_s = statistics.median(one_hang(cluster, next(hung), arrivals) for _ in range(TRIED))
-            if size == 0:
-                none, none_cpu_s = reported_s, cpu_s
-                continue
-            figures = {"idle cores": cpu_s, "idle cores, x none open": cpu_s / none_cpu_s}
-            row.points.append(Point(size, reported_s, ratio=reported_s / none, figures=figures))
-    return row
+        time.sleep(2 * WARM_UP_S)
+        idle.append(_idle(watch))
+        for made, size in itertools.pairwise((0, *OPEN)):
+            begin = time.monotonic()
+            numbers = range(size - made)
+            producers = FastProducers(port, _step(size), [(number % OPEN_ON,) for number in numbers], TIMEOUT_MS)
+            producers.begin(numbers)
+            steps.append((producers, numbers))
+            print(f"  {size:,} are open; the last step took {time.monotonic() - begin:.0f} s", flush=True)
+            time.sleep(SETTLED_S)
+            idle.append(_idle(watch))
+            print(f"  {idle[-1]}", flush=True)
+        while True:
+            reported_s.insert(0, statistics.median(one_hang(cluster, next(hung), arrivals) for _ in range(TRIED)))
+            if not steps:
+                break
+            producers, numbers = steps.pop()
+            producers.commit(numbers)
+            producers.close()
+            time.sleep(SETTLED_S)
+    points = [
+        Point(size, took_s, ratio=took_s / reported_s[0] if size else None, figures=of.figures(idle[0]))
+        for size, took_s, of in zip((0, *OPEN), reported_s, idle, strict=True)
+    ]
+    return Row("latency", "nothing else is written", "open transactions", "none open", points)
 
 
-def open_transactions(bootstrap: str, topic: str, partitions: int, first: int, end: int) -> list[RawProducer]:
-    """Begins transactions `first` to `end` with one batch each; they stay open for longer than a benchmark takes."""
+def _step(size: int) -> str:
+    return f"open-{size}"
 
-    def some(thread: int) -> dict[int, RawProducer]:
-        made = {}
-        with closing(Cluster([Endpoint.parse(bootstrap)], Security())) as cluster:
-            cluster.refresh()
-            for number in range(first + thread, end, THREADS):
-                made[number] = RawProducer(cluster, f"{topic}-{number}", OPEN_FOR_MS).init()
-                partition = TopicPartition(topic, number % partitions)
-                made[number].add(partition)
-                made[number].produce(partition)
-        return made
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        made = {
-            number: producer for some_made in pool.map(some, range(THREADS)) for number, producer in some_made.items()
+class Idle(NamedTuple):
+    """A minute without writes: all processes of the watch, and the median micro-batch."""
+
+    cores: float
+    batch_s: float
+    batch_cpu_s: float
+
+    def figures(self, none: Idle) -> dict[str, float]:
+        """The figures of a size, beside those without any open transaction."""
+        return {
+            "idle cores": self.cores,
+            "idle cores, x none open": self.cores / none.cores,
+            "idle micro-batch s": self.batch_s,
+            "idle micro-batch, x none open": self.batch_s / none.batch_s,
+            "CPU s an idle micro-batch": self.batch_cpu_s,
         }
-    return [made[number] for number in range(first, end)]
+
+
+def _idle(watch: RunningWatch) -> Idle:
+    checkpoint = Path(watch.checkpoint)
+    known, before, since = max(durations(checkpoint)), sum(cpu_seconds(watch.pid).values()), time.monotonic()
+    time.sleep(MEASURED_S)
+    cpu_s, took_s = sum(cpu_seconds(watch.pid).values()) - before, time.monotonic() - since
+    found = {number: took for number, took in durations(checkpoint).items() if number > known}
+    return Idle(cpu_s / took_s, statistics.median(found.values()), cpu_s / (max(found) - known))
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:

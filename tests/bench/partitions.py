@@ -1,8 +1,14 @@
 """Many partitions: what the watch costs itself and the brokers, scanned and by census, idle and busy.
 
 One broker, seen through a gate that counts requests and bytes by client. Beside the watch a consumer group of one
-librdkafka consumer reads the same partitions, with its defaults: that is what the brokers' operator knows. Busy is a
-thousand records of a hundred bytes a second, spread over all partitions. CPU is that of all processes of the watch.
+librdkafka consumer reads the same partitions, with its defaults: that is what the brokers' operator knows. CPU is that
+of all processes of the watch. Idle and busy are measured for a minute each: that is the pause between two censuses of
+the scanned partitions, so both contain one.
+
+Busy is two hundred transactions a second that end while the next ones of the same producers begin. Each has one record
+of a hundred bytes on each of five partitions, so a second has a thousand batches, a thousand markers, and three records
+of a coordinator for each transaction. Every producer has partitions of its own: there are at least two hundred
+producers, and two thousand for ten thousand partitions, which then take turns.
 """
 
 from __future__ import annotations
@@ -13,22 +19,31 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
+from bench.fast_writer import Load, writing
 from bench.idle import cpu_seconds
 from bench.results import Point, Row
 from support.gate import Gate, GatedKafka
+from support.raw_producer import RawProducer
 from support.watch import RunningWatch
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.security import Security
+from txnwatch_demo.late_write import set_verification
 
 SCANNED, BY_CENSUS = (10, 100, 1_000), (100, 1_000, 10_000)
 AT_ONCE = 500  # partitions that one request creates
-WARM_UP_S, MEASURED_S = 20.0, 30.0
-RECORDS_PER_S, RECORD = 1_000, bytes(100)
+WARM_UP_S, SETTLED_S, MEASURED_S, LIMITED_S = 15.0, 5.0, 60.0, 30.0
+TRANSACTIONS_S, OF_A_TRANSACTION, RECORD = 200, 5, bytes(100)
 RATE, TOO_MUCH = 1 << 20, 4 << 20  # bytes a second: what is allowed, and what is written
+RECORDS_S, AT_A_TIME = 400, 8  # of what is too much
 GROUP = "beside"
 WATCH = "the watch"
 FETCH = 1
@@ -79,20 +94,26 @@ def run(directory: Path, rows: list[Row]) -> None:
     """One broker; a watch for each size."""
     with CountingGate() as gate, GatedKafka(directory / "kafka", gate, heap="2g") as kafka:
         kafka.start()
-        for count in sorted({*SCANNED, *BY_CENSUS}):
-            _create(kafka.bootstrap_servers, f"many-{count}", count)
+        set_verification(kafka.bootstrap_servers, [1], enabled=False)  # as on the brokers of the other benchmarks
+        with closing(Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security())) as cluster:
+            RawProducer(cluster, "somebody").init()  # the coordinators' log exists from here on
         for how, sizes in (("scanned", SCANNED), ("by census", BY_CENSUS)):
             idle, busy = (
                 Row("partitions", f"{how}, {what}", "partitions", "the consumer group's bytes")
                 for what in ("idle", "busy")
             )
             for count in sizes:
+                _create(kafka.bootstrap_servers, _topic(how, count), count)
                 for row, point in zip(
                     (idle, busy), _measure(directory, gate, kafka.bootstrap_servers, count, how), strict=True
                 ):
                     row.points.append(point)
             rows += [idle, busy]
         rows.append(_limited(directory, gate, kafka.bootstrap_servers))
+
+
+def _topic(how: str, count: int) -> str:
+    return f"{how}-{count}".replace(" ", "-")
 
 
 def _create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -110,18 +131,61 @@ def _flags(topic: str, how: str) -> tuple[str, ...]:
 
 def _measure(directory: Path, gate: CountingGate, bootstrap: str, count: int, how: str) -> tuple[Point, Point]:
     """Idle, and busy."""
-    topic = f"many-{count}"
-    checkpoint = directory / f"{how}-{count}".replace(" ", "-")
-    with RunningWatch(gate.address, checkpoint, *_flags(topic, how)) as watch, _consumer(gate.address, topic):
+    topic = _topic(how, count)
+    places = places_of(count)
+    load = Load(int(bootstrap.rpartition(":")[2]), topic, places, TRANSACTIONS_S, commits=True, value=RECORD)
+    with (
+        RunningWatch(gate.address, directory / topic, *_flags(topic, how)) as watch,
+        _consumer(gate.address, topic),
+    ):
         watch.until_ready()
         time.sleep(WARM_UP_S)
-        idle = _between(gate, watch.pid, count)
-        with _written(bootstrap, topic, RECORDS_PER_S, RECORD):
-            time.sleep(WARM_UP_S / 3)
-            return idle, _between(gate, watch.pid, count)
+        idle = _between(gate, watch.pid)
+        with writing(load) as written:
+            time.sleep(SETTLED_S)
+            before, log_before, since = written.value, _log_end(bootstrap), time.monotonic()
+            busy = _between(gate, watch.pid)
+            took_s = time.monotonic() - since
+            transactions_s = (written.value - before) / took_s
+            busy.figures |= {
+                "transactions/s": transactions_s,
+                "batches/s": transactions_s * len(places[0]),
+                "markers/s": transactions_s * len(places[0]),
+                "coordinator records/s": (_log_end(bootstrap) - log_before) / took_s,
+            }
+    points = tuple(_point(count, spent) for spent in (idle, busy))
+    for point in points:
+        print(f"  {point}", flush=True)
+    return points[0], points[1]
 
 
-def _between(gate: CountingGate, pid: int, count: int) -> Point:
+def places_of(count: int) -> tuple[tuple[int, ...], ...]:
+    """The partitions of each producer: together they cover all; a round has `TRANSACTIONS_S` of the producers."""
+    producers = max(TRANSACTIONS_S, count // OF_A_TRANSACTION)
+    return tuple(
+        tuple((number * OF_A_TRANSACTION + step) % count for step in range(OF_A_TRANSACTION))
+        for number in range(producers)
+    )
+
+
+def _log_end(bootstrap: str) -> int:
+    """The sum of the end offsets of the coordinators' log: every record, and nothing else, has an offset."""
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})) as consumer:
+        partitions = consumer.list_topics(TRANSACTION_STATE_TOPIC).topics[TRANSACTION_STATE_TOPIC].partitions
+        places = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in partitions]
+        return sum(consumer.get_watermark_offsets(place, timeout=10.0)[1] for place in places)
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a window took."""
+
+    wall_s: float
+    cpu_s: float
+    figures: dict[str, float]
+
+
+def _between(gate: CountingGate, pid: int) -> Spent:
     clients = (WATCH, GROUP)
     cpu, since = sum(cpu_seconds(pid).values()), time.monotonic()
     before = {client: gate.seen(client) for client in clients}
@@ -134,10 +198,13 @@ def _between(gate: CountingGate, pid: int, count: int) -> Point:
         figures[f"requests/s of {client}"] = (now.requests - then.requests) / took_s
         figures[f"bytes/s to {client}"] = (now.back - then.back) / took_s
         figures[f"bytes/s from {client}"] = (now.out - then.out) / took_s
+    return Spent(took_s, cpu_s, figures)
+
+
+def _point(count: int, spent: Spent) -> Point:
+    figures = spent.figures
     ratio = figures[f"bytes/s to {WATCH}"] / max(1.0, figures[f"bytes/s to {GROUP}"])
-    point = Point(count, took_s, cpu_s, ratio, figures)
-    print(f"  {point}", flush=True)
-    return point
+    return Point(count, spent.wall_s, spent.cpu_s, ratio, figures)
 
 
 @contextlib.contextmanager
@@ -164,18 +231,18 @@ def _consumer(bootstrap: str, topic: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _written(bootstrap: str, topic: str, records_per_s: int, record: bytes) -> Iterator[None]:
+def _written(bootstrap: str, topic: str) -> Iterator[None]:
+    """Writes `TOO_MUCH` bytes a second."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "sticky.partitioning.linger.ms": 0})
     is_over = threading.Event()
 
     def write() -> None:
-        due, number = time.monotonic(), 0
+        due = time.monotonic()
         while not is_over.is_set():
-            for _ in range(max(1, records_per_s // 50)):
-                producer.produce(topic, record, key=str(number))
-                number += 1
+            for _ in range(AT_A_TIME):
+                producer.produce(topic, bytes(TOO_MUCH // RECORDS_S))
             producer.poll(0)
-            due += max(1, records_per_s // 50) / records_per_s
+            due += AT_A_TIME / RECORDS_S
             time.sleep(max(0.0, due - time.monotonic()))
 
     thread = threading.Thread(target=write, daemon=True)
@@ -190,14 +257,17 @@ def _written(bootstrap: str, topic: str, records_per_s: int, record: bytes) -> I
 
 def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> Row:
     """More is written than the watch may fetch."""
-    topic = f"many-{SCANNED[0]}"
+    topic = _topic("scanned", SCANNED[0])
     flags = (*_flags(topic, "scanned"), "--max-bytes-per-second", str(RATE))
     with RunningWatch(gate.address, directory / "limited", *flags) as watch:
         watch.until_ready()
-        with _written(bootstrap, topic, TOO_MUCH // 10_000, bytes(10_000)):
-            time.sleep(WARM_UP_S / 3)
-            before, since = gate.fetched[WATCH], time.monotonic()
-            time.sleep(MEASURED_S)
-            rate = (gate.fetched[WATCH] - before) / (time.monotonic() - since)
-    figures = {"bytes/s written": TOO_MUCH, "bytes/s allowed": RATE, "bytes/s fetched": rate}
-    return Row("partitions", "--max-bytes-per-second", "partitions", points=[Point(SCANNED[0], figures=figures)])
+        with _written(bootstrap, topic):
+            time.sleep(SETTLED_S)
+            before, cpu, since = gate.fetched[WATCH], sum(cpu_seconds(watch.pid).values()), time.monotonic()
+            time.sleep(LIMITED_S)
+            took_s = time.monotonic() - since
+            rate = (gate.fetched[WATCH] - before) / took_s
+            cpu_s = sum(cpu_seconds(watch.pid).values()) - cpu
+    figures = {"bytes/s written": TOO_MUCH, "bytes/s allowed": RATE, "bytes/s fetched": rate, "cores": cpu_s / took_s}
+    point = Point(SCANNED[0], took_s, cpu_s, figures=figures)
+    return Row("partitions", "--max-bytes-per-second", "partitions", points=[point])

@@ -1,6 +1,7 @@
 """A picture for each benchmark: what each row costs by size, in a panel of its own; or some figures of one row.
 
-In a panel both axes are in decades, and the title has the slope. Figures have linear axes that begin at 0.
+In a panel both axes are in decades, the title has the slope, and the axis names the cost that both are of: CPU or wall
+time. Figures have linear axes that begin at 0.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ _STYLE = {"svg.hashsalt": "txnwatch", "svg.fonttype": "none", "font.size": 8, "a
 def plot(path: Path, rows: Sequence[Row]) -> None:
     """Draws the rows that have two sizes or more into an SVG file; nothing where there are none.
 
-    All panels have the same axes, so rows can be compared. CPU where all rows have it, else wall time.
+    All panels have the same axes, so rows can be compared.
     """
     if rows[0].drawn:
         _plot_figures(path, rows[0])
         return
-    has_cpu = all(point.cpu_s is not None for row in rows for point in row.points)
-    drawn = [(row, found) for row in rows if len(found := _costs(row, has_cpu=has_cpu)) > 1]
+    drawn = [row for row in rows if len(row.costs) > 1]
     if not drawn:
         return
     from matplotlib import rc_context  # only `make bench` has it
@@ -40,15 +40,14 @@ def plot(path: Path, rows: Sequence[Row]) -> None:
     with rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * lines + 0.3), layout="constrained")
         panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten()
-        for axes, (row, found) in zip(panels, drawn, strict=False):
-            axes.plot(*zip(*found, strict=True), marker="o", markersize=4)
-            axes.set(xscale="log", yscale="log", title=_title(row))
+        for axes, row in zip(panels, drawn, strict=False):
+            axes.plot(*zip(*row.costs, strict=True), marker="o", markersize=4)
+            axes.set(xscale="log", yscale="log", title=_title(row), ylabel=row.cost)
             axes.minorticks_off()
             axes.grid(visible=True, which="major", alpha=0.3)
         for axes in panels[len(drawn) :]:
             axes.set_visible(False)
-        figure.supxlabel(drawn[0][0].sizes_are)
-        figure.supylabel("CPU seconds" if has_cpu else "seconds")
+        figure.supxlabel(drawn[0].sizes_are)
         _write(figure, path)
 
 
@@ -77,8 +76,3 @@ def _write(figure: Figure, path: Path) -> None:
 def _title(row: Row) -> str:
     slope = f", slope {row.slope:.2f}" if row.slope is not None else ""
     return "\n".join(textwrap.wrap(f"{row.name}{slope}", _TITLE))
-
-
-def _costs(row: Row, *, has_cpu: bool) -> list[tuple[float, float]]:
-    timed = [(point.size, point.cpu_s if has_cpu else point.wall_s) for point in row.points]
-    return [(size, spent) for size, spent in timed if size > 0 and spent]

@@ -19,6 +19,8 @@ from typing import Any
 
 from bench.plots import plot
 
+CPU, WALL = "CPU seconds", "seconds"
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -54,10 +56,20 @@ class Row:
     drawn: tuple[str, ...] = ()
 
     @property
+    def cost(self) -> str:
+        """The column that the plot and the slope are of: CPU if every size has it, else wall time."""
+        return CPU if all(point.cpu_s is not None for point in self.points) else WALL
+
+    @property
+    def costs(self) -> list[tuple[float, float]]:
+        """The sizes with their costs, except those without a logarithm."""
+        found = [(point.size, point.cpu_s if self.cost == CPU else point.wall_s) for point in self.points]
+        return [(size, spent) for size, spent in found if size > 0 and spent]
+
+    @property
     def slope(self) -> float | None:
         """The exponent of growth: 0 is flat, 1 is in proportion; by least squares over the logarithms."""
-        cost = [(point.size, point.cpu_s if point.cpu_s is not None else point.wall_s) for point in self.points]
-        logs = [(math.log(size), math.log(spent)) for size, spent in cost if size > 0 and spent]
+        logs = [(math.log(size), math.log(spent)) for size, spent in self.costs]
         if len(logs) < 2:
             return None
         mean_x, mean_y = (sum(axis) / len(logs) for axis in zip(*logs, strict=True))
@@ -108,7 +120,7 @@ def machine() -> str:
 
 
 def _line(row: Row) -> str:
-    slope = f", slope {row.slope:.2f}" if row.slope is not None else ""
+    slope = f", slope of {row.cost} {row.slope:.2f}" if row.slope is not None else ""
     return "\n".join(
         [f"{row.name} (by {row.sizes_are}{slope})", *(f"  {_point_text(row, point)}" for point in row.points)]
     )

@@ -111,13 +111,13 @@ def _median(found: list[Spent]) -> float:
 
 def _point(size: int, found: list[Spent], folded_s: float, theirs_s: float, batches: int) -> Point:
     wall_s = _median(found)
-    cpu = [spent.cpu_s for spent in found if spent.cpu_s is not None]
+    cpu_s = statistics.median(spent.cpu_s for spent in found)
     figures = {"x the fold to Arrow": wall_s / folded_s}
     if found[0].size:
         figures["MB/s"] = found[0].size / wall_s / 1e6
     if batches:
         figures["batches/s"] = batches / wall_s
-    return Point(size, wall_s, statistics.median(cpu) if cpu else None, wall_s / theirs_s, figures)
+    return Point(size, wall_s, cpu_s, wall_s / theirs_s, figures)
 
 
 def _in_spark(places: Places, directory: Path) -> list[Row]:

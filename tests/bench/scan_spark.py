@@ -38,7 +38,7 @@ def main(topics: Sequence[tuple[str, str, str | None]], directory: Path) -> None
 def _medians(session: Any, name: str, options: dict[str, str]) -> tuple[float, float]:
     """Wall and CPU seconds."""
     found = [spark_source(session, name, options) for _ in range(ROUNDS)]
-    return statistics.median(one.wall_s for one in found), statistics.median(one.cpu_s or 0.0 for one in found)
+    return statistics.median(one.wall_s for one in found), statistics.median(one.cpu_s for one in found)
 
 
 def _options(listener: str, topic: str, ca_file: str | None) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Ways of reading a topic from its beginning to its end, from a bare socket to Spark's Kafka source.
 
-Each returns wall and CPU seconds of its own process; those of Spark, of all its processes. Java's consumer reports only
-the time of its fetches.
+Each returns wall and CPU seconds of its own process; those of Spark, of all its processes. Kafka's Java tool reports
+the time of its fetches; its CPU seconds are those of its process, with the start of the JVM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 from kafka.protocol.consumer import FetchRequest
 
-from bench.idle import cpu_seconds
+from bench.idle import children_cpu_s, cpu_seconds
 from support.answers import listed
 from txnwatch.state.model import ids
 from txnwatch.state.model.quantities import Offset
@@ -49,7 +49,7 @@ class Spent(NamedTuple):
     """What one reading took; `size` and `batches` where the way counts them."""
 
     wall_s: float
-    cpu_s: float | None
+    cpu_s: float
     size: int = 0
     batches: int = 0
 
@@ -267,12 +267,13 @@ def kafka_python(where: Where) -> Spent:
 
 
 def perf_test(where: Where) -> Spent:
-    """Kafka's Java consumer; the tool's own measure, without the JVM's start."""
+    """Kafka's Java consumer: the time that the tool reports, and the CPU of its process."""
     flags: tuple[str, ...] = ()
     if where.ca_file:
         tls = where.kafka.directory / "tls.properties"
         tls.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={where.ca_file}\n")
         flags = ("--command-config", str(tls))
+    cpu_begin = children_cpu_s()
     done = where.kafka.tool(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", where.listener, "--topic", where.topic, "--messages", str(where.count)),
@@ -280,7 +281,7 @@ def perf_test(where: Where) -> Spent:
         timeout_s=120.0,
     )
     columns = [column.strip() for column in done.stdout.strip().splitlines()[-1].split(",")]
-    return Spent(float(columns[7]) / 1000, None)
+    return Spent(float(columns[7]) / 1000, children_cpu_s() - cpu_begin)
 
 
 def spark_source(session: Any, name: str, options: dict[str, str]) -> Spent:

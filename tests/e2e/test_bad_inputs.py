@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
@@ -85,12 +86,14 @@ def test_a_permanent_error_of_spark_ends_run_with_one_line(
     environment: Callable[[Path], dict[str, str]],
     flags: tuple[str, ...],
     expected: str,
+    bad_inputs: BadInputs,
 ) -> None:
     (tmp_path / "bin").mkdir()
     own = () if "--checkpoint" in flags else ("--checkpoint", str(tmp_path / "checkpoint"))
     code, line = end_of(kafka, *own, *flags, env=environment(tmp_path / "bin"))
     assert expected in line
     assert code == FAILURE
+    bad_inputs.keep("Spark", line, code=code)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +111,7 @@ def damage(directory: Path, pattern: str) -> None:
         file.write_bytes(b"damaged")
 
 
-def test_a_damaged_state_ends_with_one_line(kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_damaged_state(kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, bad_inputs: BadInputs) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(checkpoint, damaged)
     damage(damaged / "state", "*.changelog")
@@ -116,11 +119,12 @@ def test_a_damaged_state_ends_with_one_line(kafka: EmbeddedKafka, checkpoint: Pa
     code, line = end_of(kafka, "--checkpoint", str(damaged))
     assert "restore --checkpoint from a copy, or give a new directory" in line
     assert code == FAILURE
+    bad_inputs.keep("Checkpoints", line, code=code)
 
 
 @pytest.mark.parametrize("part", ["offsets", "commits", "metadata"])
 def test_a_damaged_file_is_refused_before_spark_starts(
-    kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str
+    kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str, bad_inputs: BadInputs
 ) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(checkpoint, damaged)
@@ -132,11 +136,12 @@ def test_a_damaged_file_is_refused_before_spark_starts(
     assert "damaged" in line
     assert "new --checkpoint directory" in line or "directory of its own" in line
     assert code == FAILURE
+    bad_inputs.keep("Checkpoints", line, before="a damaged file of ", code=code)
 
 
 @pytest.mark.parametrize("part", ["offsets", "metadata", "state"])
 def test_a_checkpoint_that_was_moved_in_part_is_refused(
-    kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str
+    kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str, bad_inputs: BadInputs
 ) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(checkpoint, moved)
@@ -147,9 +152,10 @@ def test_a_checkpoint_that_was_moved_in_part_is_refused(
     code, line = end_of(kafka, "--checkpoint", str(moved))
     assert f"expected {part} in it, found none: restore the whole checkpoint" in line
     assert code == FAILURE
+    bad_inputs.keep("Checkpoints", line, before="moved without its ", code=code)
 
 
-def test_a_jvm_that_is_killed_ends_run_with_one_line(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_jvm_that_is_killed(kafka: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs) -> None:
     """As the kernel does when memory runs out."""
     with RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *EVENTS) as watch:
         watch.until_ready()
@@ -158,5 +164,6 @@ def test_a_jvm_that_is_killed_ends_run_with_one_line(kafka: EmbeddedKafka, tmp_p
         assert watch.wait() == FAILURE
         eventually(lambda: watch.has_ended, 10.0, "its last line")
         (line,) = [line for line in watch.lines[shown:] if "  hanging " not in line]
+        bad_inputs.keep("Spark", line, code=FAILURE)
         assert line.startswith("txnwatch: the JVM of Spark was killed by signal 9; start txnwatch again")
         assert line.endswith("spark.log")

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from support.answers import listed
+from support.bad_inputs import BadInputs
 from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.waiting import eventually
@@ -162,10 +163,11 @@ def test_the_same_settings_serve_librdkafka(
     ids=["PLAIN password", "PLAIN user", "SCRAM password", "SCRAM user", "mechanism"],
 )
 def test_wrong_credentials_are_refused_with_the_brokers_message(
-    secured: EmbeddedKafka, properties: Properties, message: str
+    secured: EmbeddedKafka, properties: Properties, message: str, bad_inputs: BadInputs
 ) -> None:
-    with pytest.raises(AuthorizationError, match=message):
+    with pytest.raises(AuthorizationError, match=message) as raised:
         connect_to(secured.listener("SASL"), properties)
+    bad_inputs.keep("Logins", raised.value, before="wrong: ")
 
 
 def test_a_password_is_never_in_the_message(secured: EmbeddedKafka) -> None:
@@ -174,27 +176,29 @@ def test_a_password_is_never_in_the_message(secured: EmbeddedKafka) -> None:
     assert "the-guessed-one" not in str(refused.value)
 
 
-def test_an_authority_that_did_not_sign_the_broker_is_a_broker_error(secured: EmbeddedKafka, tmp_path: Path) -> None:
+def test_an_authority_that_did_not_sign_the_broker(
+    secured: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
+) -> None:
     stranger = Authority(tmp_path, "stranger").create()
     trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(stranger.certificate)}
-    with pytest.raises(BrokerError, match=r"cannot connect to broker .*certificate verify failed"):
+    with pytest.raises(BrokerError, match=r"cannot connect to broker .*certificate verify failed") as raised:
         connect_to(secured.listener("TLS"), {**WITH_TLS, **trust})
+    bad_inputs.keep("Brokers", raised.value)
 
 
-def test_a_certificate_for_another_host_is_refused_unless_names_are_not_checked(
-    secured: EmbeddedKafka, trust: Properties
-) -> None:
+def test_a_certificate_for_another_host(secured: EmbeddedKafka, trust: Properties, bad_inputs: BadInputs) -> None:
+    """It is refused unless names are not checked."""
     by_name = Endpoint("localhost", Endpoint.parse(secured.listener("TLS")).port)
-    with pytest.raises(BrokerError, match="certificate is not valid for 'localhost'"):
+    with pytest.raises(BrokerError, match="certificate is not valid for 'localhost'") as raised:
         connect_to(by_name, {**WITH_TLS, **trust})
+    bad_inputs.keep("Brokers", raised.value)
     connect_to(by_name, {**WITH_TLS, **trust, "ssl.endpoint.identification.algorithm": ""})
 
 
-def test_a_client_without_a_certificate_is_refused_where_one_is_required(
-    secured: EmbeddedKafka, trust: Properties
-) -> None:
-    with pytest.raises(BrokerError, match=r"(?i)certificate.required|bad.certificate"):
+def test_no_certificate_where_one_is_required(secured: EmbeddedKafka, trust: Properties, bad_inputs: BadInputs) -> None:
+    with pytest.raises(BrokerError, match=r"(?i)certificate.required|bad.certificate") as raised:
         connect_to(secured.listener("MUTUAL"), {**WITH_TLS, **trust})
+    bad_inputs.keep("Brokers", raised.value)
 
 
 @pytest.mark.parametrize(
@@ -233,12 +237,14 @@ def test_the_wrong_protocol_for_a_listener_is_an_error_in_time(
     properties: Properties,
     error: type[BrokerError],
     message: str,
+    bad_inputs: BadInputs,
 ) -> None:
     endpoint = secured.bootstrap_servers if listener == "PLAINTEXT" else secured.listener(listener)
     started = time.monotonic()
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as raised:
         connect_to(endpoint, {**trust, **properties}, timeout_s=5.0)
     assert time.monotonic() - started < 4.0, "it fails at once and does not wait"
+    bad_inputs.keep("Brokers", raised.value, before="the wrong protocol: ")
 
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "TLS"])

@@ -184,6 +184,7 @@ def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
         assert [shown.value("coordinator_view", view=view) for view in ("log", "api", "none")] == [0, 1, 0]
         (watcher,) = scene.status(API_USER, capsys)["watchers"]
         assert watcher["coordinator_view"] == "api"
+        assert watcher["undetected"] == ["stuck_prepare", "late", "long_running"]
 
 
 def test_a_write_outside_of_its_live_transaction_is_found_while_the_transaction_is_open(
@@ -232,11 +233,13 @@ def test_without_log_and_coordinators_only_data_that_is_open_for_too_long_is_lat
         assert healthy.topic not in {one.topic for one in everything}
         answer = scene.status(NONE_USER, capsys)
         assert answer["watchers"][0]["coordinator_view"] == "none"
+        assert answer["watchers"][0]["undetected"] == ["hanging", "stuck_prepare", "long_running", "stray_write"]
         assert any("proves no hang" in missing["why"] for missing in answer["not_checked"])
 
 
 def test_a_checkpoint_of_another_view_is_replaced(scene: Scene, tmp_path: Path) -> None:
     with scene.watch(LOG_USER, tmp_path / "checkpoint") as watch:
+        assert watch.until("coordinator view: log: ").endswith("every verdict can be detected")
         assert watch.until("ready: ").endswith("every transaction is being watched")
     with scene.watch(LOG_USER, tmp_path / "checkpoint", "--coordinator-view", "api") as watch:
         assert "with the coordinator view log, and this run has the view api" in watch.until(

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
+from support.bad_inputs import BadInputs
 from support.problems import a_problem
 from support.servers import Clusters, connect
 from support.topics import unique
@@ -69,57 +70,61 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return code, lines[0]
 
 
-def test_a_closed_port(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_closed_port(capsys: pytest.CaptureFixture[str], tmp_path: Path, bad_inputs: BadInputs) -> None:
     code, line = run(capsys, "--bootstrap-server", "127.0.0.1:1", "--checkpoint", str(tmp_path / "checkpoint"))
     assert code == FAILURE
     assert "no broker answered: cannot connect to broker 127.0.0.1:1" in line
+    bad_inputs.keep("Brokers", line, code=code)
 
 
-def test_an_unknown_host(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_unknown_host(capsys: pytest.CaptureFixture[str], tmp_path: Path, bad_inputs: BadInputs) -> None:
     code, line = run(capsys, "--bootstrap-server", "no-such-host.invalid:9092", "--checkpoint", str(tmp_path))
     assert code == FAILURE
     assert "cannot connect to broker no-such-host.invalid:9092" in line
+    bad_inputs.keep("Brokers", line, code=code)
 
 
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        (["--trigger-ms", "soon"], "trigger_ms: expected a valid integer"),
-        (["--topics", "("], "topics: expected a regular expression"),
-        (
-            ["--events-format", "xml"],
-            "events_format: expected 'json', 'avro' or 'confluent-avro', found 'xml' from flag",
-        ),
-        (
-            ["--bootstrap-server", "nowhere"],
-            "bootstrap_server: expected host:port, several of them comma-separated, found 'nowhere' from flag",
-        ),
-        (["--redis-url", "redis://127.0.0.1:notaport/0"], "redis_url: expected redis://"),
-        (["--events-topic", "bad topic!"], "events_topic: expected a topic's name"),
-        (["--events-topic", "__transaction_state"], "events_topic: expected a topic of its own"),
-        (["--checkpoint", ""], "checkpoint: expected a text that is not empty, found '' from flag"),
-        (["--state-partitions", "2147483647"], "state_partitions: expected less than or equal to 1000"),
-        (["--state-partitions", "0"], "state_partitions: expected greater than 0"),
-        (["--command-config", "/no/such/file"], "--command-config /no/such/file"),
-        (["--config", "/no/such/file"], "--config /no/such/file"),
-    ],
-)
+BAD_SETTINGS: list[tuple[list[str], str]] = [
+    (["--trigger-ms", "soon"], "trigger_ms: expected a valid integer"),
+    (["--topics", "("], "topics: expected a regular expression"),
+    (
+        ["--events-format", "xml"],
+        "events_format: expected 'json', 'avro' or 'confluent-avro', found 'xml' from flag",
+    ),
+    (
+        ["--bootstrap-server", "nowhere"],
+        "bootstrap_server: expected host:port, several of them comma-separated, found 'nowhere' from flag",
+    ),
+    (["--redis-url", "redis://127.0.0.1:notaport/0"], "redis_url: expected redis://"),
+    (["--events-topic", "bad topic!"], "events_topic: expected a topic's name"),
+    (["--events-topic", "__transaction_state"], "events_topic: expected a topic of its own"),
+    (["--checkpoint", ""], "checkpoint: expected a text that is not empty, found '' from flag"),
+    (["--state-partitions", "2147483647"], "state_partitions: expected less than or equal to 1000"),
+    (["--state-partitions", "0"], "state_partitions: expected greater than 0"),
+    (["--command-config", "/no/such/file"], "--command-config /no/such/file"),
+    (["--config", "/no/such/file"], "--config /no/such/file"),
+]
+
+
+@pytest.mark.parametrize(("flags", "expected"), BAD_SETTINGS, ids=[" ".join(flags) for flags, _ in BAD_SETTINGS])
 def test_a_bad_setting_names_key_value_and_source(
-    capsys: pytest.CaptureFixture[str], flags: list[str], expected: str
+    capsys: pytest.CaptureFixture[str], flags: list[str], expected: str, bad_inputs: BadInputs
 ) -> None:
     code, line = run(capsys, "--bootstrap-server", "127.0.0.1:1", *flags)
     assert code == USAGE
     assert expected in line
+    bad_inputs.keep("Settings", line, code=code)
 
 
-def test_no_bootstrap_server_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_bootstrap_server_at_all(capsys: pytest.CaptureFixture[str], bad_inputs: BadInputs) -> None:
     code, line = run(capsys)
     assert code == USAGE
     assert "give --bootstrap-server, TXNWATCH_BOOTSTRAP_SERVER or a line in the file" in line
+    bad_inputs.keep("Settings", line, code=code)
 
 
 def test_a_checkpoint_of_another_cluster(
-    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
 ) -> None:
     offset = {**SourceOffset.beginning().to_json(), "cluster_id": "another"}
     (tmp_path / "offsets").mkdir()
@@ -127,10 +132,11 @@ def test_a_checkpoint_of_another_cluster(
     code, line = run(capsys, "--bootstrap-server", kafka.bootstrap_servers, "--checkpoint", str(tmp_path))
     assert code == FAILURE
     assert "was written for cluster another, but the brokers answer for cluster" in line
+    bad_inputs.keep("Checkpoints", line, code=code)
 
 
 def test_a_checkpoint_of_another_program(
-    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
 ) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"orders":{"0":12}}')
@@ -138,25 +144,30 @@ def test_a_checkpoint_of_another_program(
     assert code == FAILURE
     assert "has no version: it is another program's checkpoint; this txnwatch reads version " in line
     assert line.endswith("start with a new --checkpoint directory")
+    bad_inputs.keep("Checkpoints", line, code=code)
 
 
-def test_a_checkpoint_that_is_in_use(capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_in_use(
+    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
+) -> None:
     with locked(str(tmp_path)):
         code, line = run(capsys, "--bootstrap-server", kafka.bootstrap_servers, "--checkpoint", str(tmp_path))
     assert code == FAILURE
     assert "is in use by process" in line
+    bad_inputs.keep("Checkpoints", line, code=code)
 
 
 def test_a_topic_that_may_not_be_read(
-    capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
 ) -> None:
     code, line = run(capsys, "--bootstrap-server", guarded.bootstrap_servers, "--checkpoint", str(tmp_path))
     assert code == FAILURE
     assert "the READ right on topic unreadable is missing: grant it to this user, or leave the topic out" in line
+    bad_inputs.keep("Rights and topics", line, code=code)
 
 
 def test_a_coordinators_log_that_may_not_be_seen(
-    capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
 ) -> None:
     _deny(guarded, "Describe", "__transaction_state")
     flags = ("--checkpoint", str(tmp_path), "--topics", "readable", "--coordinator-view", "log")
@@ -166,15 +177,19 @@ def test_a_coordinators_log_that_may_not_be_seen(
         _deny(guarded, "Describe", "__transaction_state", take_back=True)
     assert code == FAILURE
     assert "topic __transaction_state: expected the rights DESCRIBE and READ, found neither" in line
+    bad_inputs.keep("Rights and topics", line, code=code)
 
 
-def test_events_of_a_topic_that_is_not_there(capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka) -> None:
+def test_events_of_a_topic_that_is_not_there(
+    capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, bad_inputs: BadInputs
+) -> None:
     topic = unique("nothing-here")
     code = main(["events", "--bootstrap-server", kafka.bootstrap_servers, "--events-topic", topic])
     (line,) = capsys.readouterr().err.splitlines()
     assert code == FAILURE
     assert f"events topic '{topic}'" in line
     assert "has `txnwatch run` been started on this cluster?" in line
+    bad_inputs.keep("Rights and topics", line, code=code)
 
 
 def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: EmbeddedKafka) -> None:

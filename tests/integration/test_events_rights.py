@@ -68,6 +68,11 @@ class Events:
         self.grants.set(rights)
 
 
+def on(name: str, rights: tuple[Right, ...]) -> tuple[Right, ...]:
+    """The same rights on another topic."""
+    return tuple(Right(right.operation, right.resource, name) for right in rights)
+
+
 @pytest.fixture(scope="module")
 def events(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
     directory = tmp_path_factory.mktemp("events-rights")
@@ -82,12 +87,27 @@ def events(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
     clusters.end("events")
 
 
-def test_a_topic_that_does_not_exist_and_may_not_be_created_is_reported(events: Events) -> None:
-    events.set(WRITE_EVENTS, READ_EVENTS)
-    found = eventually(events.problem, IN_FORCE_S, "the right to be missing")
-    assert "expected the rights CREATE and WRITE and READ for User:txnwatch" in found
-    events.set(*PUBLISH)
-    eventually(lambda: events.problem() == "", IN_FORCE_S, "no right to be missing")
+@pytest.mark.parametrize(
+    ("granted", "missing", "operations"),
+    [
+        ((WRITE_EVENTS, READ_EVENTS), "the right CREATE", "--operation Create"),
+        ((CREATE_EVENTS, READ_EVENTS), "the right WRITE", "--operation Write"),
+        ((CREATE_EVENTS, WRITE_EVENTS), "the right READ", "--operation Read"),
+        ((CREATE_EVENTS,), "the rights WRITE and READ", "--operation Write --operation Read"),
+        ((READ_EVENTS,), "the rights CREATE and WRITE", "--operation Create --operation Write"),
+    ],
+    ids=["create", "write", "read", "both", "all but read"],
+)
+def test_a_missing_right_on_a_topic_that_does_not_exist_is_reported(
+    events: Events, granted: tuple[Right, ...], missing: str, operations: str
+) -> None:
+    name = f"{EVENTS_TOPIC}.absent"
+    events.set(*on(name, granted))
+    expected = f"expected {missing} for User:{USER}"
+    found = eventually(lambda: expected in (said := events.problem(name)) and said, IN_FORCE_S, expected)
+    assert f"--allow-principal User:txnwatch {operations} --topic {name}" in found
+    events.set(*on(name, PUBLISH))
+    eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
 
 
 @pytest.mark.parametrize(
@@ -115,18 +135,18 @@ def test_a_missing_right_on_a_topic_that_exists_is_one_line_with_the_command(
 
 def test_write_that_is_taken_away_keeps_the_events_and_the_producer_works_again(events: Events) -> None:
     name, lines, life = f"{EVENTS_TOPIC}.kept", list[str](), a_life("kept")
-    on = tuple(Right(right.operation, right.resource, name) for right in PUBLISH)
-    events.set(*on)
+    whole = on(name, PUBLISH)
+    events.set(*whole)
     eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
     ensure_topic(events.config, name)
     with closing(KafkaEventsTopic(events.config, name, timeout_s=2.0, report=lines.append)) as topic:
         eventually(lambda: delivers(topic.publish, life[:1]), IN_FORCE_S, "the first event to be delivered")
-        events.set(*(right for right in on if right.operation != WRITE_EVENTS.operation))
+        events.set(*(right for right in whole if right.operation != WRITE_EVENTS.operation))
         eventually(lambda: "WRITE" in refusal(topic, life[1:]), IN_FORCE_S, "the missing right to be named")
         for _ in range(3):  # the first refusal can be followed by the fatal error of the idempotent producer
             assert "the right WRITE on the topic is missing (docs/rights.md)" in refusal(topic, life[1:])
         eventually(lambda: beats(topic) and lines, IN_FORCE_S, "refused heartbeats to be reported")
-        events.set(*on)
+        events.set(*whole)
         eventually(lambda: delivers(topic.publish, life[1:]), IN_FORCE_S, "the kept events to be delivered")
         eventually(lambda: beats(topic) and len(lines) > 1, IN_FORCE_S, "heartbeats to be taken again")
     assert [line.partition(": ")[2].partition(":")[0] for line in lines] == [
@@ -145,26 +165,26 @@ def test_a_producer_that_never_had_the_right_works_once_it_has_it(events: Events
     events.set()
     with closing(KafkaEventsTopic(events.config, name, timeout_s=2.0)) as topic:
         eventually(lambda: "WRITE" in refusal(topic, life), IN_FORCE_S, "the missing right to be named")
-        events.set(*(Right(right.operation, right.resource, name) for right in PUBLISH))
+        events.set(*on(name, PUBLISH))
         eventually(lambda: delivers(topic.publish, life), IN_FORCE_S, "the events to be delivered")
     assert list(read_events({"bootstrap.servers": events.kafka.bootstrap_servers}, name)) == life
 
 
 def test_read_that_is_taken_away_is_reported_once_and_what_follows_is_read_later(events: Events) -> None:
     name, lines, life = f"{EVENTS_TOPIC}.read", list[str](), a_life("read")
-    on = tuple(Right(right.operation, right.resource, name) for right in PUBLISH)
-    events.set(*on)
+    whole = on(name, PUBLISH)
+    events.set(*whole)
     eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
     ensure_topic(events.config, name)
     plain = {"bootstrap.servers": events.kafka.bootstrap_servers}
     with closing(EventLog(events.config, name, report=lines.append)) as log:
         assert list(log.history()) == []
-        events.set(*(right for right in on if right.operation != READ_EVENTS.operation))
+        events.set(*(right for right in whole if right.operation != READ_EVENTS.operation))
         eventually(lambda: list(log.new_records()) or lines, IN_FORCE_S, "the missing right to be reported")
         with closing(KafkaEventsTopic(plain, name)) as topic:
             topic.publish(life)
         assert list(log.new_records()) == []
-        events.set(*on)
+        events.set(*whole)
         found: list[object] = []
         eventually(lambda: found.extend(log.new_records()) or len(found) == len(life), IN_FORCE_S, "the rest")
     assert found == life

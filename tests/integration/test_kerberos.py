@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.canaries import Canaries
 from support.kafka_faults import late_write_after_abort
 from support.kdc import REALM, Kdc, missing_program
 from support.raw_producer import RawProducer
@@ -137,4 +141,20 @@ def test_the_events_topic_is_refused_with_the_reason_before_spark_starts(
     assert main(["run", *flags, "--checkpoint", str(tmp_path / "checkpoint")]) == 2
     assert "expected a confluent-kafka that is built with GSSAPI" in capsys.readouterr().err
     results.keep("run", "refused, with the reason")
-    results.keep("secrets", "not searched")  # only the library of Kerberos reads the keytab
+
+
+def test_no_key_of_the_keytab_is_shown_or_left_behind(
+    flags: list[str], keytab: Path, tmp_path: Path, results: WayResults
+) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    environ = {**os.environ, "TMPDIR": str(left), "KRB5CCNAME": f"FILE:{left}/tickets"}
+    canaries = Canaries(*Kdc.keys(keytab))
+    assert canaries.in_files(keytab.parent).keys() >= {str(keytab)}, "the search finds a key where there is one"
+    for command in (["doctor"], ["find-hanging"], ["run", "--checkpoint", str(left / "checkpoint")]):
+        line = [sys.executable, "-P", "-m", "txnwatch", *command, *flags]
+        done = subprocess.run(line, env=environ, capture_output=True, check=False)
+        assert canaries.in_text((done.stdout + done.stderr).decode("latin-1")) == []
+    assert canaries.in_files(left) == {}
+    assert not (left / "tickets").exists(), "tickets stay in memory"
+    results.keep("secrets", "none found")

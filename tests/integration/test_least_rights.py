@@ -34,6 +34,7 @@ from support.acl_recipes import (
 )
 from support.group_protocols import join_share_group
 from support.kafka_faults import stray_write
+from support.log_lines import log_restored
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic, unique
@@ -187,6 +188,35 @@ def test_doctor_reports_a_right_on_an_events_topic_that_exists(
         lambda: reports(ask("doctor")[1]).get(f"{word} on topic {EVENTS_TOPIC}"), PROPAGATED_S, "doctor to report it"
     )
     assert f"--operation {word} --topic {EVENTS_TOPIC}" in found
+
+
+@pytest.mark.parametrize("right", PUBLISH, ids=str)
+def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doctor_and_ends_run(
+    guarded: Guarded,
+    ask: Callable[..., tuple[int, Answer]],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    right: Right,
+) -> None:
+    name, word = f"{EVENTS_TOPIC}.first", right.operation.name.capitalize()
+    on_it = [Right(other.operation, other.resource, name) for other in PUBLISH if other is not right]
+    guarded.grants.set((*WATCH, *ABORT, *on_it))
+    subject = f"{word} topic {name}" if right is CREATE_EVENTS else f"{word} on topic {name}"
+    found = eventually(
+        lambda: (said := reports(ask("doctor", "--events-topic", name)[1])).keys() == {subject} and said,
+        PROPAGATED_S,
+        f"doctor to report {subject} and nothing else",
+    )
+    line = f"--operation {word} --topic {name}"
+    assert line in found[subject]
+    assert ask("doctor", "--events-topic", name)[0] == 1
+    with log_restored():
+        assert main(["run", *guarded.connection, "--events-topic", name, "--checkpoint", str(tmp_path / "c")]) == 1
+    error = capsys.readouterr().err
+    assert f"expected the right {right.operation.name} for User:{USER}" in error
+    assert line in error
+    with closing(connect(guarded.kafka)) as cluster:
+        assert name not in cluster.refresh().topics
 
 
 def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> None:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from support.bad_servers import Behaviour, answers, bad_server, hangs_up, stays_silent, trickles
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.streaming.client.connection import Connection
@@ -35,13 +36,16 @@ BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {
 
 
 @pytest.mark.parametrize(("behaviour", "message"), BAD_SERVERS.values(), ids=BAD_SERVERS.keys())
-def test_a_server_that_is_no_broker_is_a_broker_error_in_time(behaviour: Behaviour, message: str) -> None:
+def test_a_server_that_is_no_broker_is_a_broker_error_in_time(
+    behaviour: Behaviour, message: str, bad_inputs: BadInputs
+) -> None:
     with bad_server(behaviour) as endpoint:
         started = time.monotonic()
         with pytest.raises(BrokerError, match=message) as raised:
             Connection(endpoint, Security(), timeout_s=IN_TIME_S)
         assert time.monotonic() - started < 2 * IN_TIME_S
         assert str(endpoint) in str(raised.value)
+    bad_inputs.keep("Brokers", raised.value, before="a server that ")
 
 
 @pytest.mark.parametrize("behaviour", [stays_silent, hangs_up, answers(b"HTTP/1.1 400\r\n\r\n")])
@@ -60,8 +64,13 @@ def test_a_closed_port_is_a_broker_error() -> None:
         Connection(endpoint, Security(), timeout_s=IN_TIME_S)
 
 
-@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 64])
-def test_a_host_that_does_not_exist_is_a_broker_error(host: str) -> None:
+@pytest.mark.parametrize(
+    "host",
+    ["no-such-host.invalid", "a..b", "x" * 64],
+    ids=["an unknown host", "a host with an empty label", "a host of 64 characters"],
+)
+def test_a_host_that_does_not_exist_is_a_broker_error(host: str, bad_inputs: BadInputs) -> None:
     """A broker can tell any host in its metadata, also one that no socket accepts."""
-    with pytest.raises(BrokerError, match=rf"cannot connect to broker {re.escape(host)}:9092: "):
+    with pytest.raises(BrokerError, match=rf"cannot connect to broker {re.escape(host)}:9092: ") as raised:
         Connection(Endpoint(host, 9092), Security(), timeout_s=IN_TIME_S)
+    bad_inputs.keep("Brokers", raised.value, before="in the metadata: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from support.bad_servers import Behaviour, answers_and_hangs_up, bad_server, hangs_up
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.streaming.client.client_credentials import ClientCredentials
@@ -22,13 +23,16 @@ BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {
 
 
 @pytest.mark.parametrize(("behaviour", "message"), BAD_SERVERS.values(), ids=BAD_SERVERS.keys())
-def test_a_server_that_gives_no_token_is_a_broker_error(behaviour: Behaviour, message: str) -> None:
+def test_a_server_that_gives_no_token_is_a_broker_error(
+    behaviour: Behaviour, message: str, bad_inputs: BadInputs
+) -> None:
     with bad_server(behaviour) as endpoint:
         source = ClientCredentials(f"http://{endpoint}/token", "id", "secret")
         with pytest.raises(BrokerError, match=message) as raised:
             source.fetch()
     assert str(endpoint) in str(raised.value)
     assert str(raised.value).isprintable()
+    bad_inputs.keep("Token endpoints", raised.value, before="a server that ")
 
 
 def test_a_life_that_is_no_time_is_not_used() -> None:

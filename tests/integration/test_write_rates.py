@@ -1,4 +1,4 @@
-"""The estimates of the bytes of a scan and of a census, from a real broker."""
+"""The estimates of the bytes of a scan, of the coordinators' log and of a census, from a real broker."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import struct
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from support.raw_producer import RawProducer
-from support.servers import connect
+from support.servers import Clusters, connect
 from support.topics import create_topic, unique
+from txnwatch.streaming.admin.coordinator_log_bytes import LogBytes, coordinator_log_bytes
 from txnwatch.streaming.admin.write_rates import write_rates
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_bytes import CensusBytes, census_bytes
@@ -61,3 +63,28 @@ def test_the_bytes_of_a_census_are_those_of_its_connection(kafka: EmbeddedKafka)
         assert census_bytes(cluster, [], 0) == CensusBytes()
     assert (small.partitions, large.partitions, small.failed, large.failed) == (1, 50, 0, 0)
     assert large.moved > 50 * 40, "each partition has a row with a producer"
+
+
+def test_the_bytes_of_the_coordinators_log_are_those_of_its_files(clusters: Clusters, tmp_path: Path) -> None:
+    """The broker is new, so the whole log is of the last hour."""
+    kafka = clusters.start("log-bytes", lambda: EmbeddedKafka(tmp_path / "log-bytes"))
+    try:
+        with closing(connect(kafka)) as cluster:
+            cluster.refresh()
+            assert coordinator_log_bytes(cluster, int(time.time() * 1000)) == LogBytes()
+            name = unique("data")
+            create_topic(cluster, name)
+            producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": unique("producer")})
+            producer.init_transactions(30.0)
+            for _ in range(100):
+                producer.begin_transaction()
+                producer.produce(name, b"x")
+                producer.commit_transaction(30.0)
+            cluster.refresh()
+            found = coordinator_log_bytes(cluster, int(time.time() * 1000))
+    finally:
+        clusters.end("log-bytes")
+    assert found.size is not None
+    assert found.size > 300 * 61, "three records of each transaction: Ongoing, PrepareCommit, CompleteCommit"
+    assert (found.unread, found.problem) == (0, None)
+    assert found.per_second * 3_600 == pytest.approx(found.size, rel=0.05)

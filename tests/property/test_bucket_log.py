@@ -36,6 +36,7 @@ def test_failed_and_repeated_attempts_leave_no_trace() -> None:
     assert seen["as it was kept"] > SEEDS * BATCHES / 3
     assert seen["read anew"] > SEEDS * BATCHES / 10
     assert seen["gone back"] > SEEDS
+    assert seen["blocked"] > SEEDS * BATCHES / 10
     assert seen["listed"] < SEEDS * BATCHES * 0.9, "the open transactions are not emitted at each barrier"
 
 
@@ -84,18 +85,18 @@ def keep_the_objects(kept: KeptBucket, entry: bytes) -> None:
     kept._objects = objects
 
 
-def shown_stays(kept: KeptBucket, *arguments: Any) -> None:
-    shown = kept.bucket.shown
-    _read(kept, *arguments)
-    kept.bucket.shown = shown
+def standing_is_not_read(kept: KeptBucket, entry: bytes) -> None:
+    standing = dict(kept.bucket.standing)
+    _take(kept, entry)
+    kept.bucket.standing = standing
 
 
-_take, _read = KeptBucket._take, KeptBucket.read
+_take = KeptBucket._take
 _BUGS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "no token check": (KeptBucket, "lacks", without_tokens),
     "the index does not follow": (KeptBucket, "_place", nothing),
     "objects are not read again": (KeptBucket, "_take", keep_the_objects),
-    "what was shown stays": (KeptBucket, "read", shown_stays),
+    "what stands is not read again": (KeptBucket, "_take", standing_is_not_read),
     "who is idle stays in the index": (Awaited, "drop", nothing),
 }
 

@@ -1,4 +1,4 @@
-"""Bugs planted where barriers are left out: each leaves out one that would emit something."""
+"""Bugs planted where barriers are left out: each leaves out one that would emit or change something."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from msgspec.structs import replace as with_changes
 from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting, World
+from support.facts import DictStore, decode_bucket, encode_bucket
+from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.quantities import NEVER_MS
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue
@@ -47,6 +49,17 @@ class WhatDoesNotAnswerHasNothingNew(WorldReader):
         return super().is_left_out(_answered(previous), _answered(following), known)
 
 
+class EveryBarrierIsCounted(WorldReader):
+    """The shared state has a count of the barriers, so each barrier changes it."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
+        emitted = super().process(number, store, facts)
+        bucket = decode_bucket(self.rows[number])
+        bucket.states["barriers"] = bucket.states.get("barriers", 0) + 1
+        self.rows[number] = encode_bucket(bucket)
+        return emitted
+
+
 def _answered(offset: SourceOffset) -> SourceOffset:
     answered = {partition: with_changes(at, is_stale=False) for partition, at in offset.read_positions.items()}
     return replace(offset, positions={**offset.positions, **answered})
@@ -56,4 +69,5 @@ MUTANTS_OF_IDLENESS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (NothingIsEverDue, USUAL, 0),
     (AnyBatchWillDo, FEW_FAULTS, 65),
     (WhatDoesNotAnswerHasNothingNew, USUAL, 0),
+    (EveryBarrierIsCounted, USUAL, 0),
 )

@@ -23,7 +23,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "descriptors": (0.05, 10.0),
 }
 SHORTEST_S = 1_800.0  # a shorter run is warming up for too large a part of its time
-REPORTED = {Verdict.HANGING, Verdict.LATE, Verdict.STUCK_PREPARE, Verdict.STRAY_WRITE}
+SHOWN_BY_THE_LOG = {Verdict.LATE, Verdict.STUCK_PREPARE}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def is_true(event: IncidentEvent, hangs: Sequence[Hang], log: CoordinatorLog) ->
     """Whether a verdict is right: it is about one of our hangs, or the coordinators' log shows the same."""
     if event.verdict == Verdict.HANGING:
         return any(hang.producer_id == event.producer_id for hang in hangs)
-    return event.verdict != Verdict.STRAY_WRITE and log.is_true(event)
+    return event.verdict in SHOWN_BY_THE_LOG and log.is_true(event)
 
 
 def false_verdicts(events: Sequence[IncidentEvent], hangs: Sequence[Hang], log: CoordinatorLog) -> list[str]:
@@ -71,7 +71,7 @@ def false_verdicts(events: Sequence[IncidentEvent], hangs: Sequence[Hang], log: 
     return [
         f"{event.status} {event.verdict}/{event.reason} {event.subject} {event.transactional_id} {event.evidence}"
         for event in events
-        if event.verdict in REPORTED and not is_true(event, hangs, log)
+        if not is_true(event, hangs, log)
     ]
 
 

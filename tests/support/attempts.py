@@ -42,6 +42,7 @@ from txnwatch.state.store.codec import decode_producer
 POLICY = DetectionPolicy(listed_after_ms=5_000)
 NEVER_REMOVED_MS = 10**12
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
+STANDS = TopicPartition("orders", len(PARTITIONS))  # its last stable offset seldom moves
 PRODUCERS, WORKERS = 24, 3
 USUAL_CHANGES = (0, 0, 1, 4, 12)
 _STATES = (S.ONGOING, S.ONGOING, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
@@ -138,6 +139,7 @@ class Query:
     ) -> None:
         self._retention_ms, self._changes = retention_ms, changes
         self.rng = random.Random(seed)
+        self._reports = random.Random(f"{seed} reports")
         self.seen: Counter[str] = Counter()
         self.number = 0
         self.committed: list[tuple[Version, Plain]] = [(Version(), Plain())]
@@ -200,6 +202,7 @@ class Query:
         assert _others(emitted) == _others(expected)
         if self.driver is not None:
             assert _open(self.driver.whole(emitted)) == _open(expected), "what the driver holds as open is so"
+        self.seen["blocked"] += any(finding.blocked for finding in _open(expected))
         self.seen["listed"] += len(emitted) - len(_others(emitted))
         assert replace(now.bucket, open_list_digest=None) == replace(decode_bucket(after.bucket), open_list_digest=None)
         assert now.producer_ids == after.rows.keys()
@@ -297,6 +300,8 @@ class Query:
             facts.append(gone(self._log_offset + 1, f"{NAME}-{rng.randrange(PRODUCERS)}"))
         if rng.random() < 0.3:
             facts.append(LastStable(partition, TOPIC_IDS["orders"], rng.randrange(start)))
+        if self._reports.random() < 0.7:
+            facts.append(LastStable(STANDS, TOPIC_IDS["orders"], self.number // 60))
         return facts
 
 
@@ -304,5 +309,5 @@ def _others(emitted: list[Finding]) -> list[Finding]:
     return [finding for finding in emitted if not isinstance(finding, OpenTransactions)]
 
 
-def _open(emitted: list[Finding]) -> list[Finding]:
+def _open(emitted: list[Finding]) -> list[OpenTransactions]:
     return [finding for finding in emitted if isinstance(finding, OpenTransactions)]

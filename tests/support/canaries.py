@@ -15,12 +15,24 @@ _SHIFTS = 3  # base64 encodes three bytes together, so the same text has three f
 
 
 class Canaries:
-    """Searches for secrets, as they are and in base64. Each line of a PEM text is a secret of its own."""
+    """Searches for secrets, as they are and in base64; binary keys also in hexadecimal.
 
-    def __init__(self, *secrets: str) -> None:
-        lines = [line for secret in secrets for line in secret.splitlines() if line and not line.startswith("-----")]
-        assert lines, "there is a secret to search for"
-        self.texts = frozenset([*lines, *(_base64(line, shift) for line in lines for shift in range(_SHIFTS))])
+    Each line of a PEM text is a secret of its own.
+    """
+
+    def __init__(self, *secrets: str | bytes) -> None:
+        texts = [secret for secret in secrets if isinstance(secret, str)]
+        lines = [line for text in texts for line in text.splitlines() if line and not line.startswith("-----")]
+        binary = [secret for secret in secrets if isinstance(secret, bytes)]
+        found = [*(line.encode() for line in lines), *binary]
+        assert found, "there is a secret to search for"
+        self.texts = frozenset(
+            [
+                *(secret.decode("latin-1") for secret in found),
+                *(_base64(secret, shift) for secret in found for shift in range(_SHIFTS)),
+                *(written for key in binary for written in (key.hex(), key.hex().upper())),
+            ]
+        )
 
     def in_text(self, text: str) -> list[str]:
         """The secrets that a text has."""
@@ -46,9 +58,8 @@ class Canaries:
         return {name: secrets for name, secrets in found.items() if secrets}
 
 
-def _base64(text: str, shift: int) -> str:
-    """The characters of a text in base64 that do not depend on what is before and after it."""
-    data = text.encode()
+def _base64(data: bytes, shift: int) -> str:
+    """The characters in base64 that do not depend on what is before and after the data."""
     encoded = b64encode(bytes(shift) + data).decode()
     return encoded[-(-shift * 8 // 6) : (shift + len(data)) * 8 // 6]
 

@@ -10,16 +10,17 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 Act = Callable[[], bool]
-METADATA, OFFSET_COMMIT, WRITE_TXN_MARKERS = 3, 8, 27
+METADATA, OFFSET_COMMIT, API_VERSIONS, WRITE_TXN_MARKERS = 3, 8, 18, 27
+DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 _TAGS_SINCE = 9  # Metadata: its header has tagged fields, and it is sure to be asked with the ids of topics
 _UNKNOWN_TOPIC = 3
 _LISTENER, _NODE = "GATED", 1
@@ -33,6 +34,7 @@ class Gate:
 
     Attributes:
         hidden: topics that Metadata answers leave out, or call unknown where they are asked for by name.
+        unsupported: api keys that ApiVersions answers leave out, as brokers do that are not Apache Kafka.
 
     Law: every connection is served by two threads, one a direction, and ends when either end does.
     """
@@ -44,6 +46,7 @@ class Gate:
         self._rule: tuple[int, bool, Act, threading.Event] | None = None
         self._ends: list[socket.socket] = []
         self.hidden: set[str] = set()
+        self.unsupported: set[int] = set()
 
     @property
     def address(self) -> str:
@@ -115,7 +118,15 @@ class Gate:
         (correlation_id,) = _ANSWER.unpack_from(frame)
         api_key, version = asked.pop(correlation_id, (-1, -1))
         self._look(api_key, is_answer=True)
+        if api_key == API_VERSIONS and self.unsupported:
+            return self._without_unsupported(frame, version)
         return self._without_hidden(frame, version) if api_key == METADATA and self.hidden else frame
+
+    def _without_unsupported(self, frame: bytes, version: int) -> bytes:
+        header = frame[: _ANSWER.size]  # without tagged fields in every version (KIP-511)
+        answer = ApiVersionsResponse.decode(frame[len(header) :], version=version)
+        answer.api_keys = [api for api in answer.api_keys if api.api_key not in self.unsupported]
+        return header + bytes(answer.encode())
 
     def _without_hidden(self, frame: bytes, version: int) -> bytes:
         header = frame[: _ANSWER.size + (version >= _TAGS_SINCE)]
@@ -133,14 +144,16 @@ class Gate:
 class GatedKafka(EmbeddedKafka):
     """One broker with a second listener, which is reached through the gate alone."""
 
-    def __init__(self, directory: Path, gate: Gate, *, heap: str = "384m") -> None:
-        super().__init__(directory, listeners={_LISTENER: "PLAINTEXT"}, heap=heap)
-        self._gate = gate
+    def __init__(
+        self, directory: Path, gate: Gate, *, heap: str = "384m", properties: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(directory, listeners={_LISTENER: "PLAINTEXT"}, heap=heap, properties=dict(properties or {}))
+        self.gate = gate
         gate.open_to(self.listener(_LISTENER, _NODE))
 
     def _server_properties(self, node: int) -> dict[str, str]:
         properties = super()._server_properties(node)
-        behind, before = self.listener(_LISTENER, node), self._gate.address
+        behind, before = self.listener(_LISTENER, node), self.gate.address
         advertised = properties["advertised.listeners"].replace(behind, before)
         return {**properties, "advertised.listeners": advertised}
 

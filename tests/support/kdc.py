@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import socket
+import struct
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -66,6 +67,23 @@ class Kdc:
         self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}")
         eventually(path.exists, 5.0, "the keytab")
         return path
+
+    @staticmethod
+    def keys(keytab: Path) -> list[bytes]:
+        """The secret keys in a keytab, which has version 0x0502: see the format of MIT Kerberos."""
+        data, at, keys = keytab.read_bytes(), 2, []
+        while at < len(data):
+            (size,) = struct.unpack_from(">i", data, at)
+            at += 4
+            (components,) = struct.unpack_from(">H", data, at)
+            after = at + 2
+            for _ in range(components + 1):  # the realm, and the components of the principal
+                after += 2 + struct.unpack_from(">H", data, after)[0]
+            length_at = after + 11  # after the type of the name, the time, the version and the type of the key
+            (length,) = struct.unpack_from(">H", data, length_at)
+            keys.append(data[length_at + 2 : length_at + 2 + length])
+            at += size
+        return keys
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1.0):

@@ -174,7 +174,9 @@ buckets = st.builds(
     gaps=st.dictionaries(data_partitions, st.just(Remedy.CENSUS) | st.integers(0, 60), max_size=2),
     left=st.dictionaries(data_partitions, offsets, max_size=2),
     failing=st.dictionaries(data_partitions, st.builds(Failing, st.integers(1, 9), times), max_size=2),
-    standing=st.dictionaries(data_partitions, st.builds(Standing, offsets, times, times), max_size=2),
+    standing=st.dictionaries(
+        data_partitions, st.builds(Standing, offsets, times, st.booleans(), st.none() | times), max_size=2
+    ),
     coordinator_gaps=st.dictionaries(log_partitions, log_gaps, max_size=2),
     rereading=st.dictionaries(log_partitions, log_gaps, max_size=2),
     readings=st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.quantities import DurationMs
 from txnwatch.state.text.lists import some
+from txnwatch.streaming.admin.coordinator_log_bytes import LogBytes
 from txnwatch.streaming.admin.write_rates import WriteRates
 from txnwatch.streaming.source.census_bytes import CensusBytes
 
 _DAY_S = 86_400
+_LOG = f"{TRANSACTION_STATE_TOPIC}, the coordinators' log"
 _CENSUS = "censuses, which read no records"
 _NAMED = 3
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
@@ -26,6 +30,21 @@ def egress_row(found: WriteRates, topics: str, caller: Caller) -> CheckRow:
     total = _a_day(sum(found.by_topic.values()))
     detail = f"about {total} a day by the writes of the last hour{most}"
     return CheckRow("egress", subject, Health.OK, detail, "-", None)
+
+
+def log_row(found: LogBytes | None, access: CoordinatorAccess, caller: Caller) -> CheckRow:
+    """One row: what `run` reads of the coordinators' log; `found` is None if the view `access` does not read it."""
+    if found is None:
+        return CheckRow("egress", _LOG, Health.OK, f"not read: the coordinator view is {access}", "-", None)
+    detail = f"about {_a_day(found.per_second)} a day by the records of the last hour"
+    if found.unread:
+        detail = f"{detail}, without {found.unread} partitions that could not be read"
+    if found.size is not None:
+        detail = f"{detail}; a start without a checkpoint reads the whole log: {_amount(found.size)}"
+        return CheckRow("egress", _LOG, Health.WARNING if found.unread else Health.OK, detail, "-", None)
+    why = f": {found.problem}" if found.problem is not None else ""
+    detail = f"{detail}; a start without a checkpoint reads the whole log, whose size is not shown{why}"
+    return CheckRow("egress", _LOG, Health.WARNING, detail, "-", grant_line(caller, "Describe", "--cluster"))
 
 
 def census_row(scanned: CensusBytes, others: CensusBytes, heal_ms: DurationMs, pause_ms: DurationMs) -> CheckRow:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.problem import ErrorCode
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.admin.acls import Writers
 from txnwatch.streaming.admin.topic_rights import READ, WRITE, Operations
@@ -76,22 +77,36 @@ def _log(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 
 
 def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    topic = caller.events_topic
-    if topic not in found.topic_operations:
-        name, problem = f"Create topic {topic}", found.events_problem
-        if problem is None:
-            detail = "allowed; `run` creates it, and also needs Read and Write, which are reported once it exists"
-            yield CheckRow("right", name, Health.OK, detail, "run", None)
-        else:
-            grant = grant_line(caller, "Create", "--operation", "Write", "--operation", "Read", "--topic", topic)
-            yield CheckRow("right", name, Health.WARNING, str(problem), "run", grant if problem.is_denied else None)
+    """The rights of `run` and `events` on the events topic; before the first start of `run` it does not exist."""
+    rights, topic, needed_by = found.events_rights, caller.events_topic, "run, events"
+    if rights.is_absent or rights.is_hidden:
+        yield from _create(found, caller)
+    if rights.operations is None:
+        detail = "not reported by the broker, so not checked; `run` cannot start without both"
+        both = grant_line(caller, "Write", "--operation", "Read", "--topic", topic)
+        yield CheckRow("right", f"Read and Write on topic {topic}", Health.WARNING, detail, needed_by, both)
         return
     for operation, operation_name in ((READ, "Read"), (WRITE, "Write")):
-        lacks = _lacks(found.topic_operations[topic], operation)
+        lacks = operation not in rights.operations
         fix = grant_line(caller, operation_name, "--topic", topic) if lacks else None
         health = Health.MISSING if lacks else Health.OK
         detail = "not allowed" if lacks else "allowed"
-        yield CheckRow("right", f"{operation_name} on topic {topic}", health, detail, "run, events", fix)
+        yield CheckRow("right", f"{operation_name} on topic {topic}", health, detail, needed_by, fix)
+
+
+def _create(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    name, problem = f"Create topic {caller.events_topic}", found.events_problem
+    if problem is None:
+        detail = "allowed: the topic does not exist, and `run` creates it"
+        yield CheckRow("right", name, Health.OK, detail, "run", None)
+    elif problem.is_denied:
+        # Nobody knows here whether a hidden topic exists. If it does, `run` works without this right.
+        is_needed = found.events_rights.is_absent
+        detail = f"{problem}: the topic does not exist" if is_needed else f"{problem}: needed if it does not exist"
+        fix = grant_line(caller, "Create", "--topic", caller.events_topic)
+        yield CheckRow("right", name, Health.MISSING if is_needed else Health.WARNING, detail, "run", fix)
+    elif problem.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+        yield CheckRow("right", name, Health.WARNING, str(problem), "run", None)
 
 
 def _writers(found: Writers, caller: Caller) -> CheckRow:

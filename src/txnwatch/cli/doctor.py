@@ -14,23 +14,21 @@ from typing import Any
 
 from txnwatch.cli.check_row import Caller, CheckRow, Health
 from txnwatch.cli.diagnosis import diagnose
-from txnwatch.cli.diagnosis_of_egress import census_row, egress_row
 from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
-from txnwatch.cli.diagnosis_of_view import view_row
+from txnwatch.cli.diagnosis_of_view import view_of, view_row
+from txnwatch.cli.egress_estimate import SETTINGS, egress_rows
 from txnwatch.cli.flag_types import redis_url, topic_name, topic_pattern
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.output import CommandAnswer
+from txnwatch.cli.settings_flags import add_flags
 from txnwatch.config import EVENTS_TOPIC, RunSettings
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.text.redaction import redacted, shown_url
-from txnwatch.streaming.admin.write_rates import write_rates
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
 from txnwatch.streaming.job.checkup import check_up
-from txnwatch.streaming.source.census_bytes import census_bytes
 
 _JAVA = 17
 
@@ -55,9 +53,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--topics",
         type=topic_pattern,
         metavar="REGEX",
-        help="the topics that `run` will scan: doctor estimates how many bytes this scan and the censuses move in a "
-        "day (default: .*)",
+        help="the topics that `run` will scan: with them, and with the other settings for topics, censuses and the "
+        "coordinator view, doctor estimates how many bytes `run` moves in a day (default: .*)",
     )
+    add_flags(parser, RunSettings, only=SETTINGS)
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     add_output_flags(parser, found_if="there is a warning and nothing is missing")
     parser.set_defaults(run=run)
@@ -72,7 +71,8 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     config = str(parsed.command_config) if parsed.command_config is not None else None
     caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
     found = check_up(cluster, parsed.events_topic, wall_clock_ms())
-    reach = (view_row(found), *_egress(cluster, parsed.topics, caller))
+    access = view_of(found, parsed.coordinator_view)
+    reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
     rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed.redis_url)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
@@ -85,19 +85,6 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         found=bool(missing or warnings),
         failed=bool(missing),
     )
-
-
-def _egress(cluster: Cluster, topics: str, caller: Caller) -> Iterator[CheckRow]:
-    """What `run` moves, with all topics that are not scanned watched by census, and with the default intervals."""
-    data = [
-        name for name, topic in cluster.known.topics.items() if name != TRANSACTION_STATE_TOPIC and not topic.is_hidden
-    ]
-    scanned = [name for name in data if re.fullmatch(topics, name)]
-    others = sorted({*data} - {*scanned})
-    now_ms = wall_clock_ms()
-    yield egress_row(write_rates(cluster, scanned, now_ms), topics, caller)
-    heal_ms, pause_ms = (RunSettings.model_fields[name].default for name in ("heal_interval_ms", "census_interval_ms"))
-    yield census_row(census_bytes(cluster, scanned, now_ms), census_bytes(cluster, others, now_ms), heal_ms, pause_ms)
 
 
 def _here(redis_url: str | None) -> Iterator[CheckRow]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
@@ -24,13 +26,14 @@ from txnwatch.metrics.serving import served_metrics
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job.checkpoint import locked
-from txnwatch.streaming.job.scratch import scratch_directory
+from txnwatch.streaming.job.scratch import SCRATCH, OwnDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LEASE_S = 120.0  # includes the pause before an abandoned lease is taken over
-_CLOSE_S, _KILL_S = 1.6, 1.8  # after the request; the rest of the three seconds is for the end of the interpreter
+# After the request; the rest of the three seconds is for the end of the interpreter.
+_CLOSE_S, _KILL_S, _REMOVE_S = 1.6, 1.8, 2.2
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -56,7 +59,7 @@ def run(parsed: argparse.Namespace) -> int:
             _run_until_stopped(watch, stop, reload)
         counts = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
         LOG.info(f"stopped after {watch.batches} micro-batches{counts}")
-        watch.files.remove_temporary()
+        stop.finish(watch.files.remove_temporary, until_s=_REMOVE_S)
         if stop.has_left_steps:
             exit_now(0)
     return 0
@@ -69,7 +72,7 @@ def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:
 def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
     reload.certificates, reload.timeout_limit = watch.certificates, watch.timeout_limit
-    with locked(watch.checkpoint), scratch_directory() as scratch, contextlib.ExitStack() as served:
+    with locked(watch.checkpoint), _scratch(stop) as scratch, contextlib.ExitStack() as served:
         reload.server = served.enter_context(served_metrics(watch.settings, watch.metrics, watch.log))
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
@@ -80,6 +83,16 @@ def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
                 supervise(watch, session, stop, reload)
         finally:
             _close(watch, session, stop, served)
+
+
+@contextlib.contextmanager
+def _scratch(stop: StopRequest) -> Iterator[Path]:
+    """The directory for temporary files of Spark. What a slow disk does not remove in time, the next start removes."""
+    directory = stop.run(functools.partial(OwnDirectory, SCRATCH))
+    try:
+        yield directory.path
+    finally:
+        stop.finish(directory.remove, until_s=_REMOVE_S)
 
 
 def _leased(watch: Watch, session: SparkSession, stop: StopRequest) -> contextlib.AbstractContextManager[None]:

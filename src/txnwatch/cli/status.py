@@ -8,7 +8,7 @@ about which it proves something. The heartbeats of the watchers show both.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -20,13 +20,14 @@ from txnwatch.cli.watchers import Watcher, listed, not_reached, watchers_of
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.sinks.delivery.skipped_records import SkippedRecords
 from txnwatch.state.events.heartbeat import Heartbeat
-from txnwatch.state.events.watch_coverage import last_of_each, uncovered, unwatched
+from txnwatch.state.events.watch_coverage import last_of_each, uncovered, undetected, unwatched
 from txnwatch.state.model.errors import BadEventError, ConfigError
 from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.incident_payload import GroupState
 from txnwatch.state.model.quantities import TimestampMs, elapsed
-from txnwatch.state.text.lists import some
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.text.lists import grouped, some
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 _NAMED = 3
@@ -76,7 +77,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "is active, because none has evaluated a barrier within the last minute; then an empty list proves nothing. 1: "
         "the answer is incomplete: records that could not be read, and partitions on which an active watcher proves "
         "nothing, are listed as not checked. 0: a watcher is active, everything was read, and no partition is "
-        "unproven.",
+        "unproven. The coordinator view `api` alone does not change the exit code: the last line names the verdicts "
+        "that it does not detect. With the view `none` no hang is proven, so the answer is always incomplete.",
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
@@ -95,13 +97,14 @@ def run(parsed: argparse.Namespace) -> int:
     alone = unwatched(found.clusters, last, now_ms)
     missing = not_reached(uncovered(last, now_ms))
     clusters = sorted(found.clusters)
+    summary = _summary(found, watchers, alone, is_whole=not missing)
     answer = CommandAnswer(
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
         [_row(with_command_from_here(event, parsed), now_ms) for event in found.incidents],
         (*found.problems, *missing),
-        _summary(found, watchers, alone, is_whole=not missing),
+        "; ".join([*summary, *_not_detected(undetected(last, now_ms))]),
         found=bool(found.incidents),
         notes=tuple(watcher.line() for watcher in listed(watchers)),
         also={"watchers": [watcher.members() for watcher in listed(watchers)]},
@@ -140,8 +143,10 @@ def _read(parsed: argparse.Namespace) -> _StatusFound:
     return _StatusFound(clusters, open_now, beats, problems)
 
 
-def _summary(found: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool) -> str:
-    """One line: whether an incident is open, whether a watcher is active, and whether watchers cover everything."""
+def _summary(
+    found: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[str], *, is_whole: bool
+) -> Iterator[str]:
+    """The parts of one line: whether an incident is open, whether a watcher is active, and whether all is covered."""
     if found.incidents:
         wrong = ""
     elif found.problems:
@@ -157,8 +162,13 @@ def _summary(found: _StatusFound, watchers: Sequence[Watcher], alone: Sequence[s
         coverage = "a watcher is active, but it proves nothing on the partitions that are not checked"
     else:
         coverage = "" if wrong == "" else "a watcher is active"
-    parts = [part for part in (wrong, coverage) if part]
-    return "; ".join(parts)
+    yield from filter(None, (wrong, coverage))
+
+
+def _not_detected(verdicts: Mapping[str, tuple[Verdict, ...]]) -> Iterator[str]:
+    """One part for each list of verdicts: which clusters have no watcher that detects them."""
+    for names, clusters in grouped(verdicts.items()).items():
+        yield f"no watcher of cluster {some(clusters, _NAMED)} detects {', '.join(names)}"
 
 
 def _row(event: IncidentEvent, now_ms: TimestampMs) -> OpenIncident:

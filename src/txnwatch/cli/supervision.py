@@ -60,10 +60,10 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
         except (BrokerError, QueryError) as exc:
             if isinstance(exc, AuthorizationError) and watch.batches == 0:
                 raise  # an operator is needed; a right that is taken away later may come back
-            check_jvm(session, watch.spark_log, wait_s=0.0)
+            stop.run(functools.partial(check_jvm, session, watch.spark_log, wait_s=0.0))
             message = f"{exc}; next attempt"
         except (Py4JError, ConnectionError):
-            check_jvm(session, watch.spark_log)
+            stop.run(functools.partial(check_jvm, session, watch.spark_log))
             raise
         has_progressed = watch.batches > before
         if has_progressed:

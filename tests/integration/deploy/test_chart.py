@@ -63,6 +63,13 @@ EVERYTHING: dict[str, Any] = {
     "tolerations": [{"key": "dedicated", "operator": "Exists"}],
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
     "priorityClassName": "high",
+    "extraEnv": [
+        {"name": "AWS_REGION", "value": "eu-central-1"},
+        {"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/var/run/secrets/aws/token"},
+        {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "REDIS_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "redis", "key": "password"}}},
+    ],
     "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
     "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/txnwatch/ca", "readOnly": True}],
 }
@@ -95,7 +102,7 @@ def pod(text: str) -> dict[str, Any]:
 
 def environment(text: str) -> dict[str, str]:
     (container,) = pod(text)["containers"]
-    return {entry["name"]: entry["value"] for entry in container["env"]}
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
 
 
 def test_helm_has_no_complaint(helm: Path, tools: ModuleType) -> None:
@@ -171,6 +178,17 @@ def test_the_schemas_refuse_what_kubernetes_would_ignore(
             ["settings.redis_url=redis://redis?password=x"], "/settings/redis_url", id="password in the query"
         ),
         pytest.param(
+            ["settings.redis_url=redis+sentinel://s/m?db=1&sentinel_password=x${file:/x}"],
+            "/settings/redis_url",
+            id="password before a reference",
+        ),
+        pytest.param(
+            ["settings.redis_url=redis://redis?password=${file:/x}x&db=1"],
+            "/settings/redis_url",
+            id="password after a reference",
+        ),
+        pytest.param(["settings.redis_url=redis://redis?password=$x"], "/settings/redis_url", id="no reference"),
+        pytest.param(
             ["settings.schema_registry_url=http://me:secret@r"], "/settings/schema_registry_url", id="registry"
         ),
         pytest.param(["settings.redis_url=redis://me:${secret@r"], "/settings/redis_url", id="no whole reference"),
@@ -187,6 +205,30 @@ def test_the_schemas_refuse_what_kubernetes_would_ignore(
         pytest.param(["terminationGracePeriodSeconds=5"], "/terminationGracePeriodSeconds", id="killed in a batch"),
         pytest.param(["image.digest=latest"], "/image/digest", id="no digest"),
         pytest.param(["checkpoint.uri=s3a://key:secret@bucket/x"], "/checkpoint/uri", id="password in the URI"),
+        pytest.param(["checkpoint.uri=s3a://key:sec/ret@bucket/x"], "/checkpoint/uri", id="password with a slash"),
+        pytest.param(["checkpoint.uri=s3a://@bucket/x"], "/checkpoint/uri", id="user without a name"),
+        pytest.param(
+            ["extraEnv[0].name=TXNWATCH_REDIS_URL", "extraEnv[0].value=redis://r"],
+            "extraEnv: TXNWATCH_REDIS_URL is a setting of txnwatch: use `settings`",
+            id="a setting as a variable",
+        ),
+        pytest.param(
+            ["extraEnv[0].name=A", "extraEnv[0].value=1"], "/extraEnv/0/value", id="variable that is a number"
+        ),
+        pytest.param(["extraEnv[0].name=A=B", "extraEnv[0].value=x"], "/extraEnv/0/name", id="name of no variable"),
+        pytest.param(["extraEnv[0].name=A"], "/extraEnv/0", id="variable without a value"),
+        pytest.param(["extraEnv[0].name=AWS_SECRET_ACCESS_KEY", "extraEnv[0].value=x"], "/extraEnv/0", id="secret"),
+        pytest.param(["extraEnv[0].name=redis_password", "extraEnv[0].value=x"], "/extraEnv/0", id="password"),
+        pytest.param(
+            ["extraEnv[0].name=HTTPS_PROXY", "extraEnv[0].value=http://me:secret@proxy:3128"],
+            "/extraEnv/0/value",
+            id="password of a proxy",
+        ),
+        pytest.param(
+            ["extraEnv[0].name=A", "extraEnv[0].value=x", "extraEnv[0].valueFrom.fieldRef.fieldPath=spec.nodeName"],
+            "/extraEnv/0",
+            id="variable with two values",
+        ),
     ],
 )
 def test_wrong_values_are_refused(manifests: ModuleType, flags: list[str], named: str) -> None:
@@ -217,11 +259,44 @@ def test_settings_with_a_password_are_a_file(manifests: ModuleType, tmp_path: Pa
         "rediss://watch:${file:/etc/txnwatch/secret/redis-password}@redis:6379/0",
         "redis://:${env:REDIS_PASSWORD}@redis:6379/0",
         "redis://redis:6379/0?protocol=3",
+        "redis://${file:/etc/txnwatch/secret/user}:${env:REDIS_PASSWORD}@${env:REDIS_HOST}:6379/0",
+        "redis+sentinel://s:26379/main?sentinel_password=${file:/etc/txnwatch/secret/sentinel-password}&db=1",
+        "redis://redis:6379/0?username=watch&password=${env:REDIS_PASSWORD}",
+        "rediss://redis:6379/0?ssl_ca_certs=/etc/txnwatch/secret/password-server.crt",
+        "${env:REDIS_URL}",
     ],
 )
 def test_a_url_may_have_a_user_and_refer_to_a_password(manifests: ModuleType, tmp_path: Path, url: str) -> None:
     values = {"settings": {"bootstrap_server": "a:9092", "redis_url": url}}
     assert environment(rendered(manifests, values, tmp_path))["TXNWATCH_REDIS_URL"] == url
+
+
+def test_each_url_of_a_schema_registry_may_have_a_user(manifests: ModuleType, tmp_path: Path) -> None:
+    urls = "http://me:${file:/p}@a:8081,http://me:${file:/p}@b:8081"
+    values = {"settings": {"bootstrap_server": "a:9092", "schema_registry_url": urls}}
+    assert environment(rendered(manifests, values, tmp_path))["TXNWATCH_SCHEMA_REGISTRY_URL"] == urls
+
+
+def test_a_setting_refers_to_a_variable_of_a_secret(
+    manifests: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from txnwatch.setting_sources import load_settings
+
+    monkeypatch.chdir(tmp_path)
+    own = {"settings": {"bootstrap_server": "a:9092", "redis_url": "redis://:${env:REDIS_PASSWORD}@redis:6379/0"}}
+    text = rendered(manifests, {**EVERYTHING, **own}, tmp_path)
+    (container,) = pod(text)["containers"]
+    assert EVERYTHING["extraEnv"] == container["env"][-len(EVERYTHING["extraEnv"]) :]
+    # The kubelet replaces the reference to the Secret by its value.
+    settings = load_settings({}, None, {**environment(text), "REDIS_PASSWORD": "word"})
+    assert settings.redis_url == "redis://:word@redis:6379/0"
+
+
+def test_a_variable_of_the_user_replaces_that_of_the_chart(manifests: ModuleType, tmp_path: Path) -> None:
+    own_address = {"name": "SPARK_LOCAL_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    values = {"settings": {"bootstrap_server": "a:9092"}, "extraEnv": [own_address]}
+    (container,) = pod(rendered(manifests, values, tmp_path))["containers"]
+    assert [entry for entry in container["env"] if entry["name"] == "SPARK_LOCAL_IP"] == [own_address]
 
 
 def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleType, tmp_path: Path) -> None:
@@ -267,9 +342,20 @@ def test_spark_listens_for_executors_of_another_master(manifests: ModuleType) ->
     assert "SPARK_LOCAL_IP" not in with_cluster
 
 
-def test_a_checkpoint_in_an_object_store_needs_no_claim(manifests: ModuleType, tmp_path: Path) -> None:
-    text = rendered(manifests, OBJECT_STORE, tmp_path)
-    assert environment(text)["TXNWATCH_CHECKPOINT"] == "s3a://bucket/txnwatch"
+# Each scheme that docs/spark-cluster.md names; the container of Azure is in the place of a user.
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3a://bucket/txnwatch",
+        "gs://bucket/txnwatch",
+        "hdfs://namenode:8020/txnwatch",
+        "hdfs:///txnwatch",
+        "abfss://container@account.dfs.core.windows.net/txnwatch",
+    ],
+)
+def test_a_checkpoint_in_an_object_store_needs_no_claim(manifests: ModuleType, tmp_path: Path, uri: str) -> None:
+    text = rendered(manifests, {**OBJECT_STORE, "checkpoint": {"uri": uri}}, tmp_path)
+    assert environment(text)["TXNWATCH_CHECKPOINT"] == uri
     assert "volumeClaimTemplates" not in kinds(text)["StatefulSet"]["spec"]
     assert not [volume for volume in pod(text)["volumes"] if "persistentVolumeClaim" in volume]
 

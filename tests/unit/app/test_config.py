@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from txnwatch.config import RunSettings
 from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
 from txnwatch.setting_types import is_redis_url
@@ -81,44 +82,6 @@ def test_variables_that_are_read_elsewhere_are_no_settings() -> None:
     assert settings(environ=dict.fromkeys(RESERVED_ENVIRONMENT, "anything")) == settings()
 
 
-# What the kubelet sets in a pod for the Services txnwatch and txnwatch-redis.
-SERVICE_LINKS = {
-    "TXNWATCH_SERVICE_HOST": "10.0.0.7",
-    "TXNWATCH_SERVICE_PORT": "9464",
-    "TXNWATCH_SERVICE_PORT_METRICS": "9464",
-    "TXNWATCH_PORT": "tcp://10.0.0.7:9464",
-    "TXNWATCH_PORT_9464_TCP": "tcp://10.0.0.7:9464",
-    "TXNWATCH_PORT_9464_TCP_PROTO": "tcp",
-    "TXNWATCH_PORT_9464_TCP_PORT": "9464",
-    "TXNWATCH_PORT_9464_TCP_ADDR": "10.0.0.7",
-    "TXNWATCH_REDIS_SERVICE_HOST": "10.0.0.9",
-}
-
-
-def test_the_service_links_of_kubernetes_are_no_settings() -> None:
-    assert settings(environ=SERVICE_LINKS) == settings()
-    assert settings(environ={**SERVICE_LINKS, "TXNWATCH_METRICS_PORT": "9464"}).metrics_port == 9464
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error"),
-    [
-        ("SERVICE", "10.0.0.7", "service: unknown key, from environment"),
-        ("METRIC_PORT", "9464", "metric_port: unknown key, from environment"),
-        ("PORT", "9464", "port: unknown key, from environment"),
-        (
-            "METRICS_PORT",
-            "tcp://10.0.0.8:9464",
-            "metrics_port: expected .* found 'tcp://10.0.0.8:9464' from environment",
-        ),
-        ("REDIS_URL", "tcp://r:6379", "redis_url: expected .* from environment"),
-    ],
-)
-def test_a_variable_that_only_looks_like_a_service_link_is_an_error(name: str, value: str, error: str) -> None:
-    with pytest.raises(ConfigError, match=error):
-        settings(environ={f"TXNWATCH_{name}": value})
-
-
 FILE = "file .*txnwatch.toml"
 BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
     "no number, from a flag": ({"trigger_ms": "soon"}, "", {}, "trigger_ms: expected .*integer.*'soon' from flag"),
@@ -137,20 +100,25 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
         {},
         "late_buffer_ms: expected greater than or equal to 0, found '-1' from flag",
     ),
-    "more than the whole": (
+    "a fraction above 1": (
         {"long_running_fraction": "1.1"},
         "",
         {},
         "long_running_fraction: expected less than or equal to 1, found '1.1' from flag",
     ),
-    "no fraction at all": ({"long_running_fraction": "nan"}, "", {}, "long_running_fraction: expected .*'nan' from"),
-    "an unknown format": (
+    "a fraction that is no number": (
+        {"long_running_fraction": "nan"},
+        "",
+        {},
+        "long_running_fraction: expected .*'nan' from",
+    ),
+    "an unknown format of events": (
         {"events_format": "xml"},
         "",
         {},
         "events_format: expected 'json', 'avro' or 'confluent-avro', found 'xml' from flag",
     ),
-    "no regular expression": (
+    "a pattern that is no regular expression": (
         {"topics": "orders("},
         "",
         {},
@@ -168,79 +136,94 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
         {},
         "bootstrap_server: expected host:port, several of them comma-separated, found ' , ' from flag",
     ),
-    "a topic that there cannot be": (
+    "a name of a topic with a space": (
         {"events_topic": "bad topic!"},
         "",
         {},
         "events_topic: expected a topic's name: .* found 'bad topic!' from flag",
     ),
-    "not even one of dots": (
+    "a name of a topic that is two dots": (
         {},
         "",
         {"TXNWATCH_EVENTS_TOPIC": ".."},
         "events_topic: expected a topic's name: .*'..' from",
     ),
-    "a topic's name of 250": (
+    "a name of a topic with 250 characters": (
         {"events_topic": "x" * 250},
         "",
         {},
         "events_topic: expected a topic's name: 1 to 249 of",
     ),
-    "no URL": ({"redis_url": "foo"}, "", {}, "redis_url: expected redis://.*, found 'foo' from flag"),
-    "no port": ({}, 'redis_url = "redis://h:notaport/0"', {}, f"redis_url: expected redis://.*notaport/0' from {FILE}"),
-    "no database": (
+    "a URL of Redis that is no URL": (
+        {"redis_url": "foo"},
+        "",
+        {},
+        "redis_url: expected redis://.*, found 'foo' from flag",
+    ),
+    "a URL of Redis without a port": (
+        {},
+        'redis_url = "redis://h:notaport/0"',
+        {},
+        f"redis_url: expected redis://.*notaport/0' from {FILE}",
+    ),
+    "a URL of Redis without a number of a database": (
         {"redis_url": "redis://h:1/x"},
         "",
         {},
         "redis_url: expected redis://.*, found 'redis://h:1/x' from",
     ),
-    "an option redis-py does not have": ({"redis_url": "redis://h/0?foo=1"}, "", {}, "redis_url: expected redis://"),
-    "a password is not repeated": (
+    "a URL with an unknown option": ({"redis_url": "redis://h/0?foo=1"}, "", {}, "redis_url: expected redis://"),
+    "a URL with a password, which is not shown": (
         {"redis_url": "redis://me:se/cret@h:x/0"},
         "",
         {},
         r"redis_url: expected redis://.*, found 'redis://\*\*\*@h:x/0' from flag$",
     ),
-    "no UTF-8": ({"topics": "a\udcff"}, "", {}, r"topics: expected UTF-8, found 'a\\udcff' from flag"),
-    "more than an int64": (
+    "text that is no UTF-8": ({"topics": "a\udcff"}, "", {}, r"topics: expected UTF-8, found 'a\\udcff' from flag"),
+    "a number above an int64": (
         {"trigger_ms": str(1 << 63)},
         "",
         {},
         "trigger_ms: expected less than or equal to 92233720368",
     ),
-    "more than an int32": (
+    "a number above an int32": (
         {"state_partitions": str(1 << 31)},
         "",
         {},
         "state_partitions: expected less than or equal to",
     ),
-    "a list of something else": (
+    "a list with a number where text is expected": (
         {},
         "abort_transactional_id_prefixes = ['a', 5]",
         {},
         rf"abort_transactional_id_prefixes: expected prefixes, comma-separated or .*, found a list from {FILE}",
     ),
-    "a prefix of every id, by mistake": (
+    "an empty prefix, which every id would have": (
         {},
         "abort_deny_transactional_id_prefixes = ['']",
         {},
         "abort_deny_transactional_id_prefixes: expected prefixes, .* that are not empty, found",
     ),
-    "a table whose values are not shown": (
+    "a table where text is expected, whose values are not shown": (
         {},
         "redis_url = {uri = 'sesame'}",
         {},
         f"redis_url: expected a valid string, found a table from {FILE}",
     ),
-    "a host that no socket takes": ({"bootstrap_server": "a..b:9092"}, "", {}, "bootstrap_server: expected host:port"),
+    "a host with an empty label": ({"bootstrap_server": "a..b:9092"}, "", {}, "bootstrap_server: expected host:port"),
     "a registry without a host": (
         {"schema_registry_url": "http://a..b/"},
         "",
         {},
         "schema_registry_url: expected http://",
     ),
-    "text expected": ({}, "checkpoint = 5", {}, f"checkpoint: expected a valid string, found 5 from {FILE}"),
-    "the nearest source is named": (
+    "a number where text is expected": (
+        {},
+        "checkpoint = 5",
+        {},
+        f"checkpoint: expected a valid string, found 5 from {FILE}",
+    ),
+    "a bad value in three sources: the nearest is named": (
         {"trigger_ms": "0"},
         "trigger_ms = 5",
         {"TXNWATCH_TRIGGER_MS": "x"},
@@ -251,10 +234,16 @@ BAD_VALUES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
 
 @pytest.mark.parametrize(("flags", "line", "environ", "message"), BAD_VALUES.values(), ids=BAD_VALUES.keys())
 def test_a_bad_value_names_key_expectation_value_and_source(
-    config_file: WriteFile, flags: dict[str, Any], line: str, environ: dict[str, str], message: str
+    config_file: WriteFile,
+    flags: dict[str, Any],
+    line: str,
+    environ: dict[str, str],
+    message: str,
+    bad_inputs: BadInputs,
 ) -> None:
-    with pytest.raises(ConfigError, match=f"^{message}"):
+    with pytest.raises(ConfigError, match=f"^{message}") as raised:
         settings(flags, config_file(line), environ)
+    bad_inputs.keep("Settings", raised.value)
 
 
 @pytest.mark.parametrize(
@@ -266,10 +255,11 @@ def test_a_bad_value_names_key_expectation_value_and_source(
     ],
 )
 def test_an_unknown_key_is_named_with_its_source_and_the_known_ones(
-    config_file: WriteFile, line: str, environ: dict[str, str], message: str
+    config_file: WriteFile, line: str, environ: dict[str, str], message: str, bad_inputs: BadInputs
 ) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         settings({}, config_file(line), environ)
+    bad_inputs.keep("Settings", caught.value, before="an unknown key, in a ")
     assert ", ".join(sorted(RunSettings.model_fields)) in str(caught.value)
 
 
@@ -280,13 +270,15 @@ def test_every_problem_is_reported_at_once(config_file: WriteFile) -> None:
         assert f"{key}: " in str(caught.value)
 
 
-def test_an_error_about_a_missing_value_names_every_way_to_give_it() -> None:
+def test_a_missing_value(bad_inputs: BadInputs) -> None:
+    """The error names every way to give it."""
     with pytest.raises(ConfigError) as caught:
         load_settings({"bootstrap_server": None}, None, {})
     assert str(caught.value) == (
         "bootstrap_server: expected a value, found none: give --bootstrap-server, TXNWATCH_BOOTSTRAP_SERVER or a line "
         "in the file"
     )
+    bad_inputs.keep("Settings", caught.value)
 
 
 @pytest.mark.parametrize(
@@ -294,20 +286,24 @@ def test_an_error_about_a_missing_value_names_every_way_to_give_it() -> None:
     ["trigger_ms = ", 'topics = "a\ntopics', "{}", "trigger_ms = 1\ntrigger_ms = 2", b"topics = '\xff'"],
     ids=["half a line", "no closing quote", "JSON", "a key twice", "no UTF-8"],
 )
-def test_a_file_that_is_no_toml_is_named(config_file: WriteFile, content: str | bytes) -> None:
+def test_a_file_that_is_no_toml_is_named(config_file: WriteFile, content: str | bytes, bad_inputs: BadInputs) -> None:
     path = config_file(content)
-    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(path))}: expected TOML, found: "):
+    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(path))}: expected TOML, found: ") as raised:
         settings({}, path)
+    bad_inputs.keep("Settings", raised.value, before="a file with ")
 
 
 def test_a_file_is_read_as_utf_8(config_file: WriteFile) -> None:
     assert settings({}, config_file('topics = "größe"')).topics == "größe"
 
 
-@pytest.mark.parametrize(("name", "reason"), [("absent.toml", "No such file"), (".", "Is a directory")])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(tmp_path / name))}: {reason}"):
+@pytest.mark.parametrize(
+    ("name", "reason"), [("absent.toml", "No such file"), (".", "Is a directory")], ids=["none", "a directory"]
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str, bad_inputs: BadInputs) -> None:
+    with pytest.raises(ConfigError, match=f"^--config {re.escape(str(tmp_path / name))}: {reason}") as raised:
         settings({}, tmp_path / name)
+    bad_inputs.keep("Settings", raised.value, before="a file that cannot be read: ")
 
 
 @pytest.mark.parametrize(

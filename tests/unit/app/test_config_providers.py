@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
 from txnwatch.client_properties import client_properties
@@ -65,12 +66,22 @@ def test_a_value_that_was_read_is_not_searched_for_references() -> None:
         ("redis://${env:S}:${env:S}@redis", f"redis://{QUOTED}:{QUOTED}@redis"),
         ("redis://${env:H}/0?client_name=a@b", "redis://redis:6379/0?client_name=a@b"),
         ("${env:URL}", f"redis://:{QUOTED}@redis"),
+        (
+            "redis+sentinel://s:1/main?db=1&sentinel_password=${env:S}",
+            f"redis+sentinel://s:1/main?db=1&sentinel_password={QUOTED}",
+        ),
+        ("redis://redis?password=${env:S}&db=1", f"redis://redis?password={QUOTED}&db=1"),
     ],
 )
 def test_a_password_in_a_url_is_encoded(form: str, value: str) -> None:
     environ = {"S": SECRET, "H": "redis:6379", "URL": f"redis://:{QUOTED}@redis"}
     assert expanded(form, "key", environ) == value
     assert is_redis_url(value)
+
+
+def test_a_password_after_a_url_is_not_encoded() -> None:
+    form = "-Dtokens=https://idp/token?realm=a -Dpassword=%s"
+    assert expanded(form % "${env:S}", "spark.driver.extraJavaOptions", {"S": SECRET}) == form % SECRET
 
 
 @pytest.mark.parametrize(
@@ -85,9 +96,19 @@ def test_a_password_in_a_url_is_encoded(form: str, value: str) -> None:
         ("${file:BINARY}", "a file in UTF-8, found another encoding"),
         ("${file:ESCAPE:password}", "a Java properties file, found an invalid escape"),
     ],
+    ids=[
+        "no such variable",
+        "an empty variable",
+        "no such file",
+        "no such properties file",
+        "a directory",
+        "a file without the key",
+        "a file in another encoding",
+        "an invalid escape",
+    ],
 )
 def test_a_missing_reference_is_an_error_that_shows_no_value(
-    tmp_path: Path, properties: Path, reference: str, expected: str
+    tmp_path: Path, properties: Path, reference: str, expected: str, bad_inputs: BadInputs
 ) -> None:
     (tmp_path / "binary").write_bytes(b"\xff" + SECRET.encode())
     (tmp_path / "escape").write_text(f"password=\\u{SECRET}")
@@ -101,6 +122,7 @@ def test_a_missing_reference_is_an_error_that_shows_no_value(
     with pytest.raises(ConfigError) as raised:
         expanded(f"redis://:{SECRET}${{env:REAL}}{reference}", "redis_url", {"EMPTY": "", "REAL": SECRET})
     assert str(raised.value) == f"redis_url: {reference}: expected {expected}"
+    bad_inputs.keep("References in settings", raised.value)
 
 
 def test_every_source_of_settings_takes_references(tmp_path: Path, whole: Path) -> None:

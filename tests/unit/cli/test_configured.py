@@ -94,6 +94,11 @@ VALUES = {
     "events_key_file": "/there.keys",
     "redis_url": "redis://there:1/0",
     "topics": "there.*",
+    "census_topics": "there-census.*",
+    "foreign_topics": "there-foreign.*",
+    "coordinator_view": "api",
+    "census_interval_ms": "8",
+    "heal_interval_ms": "9",
     "late_buffer_ms": "7",
 }
 

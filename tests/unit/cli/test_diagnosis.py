@@ -10,9 +10,9 @@ from support.problems import a_problem
 from txnwatch.cli.check_row import Caller, CheckRow, Health
 from txnwatch.cli.diagnosis import diagnose
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.streaming.admin.acls import Writers
-from txnwatch.streaming.admin.topic_rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE
+from txnwatch.streaming.admin.topic_rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights
 from txnwatch.streaming.job.checkup import BrokerFacts, Checkup
 
 EVENTS = "txnwatch.events"
@@ -34,6 +34,7 @@ GOOD = Checkup(
     events_problem=None,
     newest_stamp_ms=1_000_000,
     asked_ms=1_000_100,
+    events_rights=TopicRights(ALL),
 )
 OLD = replace(BROKER, versions={**NEW, "ListTransactionsRequest": None})
 GRANT = "kafka-acls.sh --bootstrap-server a:1 --command-config client.properties --add"
@@ -66,7 +67,11 @@ BAD = {
     "ids of an old broker": (replace(GOOD, id_problems=None), Health.WARNING, "Describe on all transactional ids"),
     "a topic": (topics(orders=frozenset({DESCRIBE})), Health.MISSING, "Read on topic orders"),
     "the log": (topics(__transaction_state=frozenset()), Health.MISSING, f"Read on topic {TRANSACTION_STATE_TOPIC}"),
-    "the events": (topics(**{EVENTS: frozenset({READ})}), Health.MISSING, f"Write on topic {EVENTS}"),
+    "the events": (
+        replace(GOOD, events_rights=TopicRights(frozenset({READ}))),
+        Health.MISSING,
+        f"Write on topic {EVENTS}",
+    ),
     "verification": (settings(transaction_partition_verification_enable="false"), Health.WARNING, "broker 1"),
     "elections": (settings(unclean_leader_election_enable="true"), Health.WARNING, "broker 1"),
     "settings": (
@@ -89,14 +94,7 @@ GRANTS = {
     "a topic": (topics(orders=frozenset({DESCRIBE})), "--operation Read --topic orders"),
     "no topics": (replace(GOOD, topic_operations={TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL}), "Read --topic '*'"),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), "--operation Alter --cluster"),
-    "events": (
-        replace(
-            GOOD,
-            topic_operations={"orders": ALL, TRANSACTION_STATE_TOPIC: ALL},
-            events_problem=a_problem("TOPIC_AUTHORIZATION_FAILED"),
-        ),
-        f"--operation Create --operation Write --operation Read --topic {EVENTS}",
-    ),
+    "events": (replace(GOOD, events_rights=TopicRights(frozenset({WRITE}))), f"--operation Read --topic {EVENTS}"),
 }
 
 
@@ -106,6 +104,49 @@ def test_a_missing_right_comes_with_the_line_that_grants_it(found: Checkup, line
     assert row.fix is not None
     assert row.fix.startswith(f"{GRANT} --allow-principal User:watcher --operation ")
     assert row.fix.endswith(line)
+
+
+ABSENT, HIDDEN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+REFUSED = a_problem("TOPIC_AUTHORIZATION_FAILED")
+CREATE = (f"Create topic {EVENTS}", "Create")
+BOTH = (f"Read and Write on topic {EVENTS}", "Write --operation Read")
+READS, WRITES = (f"Read on topic {EVENTS}", "Read"), (f"Write on topic {EVENTS}", "Write")
+NO_EVENTS: dict[str, tuple[TopicRights, Problem | None, dict[tuple[str, str], Health]]] = {
+    "nothing is missing": (TopicRights(ALL, ABSENT), None, {}),
+    "write is missing": (TopicRights(ALL - {WRITE}, ABSENT), None, {WRITES: Health.MISSING}),
+    "read is missing": (TopicRights(ALL - {READ}, ABSENT), None, {READS: Health.MISSING}),
+    "create is missing": (TopicRights(ALL, ABSENT), REFUSED, {CREATE: Health.MISSING}),
+    "the broker reports no operations": (TopicRights(None, ABSENT), None, {BOTH: Health.WARNING}),
+    "it is hidden, and may not be created": (
+        TopicRights(frozenset(), HIDDEN),
+        REFUSED,
+        {CREATE: Health.WARNING, READS: Health.MISSING, WRITES: Health.MISSING},
+    ),
+    "it is hidden, and exists": (
+        TopicRights(frozenset(), HIDDEN),
+        Problem("TOPIC_ALREADY_EXISTS", ErrorCode.TOPIC_ALREADY_EXISTS),
+        {READS: Health.MISSING, WRITES: Health.MISSING},
+    ),
+}
+
+
+@pytest.mark.parametrize(("rights", "create", "expected"), NO_EVENTS.values(), ids=NO_EVENTS.keys())
+def test_each_right_on_an_events_topic_that_is_not_shown_is_checked(
+    rights: TopicRights, create: Problem | None, expected: dict[tuple[str, str], Health]
+) -> None:
+    shown = {"orders": ALL, TRANSACTION_STATE_TOPIC: ALL}
+    found = replace(GOOD, topic_operations=shown, events_rights=rights, events_problem=create)
+    assert [(row.status, row.subject, row.fix) for row in bad(found)] == [
+        (health, subject, f"{GRANT} --allow-principal User:watcher --operation {operations} --topic {EVENTS}")
+        for (subject, operations), health in expected.items()
+    ]
+
+
+def test_an_events_topic_that_cannot_be_created_for_another_reason_is_a_warning() -> None:
+    found = replace(GOOD, events_rights=TopicRights(ALL, ABSENT), events_problem=Problem("INVALID_REPLICATION_FACTOR"))
+    assert [(row.subject, row.detail, row.fix) for row in bad(found)] == [
+        (f"Create topic {EVENTS}", "INVALID_REPLICATION_FACTOR", None)
+    ]
 
 
 def test_an_old_timestamp_proves_nothing_about_our_clock() -> None:

@@ -1,4 +1,4 @@
-"""The doctor estimates what a scan reads in a day."""
+"""The doctor estimates what a scan, the coordinators' log and the censuses move in a day."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import pytest
 
 from support.problems import a_problem
 from txnwatch.cli.check_row import Caller, Health
-from txnwatch.cli.diagnosis_of_egress import census_row, egress_row
+from txnwatch.cli.diagnosis_of_egress import census_row, egress_row, log_row
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.quantities import DurationMs
+from txnwatch.streaming.admin.coordinator_log_bytes import LogBytes
 from txnwatch.streaming.admin.write_rates import WINDOW_MS, WriteRates, bytes_per_second
 from txnwatch.streaming.source.census_bytes import CensusBytes
 
@@ -38,6 +40,38 @@ def test_a_missing_estimate_has_its_reason() -> None:
     assert row.status is Health.WARNING
     assert "CLUSTER_AUTHORIZATION_FAILED" in row.detail
     assert row.fix is not None
+
+
+A_DAY = "about 86.4 MB a day by the records of the last hour"
+START = "a start without a checkpoint reads the whole log"
+LOG = CoordinatorAccess.LOG
+
+
+def test_the_log_of_the_coordinators_counts_for_a_day_and_for_a_start() -> None:
+    row = log_row(LogBytes(1_000.0, 25_000_000), LOG, CALLER)
+    assert row.subject == "__transaction_state, the coordinators' log"
+    assert (row.status, row.detail, row.fix) == (Health.OK, f"{A_DAY}; {START}: 25.0 MB", None)
+
+
+@pytest.mark.parametrize("access", [CoordinatorAccess.API, CoordinatorAccess.NONE])
+def test_a_view_without_the_log_reads_nothing_of_it(access: CoordinatorAccess) -> None:
+    row = log_row(None, access, CALLER)
+    assert (row.status, row.detail) == (Health.OK, f"not read: the coordinator view is {access}")
+
+
+def test_a_size_of_the_log_that_is_not_shown_has_its_reason_and_the_right_that_shows_it() -> None:
+    refused = a_problem("CLUSTER_AUTHORIZATION_FAILED")
+    row = log_row(LogBytes(1_000.0, None, problem=refused), LOG, CALLER)
+    assert row.status is Health.WARNING
+    assert row.detail == f"{A_DAY}; {START}, whose size is not shown: CLUSTER_AUTHORIZATION_FAILED"
+    assert row.fix is not None
+    assert row.fix.endswith("--operation Describe --cluster")
+
+
+def test_partitions_of_the_log_that_could_not_be_read_are_reported() -> None:
+    row = log_row(LogBytes(1_000.0, 25_000_000, unread=2), LOG, CALLER)
+    assert row.status is Health.WARNING
+    assert row.detail == f"{A_DAY}, without 2 partitions that could not be read; {START}: 25.0 MB"
 
 
 HEAL, PAUSE = DurationMs(60_000), DurationMs(5_000)

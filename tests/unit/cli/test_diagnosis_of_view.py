@@ -8,7 +8,7 @@ import pytest
 
 from support.problems import a_problem
 from txnwatch.cli.check_row import Health
-from txnwatch.cli.diagnosis_of_view import view_row
+from txnwatch.cli.diagnosis_of_view import view_of, view_row
 from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
 from txnwatch.streaming.admin.topic_rights import DESCRIBE, READ
 from txnwatch.streaming.job.checkup import Checkup
@@ -28,12 +28,37 @@ CASES = {
     "an id is hidden": (replace(ONLY_DESCRIBES, id_problems=DENIED), "none"),
     "a broker is too old to list ids": (replace(ONLY_DESCRIBES, id_problems=None), "none"),
     "the log is hidden": (HIDDEN, "none"),
+    "the log is not shown, and a broker cannot list ids": (
+        replace(READS, topic_operations={}, id_problems=None),
+        "none",
+    ),
 }
 
 
 @pytest.mark.parametrize(("found", "view"), CASES.values(), ids=CASES.keys())
 def test_the_view_follows_from_the_rights(found: Checkup, view: str) -> None:
-    row = view_row(found)
+    row = view_row(found, "auto")
+    assert view_of(found, "auto") == view
     assert row.detail.partition(":")[0] == view
     assert row.status is (Health.OK if view == "log" else Health.WARNING)
     assert view == "log" or NOT_DETECTED[CoordinatorAccess(view)] in row.detail
+
+
+CONFIGURED = {
+    "log": (READS, "log", Health.OK),
+    "api instead of the log": (READS, "api", Health.OK),
+    "api before the first transaction": (replace(READS, topic_operations={}), "api", Health.OK),
+    "none instead of the log": (READS, "none", Health.OK),
+    "log without a right": (ONLY_DESCRIBES, "log", Health.MISSING),
+    "api without a right": (replace(READS, id_problems=DENIED), "api", Health.MISSING),
+    "api, and the log is hidden": (HIDDEN, "api", Health.MISSING),
+    "none without a right": (HIDDEN, "none", Health.OK),
+}
+
+
+@pytest.mark.parametrize(("found", "view", "health"), CONFIGURED.values(), ids=CONFIGURED.keys())
+def test_a_configured_view_is_taken_and_fails_without_its_rights(found: Checkup, view: str, health: Health) -> None:
+    row = view_row(found, view)
+    assert view_of(found, view) == view
+    assert (row.detail.partition(":")[0], row.status) == (view, health)
+    assert ("`run` does not start" in row.detail) is (health is Health.MISSING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from txnwatch.cli.abort import NOT_TAKEN
 from txnwatch.cli.main import main, parser
 
@@ -15,35 +16,41 @@ SERVER = ("--bootstrap-server", "127.0.0.1:1")
 
 INT64, INT32 = "from 0 to 9223372036854775807", "from 0 to 2147483647"
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "a duration": (("list", "--duration-filter", TOO_LARGE), "from -9223372036854775808 to 9223372036854775807"),
-    "a producer id": (("list", "--producer-id", TOO_LARGE), INT64),
+    "a duration above an int64": (
+        ("list", "--duration-filter", TOO_LARGE),
+        "from -9223372036854775808 to 9223372036854775807",
+    ),
+    "a producer id above an int64": (("list", "--producer-id", TOO_LARGE), INT64),
     "a producer id below 0": (("list", "--producer-id", "-1"), INT64),
-    "a partition": (("explain", "--topic", "t", "--partition", str(1 << 31)), INT32),
+    "a partition above an int32": (("explain", "--topic", "t", "--partition", str(1 << 31)), INT32),
     "a partition below 0": (("describe-producers", "--topic", "t", "--partition", "-1"), INT32),
-    "a broker": (("find-hanging", "--broker-id", str(1 << 31)), INT32),
-    "a replica": (("describe-producers", *AT, "--broker-id", "-1"), INT32),
-    "an age": (("find-hanging", "--max-transaction-timeout", "-5"), INT32),
-    "no number": (("find-hanging", "--max-transaction-timeout", "soon"), f"{INT32}, found 'soon'"),
-    "an offset": (("decode", *AT, "--offset", TOO_LARGE), INT64),
-    "how many": (("decode", *AT, "--count", "-5"), "from 1 to 2147483647"),
-    "none": (("decode", *AT, "--count", "0"), "from 1 to 2147483647"),
-    "a start": (("abort", *AT, "--start-offset", TOO_LARGE), INT64),
-    "whose": (("abort", *AT, "--producer-id", TOO_LARGE), INT64),
-    "an id of no UTF-8": (("explain", "--transactional-id", NO_UTF_8), "expected UTF-8, found 'a\\udcff'"),
-    "a target of no UTF-8": (("explain", NO_UTF_8), "expected UTF-8"),
-    "a topic of no UTF-8": (("describe-producers", "--topic", NO_UTF_8, "--partition", "0"), "expected UTF-8"),
-    "a server of no UTF-8": (("list", "--bootstrap-server", NO_UTF_8), "expected UTF-8"),
-    "a pattern of no UTF-8": (("list", "--transactional-id-pattern", NO_UTF_8), "expected UTF-8"),
-    "bytes of no UTF-8": (("decode", "--value", NO_UTF_8), "expected UTF-8"),
+    "a broker id above an int32": (("find-hanging", "--broker-id", str(1 << 31)), INT32),
+    "a broker id below 0": (("describe-producers", *AT, "--broker-id", "-1"), INT32),
+    "an age below 0": (("find-hanging", "--max-transaction-timeout", "-5"), INT32),
+    "an age that is no number": (("find-hanging", "--max-transaction-timeout", "soon"), f"{INT32}, found 'soon'"),
+    "an offset above an int64": (("decode", *AT, "--offset", TOO_LARGE), INT64),
+    "a count below 0": (("decode", *AT, "--count", "-5"), "from 1 to 2147483647"),
+    "a count of 0": (("decode", *AT, "--count", "0"), "from 1 to 2147483647"),
+    "a start offset above an int64": (("abort", *AT, "--start-offset", TOO_LARGE), INT64),
+    "the producer id of an abort above an int64": (("abort", *AT, "--producer-id", TOO_LARGE), INT64),
+    "an id that is no UTF-8": (("explain", "--transactional-id", NO_UTF_8), "expected UTF-8, found 'a\\udcff'"),
+    "a target that is no UTF-8": (("explain", NO_UTF_8), "expected UTF-8"),
+    "a topic that is no UTF-8": (("describe-producers", "--topic", NO_UTF_8, "--partition", "0"), "expected UTF-8"),
+    "a server that is no UTF-8": (("list", "--bootstrap-server", NO_UTF_8), "expected UTF-8"),
+    "a pattern that is no UTF-8": (("list", "--transactional-id-pattern", NO_UTF_8), "expected UTF-8"),
+    "bytes that are no UTF-8": (("decode", "--value", NO_UTF_8), "expected UTF-8"),
     "an empty id": (("describe", "--transactional-id", ""), "found an empty one"),
     "an empty id to decode": (("decode", "--transactional-id", ""), "found an empty one"),
     "an empty id to explain": (("explain", ""), "found an empty one"),
     "an empty topic": (("find-hanging", "--topic", ""), "found an empty one"),
     "an empty pattern": (("list", "--transactional-id-pattern", ""), "found an empty one"),
-    "a Redis": (("status", "--redis-url", "foo"), "expected redis://"),
-    "a Redis without a port": (("doctor", "--redis-url", "redis://127.0.0.1:notaport/0"), "expected redis://"),
+    "a URL of Redis that is no URL": (("status", "--redis-url", "foo"), "expected redis://"),
+    "a URL of Redis without a port": (("doctor", "--redis-url", "redis://127.0.0.1:notaport/0"), "expected redis://"),
     **{
-        f"the events topic of {command[0]}": ((*command, "--events-topic", "bad topic!"), "expected a topic's name")
+        f"a bad name of the events topic of {command[0]}": (
+            (*command, "--events-topic", "bad topic!"),
+            "expected a topic's name",
+        )
         for command in (("events",), ("status",), ("doctor",), ABORT)
     },
 }
@@ -51,12 +58,14 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize(("arguments", "expected"), REFUSED.values(), ids=REFUSED.keys())
 def test_an_invalid_flag_is_a_usage_error(
-    arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str], bad_inputs: BadInputs
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main([arguments[0], *SERVER, *arguments[1:]])
     assert ended.value.code == 2
-    assert expected in capsys.readouterr().err.splitlines()[-1]
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert expected in line
+    bad_inputs.keep("Flags of the commands", line, code=2)
 
 
 def test_the_ends_of_the_ranges_are_taken() -> None:

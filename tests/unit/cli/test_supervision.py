@@ -6,12 +6,12 @@ import errno
 import functools
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from support.log_lines import LogLines, log_restored
@@ -52,7 +52,15 @@ def _text_on_stdout() -> Iterator[None]:
 
 
 NO_RELOAD = Reload(pytest.fail)
-NO_SESSION = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
+
+
+def of_spark_submit(nano_time: Callable[[], int]) -> Any:
+    """A session whose JVM another program has started."""
+    system = SimpleNamespace(nanoTime=nano_time)
+    return SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None, _jvm=SimpleNamespace(System=system)))
+
+
+NO_SESSION = of_spark_submit(lambda: 1)
 
 
 def a_query(message: str) -> Any:
@@ -197,17 +205,45 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     ids=["exit code", "signal", "it runs"],
 )
 def test_a_jvm_that_has_ended_is_named(script: str, error: type[Exception], message: str) -> None:
+    with subprocess.Popen(["sh", "-c", script]) as jvm:
+        session: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm)))
+        with pytest.raises(error, match=message):
+            supervise_without_a_jvm(session)
+        jvm.kill()
+
+
+def refused() -> int:
+    raise ConnectionRefusedError
+
+
+def lost() -> int:
+    raise Py4JNetworkError("Answer from Java side is empty")
+
+
+@pytest.mark.parametrize(
+    ("nano_time", "error", "message"),
+    [
+        (refused, SparkError, "the JVM of Spark has ended; .* may be in the output of spark-submit"),
+        (lost, SparkError, "the JVM of Spark has ended; start txnwatch again"),
+        (lambda: 1, Py4JError, "isActive"),
+    ],
+    ids=["refused", "lost", "it answers"],
+)
+def test_a_jvm_of_spark_submit_that_has_ended_is_named(
+    nano_time: Callable[[], int], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        supervise_without_a_jvm(of_spark_submit(nano_time))
+
+
+def supervise_without_a_jvm(session: Any) -> None:
     watch: Any = a_watch()
 
     def open_ledger() -> None:
         raise Py4JError("An error occurred while calling isActive")
 
     watch.open_ledger = open_ledger
-    with subprocess.Popen(["sh", "-c", script]) as jvm:
-        session: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm)))
-        with pytest.raises(error, match=message):
-            supervision.supervise(watch, session, StopRequest(), NO_RELOAD)
-        jvm.kill()
+    supervision.supervise(watch, session, StopRequest(), NO_RELOAD)
 
 
 def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:

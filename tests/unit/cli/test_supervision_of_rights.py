@@ -33,7 +33,9 @@ class Stopping(StopRequest):
 def supervise(batches: int, stop: StopRequest) -> None:
     watch = mock.Mock(batches=batches)
     watch.open_ledger.side_effect = MISSING
-    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
+    session: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(_gateway=None, _jvm=SimpleNamespace(System=SimpleNamespace(nanoTime=lambda: 1)))
+    )
     supervision.supervise(watch, session, stop, mock.Mock())
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+import pytest
+
 from support.heartbeats import NOW_MS, a_heartbeat
 from txnwatch.cli.watchers import listed, not_reached, watchers_of
 from txnwatch.state.events.heartbeat import Heartbeat
@@ -37,7 +39,7 @@ def test_a_watcher_is_shown_as_one_line() -> None:
     (blind,) = watchers_of([a_heartbeat(is_coordinator_read=False)], NOW_MS)
     assert blind.line() == (
         "watcher host:/checkpoint (0.9) of cluster cluster: evaluated barrier 812 0.0s ago and proved nothing: "
-        "no part of the coordinators' log was read to its end"
+        "no part of the coordinators' log is read to its end; coordinator view log"
     )
     (odd,) = watchers_of([a_heartbeat(time_ms=NOW_MS + 10**9)], NOW_MS)
     assert ": ignored, " in odd.line()
@@ -46,7 +48,7 @@ def test_a_watcher_is_shown_as_one_line() -> None:
 def test_a_watcher_in_json_has_the_members_of_its_heartbeat() -> None:
     beat = a_heartbeat()
     (watcher,) = watchers_of([beat], NOW_MS + 1_500)
-    assert watcher.members() == {**asdict(beat), "age_ms": 1_500, "is_active": True, "doubt": None}
+    assert watcher.members() == {**asdict(beat), "age_ms": 1_500, "is_active": True, "doubt": None, "undetected": ()}
 
 
 def test_a_cluster_without_a_watcher_is_named() -> None:
@@ -110,7 +112,37 @@ def test_made_up_watchers_do_not_hide_one_that_looks() -> None:
     assert len(listed(watchers_of(last, NOW_MS))) == 20
 
 
-def test_a_watcher_without_any_view_of_the_coordinators_proves_no_hang() -> None:
+VIEWS = {
+    "log": "coordinator view log",
+    "api": "coordinator view api, which does not detect stuck_prepare, late, long_running",
+    "none": "coordinator view none, which does not detect hanging, stuck_prepare, long_running, stray_write",
+}
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unread"])
+@pytest.mark.parametrize(("view", "text"), VIEWS.items(), ids=VIEWS.keys())
+def test_the_line_of_a_watcher_ends_with_its_view_and_what_the_view_does_not_detect(
+    *, view: str, text: str, is_read: bool
+) -> None:
+    (shown,) = watchers_of([a_watcher(coordinator_view=view, is_coordinator_read=is_read)], NOW_MS)
+    assert shown.line().endswith(f"{'offsets behind,' if is_read else ';'} {text}")
+    assert ("coordinators' log" in shown.line()) is (view == "log" and not is_read)
+    assert text.removeprefix(f"coordinator view {view}, which does not detect ").split(", ") == (
+        list(shown.members()["undetected"]) or [text]
+    )
+
+
+@pytest.mark.parametrize("view", ["api", "none"])
+def test_a_watcher_that_reads_nothing_without_the_log_does_not_blame_the_log(view: str) -> None:
+    blind = a_watcher(coordinator_view=view, is_coordinator_read=False)
+    who = "watcher host:/checkpoint of cluster cluster"
+    assert missing_of(blind) == {"cluster cluster": f"{who} proves nothing there: it reads no partition"}
+
+
+def test_a_view_that_detects_hangs_leaves_nothing_unchecked_and_one_that_does_not_does() -> None:
     assert missing_of(a_watcher(coordinator_view="api")) == {}
     (why,) = missing_of(a_watcher(coordinator_view="none")).values()
-    assert why == "watcher host:/checkpoint of cluster cluster has the coordinator view none, and proves no hang"
+    assert why == (
+        "watcher host:/checkpoint of cluster cluster has the coordinator view none, and proves no hang; it does not "
+        "detect hanging, stuck_prepare, long_running, stray_write"
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench import results
+from bench import plots, results
 from bench.results import Point, Results, Row
 
 
@@ -30,6 +31,33 @@ def row(name: str, *costs: tuple[float, float]) -> Row:
 def test_the_slope_is_the_exponent_of_growth(costs: tuple[tuple[float, float], ...], slope: float | None) -> None:
     found = row("a", *costs).slope
     assert found is None if slope is None else found == pytest.approx(slope)
+
+
+WITHOUT_CPU = [Point(10, wall_s=1.0, cpu_s=5.0), Point(100, wall_s=10.0)]
+WITH_CPU = [Point(10, wall_s=60.0, cpu_s=1.0), Point(100, wall_s=60.0, cpu_s=10.0)]
+
+
+@pytest.mark.parametrize(
+    ("points", "cost"), [(WITHOUT_CPU, "seconds"), (WITH_CPU, "CPU seconds")], ids=["a size without CPU", "CPU"]
+)
+def test_the_slope_and_the_line_are_of_the_same_column(points: list[Point], cost: str) -> None:
+    found = Row("idle", "a", "partitions", "nothing", points)
+    assert found.cost == cost
+    assert found.costs == [(10, 1.0), (100, 10.0)]
+    assert found.slope == pytest.approx(1.0)
+
+
+def test_a_panel_draws_the_cost_of_its_own_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure", reason="only the environment of make bench has it").Figure
+    figures: list[Any] = []
+    monkeypatch.setattr(figure, "savefig", lambda drawn, *_, **__: figures.append(drawn))
+    rows = [Row("idle", name, "partitions", "", points) for name, points in (("a", WITH_CPU), ("b", WITHOUT_CPU))]
+    plots.plot(tmp_path / "of" / "rows.svg", rows)
+    ((first, second, *_),) = [drawn.axes for drawn in figures]
+    for axes, label in ((first, "CPU seconds"), (second, "seconds")):
+        assert axes.get_ylabel() == label
+        assert list(axes.lines[0].get_ydata()) == [1.0, 10.0]
+        assert "slope 1.00" in axes.get_title()
 
 
 def test_a_run_replaces_its_own_rows_and_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,3 +99,15 @@ def test_a_sentence_about_a_column_is_shown_with_the_column(
     page = benchmarks_page({"steady/ids": {**found, "measured": "", "machine": "", "plot": "none"}}, tmp_path, "")
     assert ("*Live* is" in page) == is_measured
     assert "*Committed* is" not in page
+
+
+def test_growth_over_minutes_is_stated_an_hour(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "scripts")
+    benchmarks_page = importlib.import_module("benchmark_page").benchmarks_page
+    points = [
+        {"size": minute, "wall_s": None, "cpu_s": None, "ratio": 1.0, "figures": {"PSS MB": 900 + minute, "ids": 5}}
+        for minute in (5, 10, 60)
+    ]
+    found = {"bench": "steady", "name": "ids", "sizes_are": "minutes", "beside": "-", "slope": None, "points": points}
+    page = benchmarks_page({"steady/ids": {**found, "measured": "", "machine": "", "plot": "none"}}, tmp_path, "")
+    assert "Growth an hour, by least squares over all lines: PSS MB +60." in page

@@ -31,5 +31,20 @@ def test_a_secret_is_found_in_each_form(form: str, tmp_path: Path) -> None:
     assert canaries.in_files(tmp_path).keys() == {str(tmp_path / "file")}
 
 
+BINARY = bytes(range(200, 216)) + b"\n\r" + bytes(14)
+BINARY_FORMS = {
+    "as it is": b"key: " + BINARY,
+    "in base64": b64encode(b"key: " + BINARY),
+    "in hexadecimal": f"0x{BINARY.hex()}".encode(),
+    "in capital letters": BINARY.hex().upper().encode(),
+}
+
+
+@pytest.mark.parametrize("form", BINARY_FORMS.values(), ids=BINARY_FORMS.keys())
+def test_a_binary_key_is_found_in_each_form(form: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"\xff\x00" + form)
+    assert Canaries(BINARY).in_files(tmp_path).keys() == {str(tmp_path / "file")}
+
+
 def test_what_is_no_secret_is_not_found() -> None:
     assert Canaries(SECRET, KEY).in_text("kanarienvogel -----BEGIN KEY----- prometheus:") == []

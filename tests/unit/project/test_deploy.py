@@ -192,6 +192,20 @@ def test_every_file_that_compose_mounts_or_builds_exists() -> None:
     assert (DEPLOY / services["txnwatch"]["build"]["context"] / services["txnwatch"]["build"]["dockerfile"]).exists()
 
 
+def test_ports_are_published_on_the_loopback_address() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert published == {
+        "txnwatch": ["127.0.0.1:9464:9464"],
+        "prometheus": ["127.0.0.1:9090:9090"],
+        "grafana": ["127.0.0.1:3000:3000"],
+    }
+    assert not [name for name, service in services.items() if "network_mode" in service]
+    pages = [DEPLOY / "Dockerfile", *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    flags = {flag for page in pages for flag in re.findall(r"docker run .*?(?:-p|--publish) (\S+)", page.read_text())}
+    assert flags == {"127.0.0.1:9464:9464"}
+
+
 def test_the_image_gets_every_package() -> None:
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values()
     allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()

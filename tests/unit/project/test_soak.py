@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from soak.coordinator_log import CoordinatorLog
-from soak.result import growth_of
+from soak.result import false_verdicts, growth_of
 from soak.samples import Sample
 from txnwatch.state.model.verdicts import Verdict
 
@@ -61,6 +61,14 @@ def test_the_log_of_the_coordinators_decides(
     log = log_of(*steps)
     assert log.is_true(event(verdict, time_ms)) == is_true
     assert not log.is_true(event(verdict, time_ms, producer_id=8))
+
+
+@pytest.mark.parametrize("verdict", [Verdict.LONG_RUNNING, Verdict.STRAY_WRITE])
+def test_no_other_verdict_is_true(verdict: Verdict) -> None:
+    one = SimpleNamespace(
+        **vars(event(verdict, 75_100)), status="opened", reason=None, subject="", transactional_id="", evidence=""
+    )
+    assert len(false_verdicts([one], [], log_of((0, 5, ONGOING)))) == 1  # type: ignore[list-item]
 
 
 def sample(at_s: float, size: int) -> Sample:

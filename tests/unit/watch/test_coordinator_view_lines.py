@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import pytest
+
+from support.log_lines import LogLines
 from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
+from txnwatch.state.model.quantities import DurationMs
 from txnwatch.streaming.job.coordinator_view import ChosenView
-from txnwatch.watch.coordinator_view_lines import view_lines
+from txnwatch.watch.coordinator_view_lines import report_view
 
 
-def test_the_log_needs_no_line() -> None:
-    assert list(view_lines(ChosenView(CoordinatorAccess.LOG), None, None)) == []
+def lines(view: ChosenView, longest_timeout_ms: DurationMs | None = None, problem: str | None = None) -> list[str]:
+    log = LogLines()
+    report_view(log, view, longest_timeout_ms, problem)
+    return log
+
+
+@pytest.mark.parametrize("access", CoordinatorAccess)
+def test_every_view_is_named_in_the_first_line(access: CoordinatorAccess) -> None:
+    first, *_ = lines(ChosenView(access))
+    assert first.removeprefix("warning: ").startswith(f"coordinator view: {access}: ")
+
+
+def test_the_log_is_the_expected_view_and_no_warning() -> None:
+    assert lines(ChosenView(CoordinatorAccess.LOG)) == [
+        "coordinator view: log: __transaction_state is read, and every verdict can be detected"
+    ]
 
 
 def test_a_lower_view_has_a_reason_and_what_it_does_not_detect() -> None:
-    (line,) = view_lines(ChosenView(CoordinatorAccess.API, ("no right to read",)), None, None)
-    assert line == f"coordinator view: api (no right to read): {NOT_DETECTED[CoordinatorAccess.API]}"
+    (line,) = lines(ChosenView(CoordinatorAccess.API, ("no right to read",)))
+    assert line == f"warning: coordinator view: api (no right to read): {NOT_DETECTED[CoordinatorAccess.API]}"
 
 
 def test_without_a_limit_nothing_is_detected_and_that_is_named() -> None:
     view = ChosenView(CoordinatorAccess.NONE)
-    assert len(list(view_lines(view, 900_000, None))) == 1
-    _, line = view_lines(view, None, "broker 1 does not show it")
-    assert line == "nothing is reported at all: broker 1 does not show it; set --max-transaction-timeout-ms"
+    assert len(lines(view, DurationMs(900_000))) == 1
+    _, line = lines(view, None, "broker 1 does not show it")
+    assert line == "warning: nothing is reported at all: broker 1 does not show it; set --max-transaction-timeout-ms"

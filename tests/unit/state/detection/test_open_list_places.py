@@ -28,10 +28,10 @@ from txnwatch.state.detection import open_transactions
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_ages import OpenAges, starts_of
-from txnwatch.state.detection.open_transactions import FOLLOWED
+from txnwatch.state.detection.open_transactions import FOLLOWED, LastOpenLists
 from txnwatch.state.model.broker_clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, Fact, LastStable, NoticeKind
-from txnwatch.state.model.findings import BucketCount, CensusReason, Finding, LastStableOffsetBlocked, OpenTransactions
+from txnwatch.state.model.findings import BucketCount, CensusReason, Finding, OpenTransactions
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import ProducerState
@@ -168,12 +168,13 @@ def test_of_thousands_that_began_at_once_each_gets_a_place_in_turn() -> None:
 def test_no_census_is_wanted_for_an_offset_whose_owner_had_no_place_at_first() -> None:
     run = many_open()
     emitted = run.batch(*ended(*range(FOLLOWED)))
-    (open_list,) = (finding for finding in emitted if isinstance(finding, OpenTransactions))
-    standing: list[Finding] = []
+    driver = LastOpenLists()
+    known = driver.whole(emitted)
     for _ in range(8):
-        standing = run.batch(*(LastStable(partition_of(number), "id", 5) for number in range(FOLLOWED, MANY)))
-    assert any(isinstance(finding, LastStableOffsetBlocked) for finding in standing)
-    wanted = requests_after([*standing, open_list], ())
+        emitted = run.batch(*(LastStable(partition_of(number), "id", 5) for number in range(FOLLOWED, MANY)))
+        known = driver.whole(emitted)
+    assert any(isinstance(finding, OpenTransactions) and finding.blocked for finding in known)
+    wanted = requests_after(known, ())
     assert wanted.isdisjoint(census_of(partition_of(number), CensusReason.STANDING) for number in range(MANY))
 
 

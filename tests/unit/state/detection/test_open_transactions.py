@@ -12,7 +12,7 @@ from support.strategies import facts
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import FOLLOWED, UNOWNED, LastOpenLists, must_emit, state_of
 from txnwatch.state.model.facts import Fact
-from txnwatch.state.model.findings import CensusRequest, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.findings import BlockedOffset, CensusRequest, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
 
@@ -93,14 +93,16 @@ def test_each_bucket_lists_the_oldest() -> None:
 
 
 def test_the_open_list_is_emitted_after_a_change_and_at_intervals_and_to_another_attempt() -> None:
-    bucket, listed = BucketState(number=3), (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, ()),)
-    emitted = [must_emit(bucket, (), number) for number in (1, 2, 3)]
+    bucket, empty = BucketState(number=3), OpenTransactions(3, ())
+    listed = OpenTransactions(3, (OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, ()),))
+    emitted = [must_emit(bucket, empty, number) for number in (1, 2, 3)]
     assert emitted == [True, False, False], "a new process does not know what was listed"
     assert must_emit(bucket, listed, 4)
     assert not must_emit(bucket, listed, 5)
     assert must_emit(bucket, listed, 5), "the first attempt at this barrier may have been lost"
     assert [number for number in range(6, 60) if must_emit(bucket, listed, number)] == [17, 37, 57]
-    assert must_emit(bucket, (), 61), "the end of the last one is a change as well"
+    assert must_emit(bucket, empty, 61), "the end of the last one is a change as well"
+    assert must_emit(bucket, OpenTransactions(3, (), (BlockedOffset(ORDERS, 5),)), 62), "and so is a blocked offset"
 
 
 def test_the_driver_remembers_what_each_bucket_has_emitted() -> None:

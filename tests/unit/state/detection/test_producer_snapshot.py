@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen, transaction
-from txnwatch.state.model.facts import CensusTaken, Fact, LastStable, NoticeKind
+from txnwatch.state.model.facts import CensusTaken, Fact, NoticeKind
 from txnwatch.state.model.findings import (
     CensusIncomplete,
     CensusReason,
     CensusRequest,
     Finding,
-    LastStableOffsetBlocked,
     Mismatch,
     SpanCandidate,
     SpanEnd,
@@ -204,22 +203,6 @@ def test_and_for_as_long_as_its_leader_is_away() -> None:
     for _ in range(200):
         run.batch(stale_data=frozenset({ORDERS}))
     assert run.batch() == [ASKED_AGAIN]
-
-
-def test_a_last_stable_offset_that_does_not_move_is_emitted() -> None:
-    run = BucketRun(step_ms=1_000)
-    stands, moved = LastStable(ORDERS, "orders-id", 10), LastStable(ORDERS, "orders-id", 11)
-    assert [run.batch(fact) for fact in (stands, stands)] == [[], []]
-    assert run.batch(stands) == [LastStableOffsetBlocked(ORDERS, 10)]
-    assert run.batch(moved) == []
-
-
-def test_a_last_stable_offset_that_is_no_longer_reported_is_forgotten() -> None:
-    run = BucketRun(step_ms=1_500)
-    run.batch(LastStable(ORDERS, "orders-id", 10))
-    run.batch()
-    run.batch()
-    assert run.bucket.standing == {}
 
 
 def test_a_newer_epoch_on_the_same_span_is_a_stray_write() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.heartbeats import NOW_MS, a_heartbeat
 from txnwatch.state.events.heartbeat import AHEAD_MS, FRESH_MS, Heartbeat
-from txnwatch.state.events.watch_coverage import Missing, last_of_each, uncovered, unwatched
+from txnwatch.state.events.watch_coverage import Missing, last_of_each, uncovered, undetected, unwatched
 
 LOG = "__transaction_state-7"
 Part = tuple[str, Missing, tuple[str, ...], int]
@@ -82,6 +82,36 @@ COVERAGE: dict[str, tuple[list[Heartbeat], list[Part]]] = {
 def test_active_watchers_leave_the_expected_partitions_uncovered(last: list[Heartbeat], expected: list[Part]) -> None:
     found = uncovered(last, NOW_MS)
     assert [(one.watcher.instance, one.missing, one.names, one.more) for one in found] == expected
+
+
+UNDETECTED: dict[str, tuple[list[Heartbeat], dict[str, list[str]]]] = {
+    "nobody watches": ([], {}),
+    "the log is read": ([WHOLE], {}),
+    "the coordinators are asked": ([ASKING], {"cluster": ["stuck_prepare", "late", "long_running"]}),
+    "only the partitions are read": (
+        [WITHOUT],
+        {"cluster": ["hanging", "stuck_prepare", "long_running", "stray_write"]},
+    ),
+    "two views together": ([ASKING, WITHOUT], {"cluster": ["stuck_prepare", "long_running"]}),
+    "another one reads the log": ([ASKING, WHOLE], {}),
+    "another one that is old has read the log": (
+        [replace(WHOLE, evaluated_ms=NOW_MS - OLD), ASKING],
+        {"cluster": ["stuck_prepare", "late", "long_running"]},
+    ),
+    "another one reads the log of another cluster": (
+        [replace(WHOLE, cluster_id="other"), ASKING],
+        {"cluster": ["stuck_prepare", "late", "long_running"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("last", "expected"), UNDETECTED.values(), ids=UNDETECTED.keys())
+@pytest.mark.parametrize("order", [1, -1])
+def test_verdicts_that_no_active_watcher_of_a_cluster_detects(
+    last: list[Heartbeat], expected: dict[str, list[str]], order: int
+) -> None:
+    found = undetected(last[::order], NOW_MS)
+    assert {cluster: list(verdicts) for cluster, verdicts in found.items()} == expected
 
 
 AGES = {

@@ -12,6 +12,7 @@ from support.facts import NAME, ORDERS, OTHER, PAYMENTS, PRODUCER, START_MS, TIM
 from txnwatch.state.evidence.confirmation import (
     Answer,
     CoordinatorReading,
+    assess_overdue,
     assess_span,
     assess_transaction,
     coordinator_reading,
@@ -243,3 +244,38 @@ DISOWNED = {
 @pytest.mark.parametrize(("description", "expected"), DISOWNED.values(), ids=DISOWNED.keys())
 def test_a_coordinator_disowns_a_span_only_by_an_answer(description: TransactionDescription, *, expected: bool) -> None:
     assert is_disowned(description, CANDIDATE) is expected
+
+
+UNSUPPORTED = Problem("broker is too old", ErrorCode.UNSUPPORTED_VERSION)
+
+
+def by_offset(stable: int | None, **changes: Any) -> PartitionReading:
+    """The leader cannot describe its producers; CANDIDATE begins at 5."""
+    return replace(OPEN, problem=UNSUPPORTED, producers=(), last_stable_offset=stable, **changes)
+
+
+OVERDUE = {
+    "open": (OPEN, Answer.CONFIRMED),
+    "over": (CLOSED, Answer.REFUTED),
+    "over, another one is open": (ANOTHER, Answer.REFUTED),
+    "not read": (BROKEN, Answer.UNKNOWN),
+    "the oldest open one": (by_offset(5), Answer.CONFIRMED),
+    "above an older open one": (by_offset(4), Answer.UNKNOWN),
+    "over by the last stable offset": (by_offset(6), Answer.REFUTED),
+    "no last stable offset": (by_offset(None), Answer.UNKNOWN),
+    "nothing is above it": (by_offset(5, high_watermark=5), Answer.UNKNOWN),
+    "another topic": (by_offset(5, topic_id="another"), Answer.REFUTED),
+}
+
+
+@pytest.mark.parametrize(("reading", "answer"), OVERDUE.values(), ids=OVERDUE.keys())
+def test_a_span_that_is_open_for_too_long(reading: PartitionReading, answer: Answer) -> None:
+    assert assess_overdue(CANDIDATE, reading).answer is answer
+
+
+def test_a_span_confirmed_by_offset_has_what_its_log_shows() -> None:
+    found = assess_overdue(CANDIDATE, by_offset(5))
+    span = CANDIDATE.span
+    assert found.producer == ActiveProducer(PRODUCER, span.epoch, None, span.last_timestamp_ms, None, 5)
+    assert found.reading is not None
+    assert found.reading.problem is None, "the offsets of this reading can be used"

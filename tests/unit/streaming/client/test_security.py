@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import Security, security_of
@@ -154,9 +155,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("properties", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_an_unusable_setting_is_refused_with_advice(properties: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{message}"):
+def test_an_unusable_setting_is_refused_with_advice(
+    properties: dict[str, str], message: str, bad_inputs: BadInputs
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}") as raised:
         security_of(properties)
+    bad_inputs.keep("Client properties", raised.value)
 
 
 @pytest.mark.parametrize(
@@ -226,15 +230,17 @@ def test_a_client_certificate_is_opened_with_its_password(certificate_file: str,
         (None, "an encrypted private key and no ssl.key.password"),
         ("wrong", "a private key that ssl.key.password does not open"),
     ],
+    ids=["an encrypted key without a password", "a wrong password of a key"],
 )
 def test_a_key_that_does_not_open_is_an_error_that_names_the_file(
-    certificate_file: str, key_password: str | None, problem: str
+    certificate_file: str, key_password: str | None, problem: str, bad_inputs: BadInputs
 ) -> None:
     tls = Tls(inline(CERTIFICATE), in_file(certificate_file, key_password))
     with pytest.raises(
         ConfigError, match=f"^ssl.keystore: expected PEM certificates in {certificate_file}, found: {problem}$"
-    ):
+    ) as raised:
         tls.context()
+    bad_inputs.keep("Certificates and keys", raised.value)
 
 
 def test_the_file_for_openssl_has_an_encrypted_key_and_is_gone_afterwards(
@@ -269,9 +275,10 @@ def test_the_file_for_openssl_has_an_encrypted_key_and_is_gone_afterwards(
         ),
     ],
 )
-def test_files_that_cannot_be_used_are_named(tls: Tls, named: str) -> None:
-    with pytest.raises(ConfigError, match=f"^ssl.(trust|key)store: expected PEM certificates in {named}"):
+def test_files_that_cannot_be_used_are_named(tls: Tls, named: str, bad_inputs: BadInputs) -> None:
+    with pytest.raises(ConfigError, match=f"^ssl.(trust|key)store: expected PEM certificates in {named}") as raised:
         tls.context()
+    bad_inputs.keep("Certificates and keys", raised.value, before="PEM: ")
 
 
 def test_a_changed_file_is_used_for_the_next_connection_and_a_broken_one_is_tried_again(certificate_file: str) -> None:

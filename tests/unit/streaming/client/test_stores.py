@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from support.bad_inputs import BadInputs
 from support.one_certificate import self_signed
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.client.stores import Store
@@ -96,13 +97,15 @@ UNUSABLE: dict[str, tuple[str, bytes | str, str | None, str]] = {
 
 @pytest.mark.parametrize(("kind", "data", "password", "problem"), UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_a_store_that_cannot_be_used_is_named_with_the_reason(
-    tmp_path: Path, kind: str, data: bytes | str, password: str | None, problem: str
+    tmp_path: Path, kind: str, data: bytes | str, password: str | None, problem: str, bad_inputs: BadInputs
 ) -> None:
     path = written(tmp_path, data)
     for name in ("ssl.truststore", "ssl.keystore"):
         store = Store(name, kind, path, password)
-        with pytest.raises(ConfigError, match=f"^{name}: expected {kind} certificates in {path}, found: {problem}"):
+        expected = f"^{name}: expected {kind} certificates in {path}, found: {problem}"
+        with pytest.raises(ConfigError, match=expected) as raised:
             store.trusted() if name == "ssl.truststore" else store.chain_and_key()
+    bad_inputs.keep("Certificates and keys", raised.value, before="a store: ")
 
 
 @pytest.mark.parametrize(("make", "kind"), [(jks_store, "JKS"), (p12_store, "PKCS12")])

@@ -53,6 +53,7 @@ AUTO = {
     "the log is hidden, and so are ids": (a_cluster(HIDDEN), [], (a_problem("TOPIC_AUTHORIZATION_FAILED"),), "none"),
     "neither the log nor the ids": (a_cluster(), UNREAD, (DENIED,), "none"),
     "a broker that cannot list ids": (a_cluster(version=None), UNREAD, (), "none"),
+    "no log is shown, and nobody can be asked": (a_cluster(None, version=None), [], (), "none"),
 }
 
 
@@ -72,6 +73,10 @@ def test_the_best_view_that_the_rights_allow(
 def test_a_view_that_is_named_needs_its_rights(wanted: str, problems: tuple[Any, ...]) -> None:
     with pytest.raises(AuthorizationError, match="grant it to this user, or set --coordinator-view"):
         choose(wanted, a_cluster(), refused=UNREAD, problems=problems)
+
+
+def test_a_named_log_that_is_not_shown_yet_is_waited_for() -> None:
+    assert choose("log", a_cluster(None, version=None), refused=[]).access == "log"
 
 
 @pytest.mark.parametrize("wanted", ["api", "none"])

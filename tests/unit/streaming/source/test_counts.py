@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -11,23 +13,28 @@ from bench import buckets
 from bench.buckets import BUCKETS, START_MS, batch_of
 from support.fake_brokers import Speaker
 from txnwatch.state.detection.open_transactions import EMIT_EVERY, FOLLOWED
+from txnwatch.state.model.facts import Fact, LastStable, OpenDescribed
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.serializer import encode
 from txnwatch.streaming.client import list_offsets
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.packed_facts import pack_facts
 
-FEW, MANY = 32, 640
+FEW, MANY, STANDING = 32, 640, 1_000
 CALLS_OF_AN_IDLE_BUCKET = 1  # its head is read
 CALLS_OF_A_CHANGED_BUCKET = 3  # its head is read and written, and an entry of its log is written
 SELDOM = 2  # calls per batch of all buckets: an open list that is shown for the first time, a snapshot
 ROWS_OF_ALL_BUCKETS = 2  # what is unproven, and the open lists, each of which is emitted every EMIT_EVERY batches
-ROW_BYTES, LISTED_BYTES = 64, 64
+ROW_BYTES, LISTED_BYTES, BLOCKED_BYTES = 64, 64, 18
+LIST_BYTES = 2  # that the size of a list takes more if it has more than 15 values
 TOPIC_ID, CLUSTER_ID = "kQ0zgMvXRXOhhFkSbkEUrw", "MkU3OEVBNTcwNTJENDM2Qk"
 
 measure = cache(buckets.measure)
 
 
-@pytest.mark.parametrize("census", ["", "three others"], ids=["no census", "a census of others"])
+@pytest.mark.parametrize(
+    "census", ["", "three others", "all"], ids=["no census", "a census of others", "a census of all"]
+)
 def test_state_calls_do_not_follow_what_is_open(census: str) -> None:
     few, many = measure(FEW, census=census).calls, measure(MANY, census=census).calls
     assert few == many <= CALLS_OF_AN_IDLE_BUCKET * BUCKETS + SELDOM
@@ -60,6 +67,20 @@ def test_a_batch_sends_no_more_to_the_driver_once_the_open_lists_are_full() -> N
     assert full.row_bytes <= ROW_BYTES * BUCKETS + lists
 
 
+def test_last_stable_offsets_that_stand_cost_a_list_now_and_then() -> None:
+    standing = [LastStable(TopicPartition("orders", number), TOPIC_ID, number) for number in range(STANDING)]
+
+    def with_standing(batch: int, *others: Any) -> list[Fact]:
+        return [*batch_of(batch, *others), *standing]
+
+    with mock.patch.object(buckets, "batch_of", with_standing):
+        found = buckets.measure(0)
+    assert found.calls < CALLS_OF_AN_IDLE_BUCKET * BUCKETS + 1
+    assert found.rows <= BUCKETS + ROWS_OF_ALL_BUCKETS
+    lists = BLOCKED_BYTES * STANDING * 2 / EMIT_EVERY  # in turn, and when they have changed
+    assert found.row_bytes <= ROW_BYTES * BUCKETS + lists
+
+
 def an_offset(partitions: int) -> int:
     """The bytes of a source offset in the middle of a large cluster's life."""
     ends = {TopicPartition("orders", number): 10**9 + number for number in range(partitions)}
@@ -84,15 +105,18 @@ def test_a_barrier_sends_a_few_bytes_for_each_partition() -> None:
     assert a_request(1_001) - a_request(1) <= 18 * 1_000
 
 
-def packed(is_open: int, changing: int) -> tuple[int, int]:
+def packed(is_open: int, changing: int, census: str = "") -> tuple[int, int]:
     """Rows and bytes of a later batch."""
-    rows = list(pack_facts(batch_of(5, is_open, changing, ""), BUCKETS))
+    rows = list(pack_facts(batch_of(5, is_open, changing, census), BUCKETS))
     return len(rows), sum(len(row[-1]) for row in rows)
 
 
-def test_a_census_sends_each_open_transaction_to_the_state_once() -> None:
-    assert packed(FEW, 0) == packed(MANY, 0)
-    assert packed(FEW, 10) == packed(MANY, 10)
+@pytest.mark.parametrize("is_open", [FEW, MANY])
+def test_a_census_sends_each_open_transaction_to_the_state_once(is_open: int) -> None:
+    (described,) = (fact for fact in batch_of(5, 1, 0, "all") if isinstance(fact, OpenDescribed))
+    (rows_of_none, shared_bytes), (rows, all_bytes) = packed(0, 0, "all"), packed(is_open, 0, "all")
+    assert rows == rows_of_none == BUCKETS
+    assert 0 <= all_bytes - shared_bytes - is_open * len(encode(described)) <= LIST_BYTES * BUCKETS
 
 
 def test_a_bucket_gets_one_row_whatever_changes() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
+    BlockedOffset,
     CensusReason,
     CensusRequest,
     Finding,
-    LastStableOffsetBlocked,
     OpenSpan,
     OpenTransaction,
     OpenTransactions,
@@ -138,6 +138,7 @@ def test_a_last_stable_offset_is_asked_about_where_nothing_known_holds_it(
     known: list[Finding], *, is_asked: bool
 ) -> None:
     wanted = {census_of(ORDERS, CensusReason.STANDING)} if is_asked else set()
-    assert requests_after([LastStableOffsetBlocked(ORDERS, 10), *known], ()) == wanted
-    assert requests_after([*known, LastStableOffsetBlocked(ORDERS, 10)], ()) == wanted
+    blocked = OpenTransactions(0, (), (BlockedOffset(ORDERS, 10),))
+    assert requests_after([blocked, *known], ()) == wanted
+    assert requests_after([*known, blocked], ()) == wanted
     assert requests_after(known, ()) == set()
