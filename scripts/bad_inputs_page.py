@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from page_tables import places, table_line
+from page_tables import escaped, places, table_line
 
 _ABOUT = """\
 txnwatch answers each input below with one line and an exit code, and without a traceback. The exit code 2 means that
@@ -39,4 +39,4 @@ def _code(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return escaped(text).replace("\n", " ")

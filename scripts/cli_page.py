@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from page_links import link_pages
+from page_tables import escaped
 
 from txnwatch.cli.commands import COMMANDS, DISTRIBUTIONS
 from txnwatch.cli.main import parser
@@ -51,6 +52,6 @@ def cli_page(generated: str) -> str:
 def _flag(action: argparse.Action) -> str:
     choices = f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
     value = "" if action.nargs == 0 else f" {action.metavar or choices}"
-    meaning = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%").replace("|", "\\|")
+    meaning = escaped((action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%"))
     name = f"{action.option_strings[-1]}{value}" if action.option_strings else f"{action.metavar}"
     return f"| `{name}` | {link_pages(meaning)} |"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import inspect as types
+from page_tables import escaped
 
 from txnwatch.state.model.ids import TopicPartition
 
@@ -35,7 +36,7 @@ def meaning_of(of: type, field: str) -> str:
     if meaning is None:
         raise ValueError(f"{of.__name__}.{field}: expected a meaning in the docstring of the class")
     meaning = re.sub(r"(?<=\. )None\b", "Null", meaning.removesuffix("."))
-    return re.sub(r"\bNone\b", "null", meaning).replace("|", "\\|")
+    return escaped(re.sub(r"\bNone\b", "null", meaning))
 
 
 def _attributes(of: type) -> dict[str, str]:

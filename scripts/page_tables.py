@@ -11,6 +11,11 @@ def table_line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def escaped(text: str) -> str:
+    """A text that does not end the cell of a table that it is in."""
+    return text.replace("|", "\\|")
+
+
 def places(rows: Iterable[Mapping[str, Any]]) -> str:
     """When and where results were measured, each date and machine once."""
     return "; ".join(sorted({f"{row['date']}, {row['machine']}" for row in rows}))

@@ -26,7 +26,7 @@ from txnwatch.state.model.ports import (
     SpanHistory,
     TransactionListing,
 )
-from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import Reason
 
@@ -98,12 +98,12 @@ def assess_overdue(candidate: SpanCandidate, reading: PartitionReading) -> SpanC
     The leader may show an earlier start: the log that was read is only an upper bound of it. A later start is another
     transaction, which is younger.
     """
-    if reading.problem is not None and reading.problem.code == ErrorCode.UNSUPPORTED_VERSION:
-        return _assess_by_offset(candidate, reading)
-    if reading.problem is not None:
+    if reading.problem is not None and not reading.problem.is_unsupported:
         return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {reading.problem}")
     if reading.topic_id != candidate.span.topic_id:
         return SpanConfirmation(Answer.REFUTED, "the topic was deleted or re-created")
+    if reading.problem is not None:
+        return _assess_by_offset(candidate, reading)
     found = reading.open_transaction(candidate.producer_id)
     if found is None:
         return SpanConfirmation(Answer.REFUTED, "the partition's leader has no open transaction of the producer")
@@ -119,8 +119,6 @@ def _assess_by_offset(candidate: SpanCandidate, reading: PartitionReading) -> Sp
     So it proves an end, and it proves the oldest open span, but none above that.
     """
     span, stable = candidate.span, reading.last_stable_offset
-    if reading.topic_id != span.topic_id:
-        return SpanConfirmation(Answer.REFUTED, "the topic was deleted or re-created")
     if stable is None or reading.high_watermark is None:
         return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: its leader returned no last stable offset")
     if stable > span.start_offset:

@@ -58,6 +58,11 @@ class Problem:
         """Whether a right of this user is missing."""
         return self.code in _DENIED
 
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the broker does not know the request."""
+        return self.code == ErrorCode.UNSUPPORTED_VERSION
+
     @classmethod
     def from_error(cls, error: BrokerError) -> Problem:
         """The problem that an error of a whole request is for each item of the request."""

@@ -142,18 +142,20 @@ class KeptBucket:
 
     def write(self, store: LogStore, token: bytes, now_ms: TimestampMs, retention_ms: DurationMs) -> None:
         """Stores the changes since `load`; `token` is random, `now_ms` is our clock at the batch's barrier."""
-        shared, agenda = encode_shared(self.bucket), self.bucket.agenda
+        bucket = self.bucket
+        shared, agenda = encode_shared(bucket), bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
-        followed = _changes(self._followed, self.bucket.followed)
-        standing = _changes(self._standing, self.bucket.standing)
+        followed = _changes(self._followed, bucket.followed)
+        standing = _changes(self._standing, bucket.standing)
         rows = {pid: encode_producer(producer) for pid, producer in self._changed.items()}
         if parts or followed or standing or rows or agenda.changed:
             self._rows.update(rows)
             self._written_ms.update(dict.fromkeys(rows, now_ms))
             if self._needs_snapshot():
                 self._forget_idle(now_ms - retention_ms)
-                kept = self.bucket
-                entry = _entry(shared, {**kept.followed}, {**kept.standing}, self._rows, self._written_ms, {**agenda})
+                entry = _entry(
+                    shared, {**bucket.followed}, {**bucket.standing}, self._rows, self._written_ms, {**agenda}
+                )
                 store.clear()
                 self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
             else:
@@ -165,7 +167,7 @@ class KeptBucket:
             store.put_entry(self._sequence, entry)
             store.put_head(HEADS.encode(Head(self._sequence, b"".join(self._tokens))))
             self._shared = shared
-            self._followed, self._standing = dict(self.bucket.followed), dict(self.bucket.standing)
+            self._followed, self._standing = dict(bucket.followed), dict(bucket.standing)
         agenda.settle()
         self._changed = {}
         self._objects, self._used = self._used, {}

@@ -122,10 +122,9 @@ def _reading(
     start: ListedOffset | Problem,
 ) -> PartitionReading:
     info = known.info(partition)
-    is_unsupported = isinstance(described, Problem) and described.code == ErrorCode.UNSUPPORTED_VERSION
     if isinstance(before, Problem):
         return _unread(partition, before, is_shown=info is not None)
-    if isinstance(described, Problem) and not is_unsupported:
+    if isinstance(described, Problem) and not described.is_unsupported:
         return _unread(partition, described, is_shown=info is not None)
     if isinstance(after, Problem):
         return _unread(partition, after, is_shown=info is not None)

@@ -18,9 +18,9 @@ import pytest
 from support.bad_inputs import BadInputs
 from support.waiting import eventually
 from support.watch import RunningWatch
+from txnwatch.cli.output import FAILURE
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
-FAILURE = 1
 ENDS_S = 120.0
 EVENTS = ("--events-topic", "bad-inputs.events")
 

@@ -11,13 +11,12 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-import pyspark
 import pytest
 
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
-from support.spark_cluster import SECRET, SparkCluster, arguments
+from support.spark_cluster import SECRET, SparkCluster
+from support.spark_submit import driver_of, submit
 from support.topics import create_topic, unique
 from support.upgrade import Upgrade
 from support.waiting import eventually
@@ -155,25 +154,18 @@ def test_spark_submit_runs_it_from_the_wheel_as_a_zip(
     archive = wheel.rename(tmp_path / "txnwatch.zip")
     (partition,) = create_topic(cluster, unique("submitted"))
     own = ("--topics", partition.topic, "--census-topics", partition.topic, "--events-topic", EVENTS)
-    submitted = RunningWatch(kafka.bootstrap_servers, hdfs.uri("submitted"), *own)
-    flags = submitted.command[submitted.command.index("run") + 1 :]
-    submitted.command = [
-        *("env", f"PYSPARK_PYTHON={python}", f"SPARK_HOME={Path(pyspark.__file__).parent}"),
-        *(str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", spark.master),
-        *("--py-files", str(archive), "--conf", f"spark.authenticate.secret={SECRET}"),
+    submitted = submit(
+        RunningWatch(kafka.bootstrap_servers, hdfs.uri("submitted"), *own),
+        python,
+        *("--master", spark.master, "--py-files", str(archive)),
+        *("--conf", f"spark.authenticate.secret={SECRET}"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=700m"),
-        *(str(ROOT / "deploy" / "spark" / "txnwatch_run.py"), *flags),
-    ]
+    )
     with submitted:
         submitted.until_ready()
         hang(cluster, partition)
         until_opened(kafka, partition)
-        (driver,) = [
-            child
-            for child in psutil.Process(submitted.pid).children(recursive=True)
-            if "txnwatch_run.py" in arguments(child)
-        ]
-        driver.terminate()
+        driver_of(submitted).terminate()
         assert submitted.wait() == 0
 
 

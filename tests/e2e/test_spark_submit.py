@@ -10,41 +10,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-import pyspark
 import pytest
 
+from support.spark_submit import driver_of, submit
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
-ROOT = Path(__file__).parents[2]
 STOPS_S = 3.0
 EVENTS = ("--events-topic", "spark-submit.events")
 
 
 @pytest.fixture
 def submitted(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[RunningWatch]:
-    watch = RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *EVENTS)
-    flags = watch.command[watch.command.index("run") + 1 :]
-    home = Path(pyspark.__file__).parent
-    watch.command = [
-        *("env", f"PYSPARK_PYTHON={sys.executable}", f"SPARK_HOME={home}"),
-        *(str(home / "bin" / "spark-submit"), "--master", "local[2]"),
-        *(str(ROOT / "deploy" / "spark" / "txnwatch_run.py"), *flags),
-    ]
+    watch = submit(
+        RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *EVENTS), sys.executable, "--master", "local[2]"
+    )
     with watch:
         watch.until_ready()
         yield watch
-
-
-def driver_of(watch: RunningWatch) -> psutil.Process:
-    (found,) = [
-        child
-        for child in psutil.Process(watch.pid).children(recursive=True)
-        if any(part.endswith("txnwatch_run.py") for part in child.cmdline())
-    ]
-    return found
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -16,6 +16,7 @@ from support.problems import a_problem
 from support.servers import Clusters, connect
 from support.topics import unique
 from txnwatch.cli.main import main
+from txnwatch.cli.output import FAILURE, USAGE
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -27,7 +28,6 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-FAILURE, USAGE = 1, 2
 
 
 @pytest.fixture(scope="module")

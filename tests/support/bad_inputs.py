@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from support.result_rows import keep_row
+from txnwatch.cli.output import FAILURE, USAGE
 from txnwatch.state.model.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ROWS = ROOT / "docs" / "bad-inputs.json"
-FAILURE, USAGE = 1, 2
 _PATH = r"/[\w./-]*?([\w.-]+)(?=[:,;'\s)}]|$)"
 _CHANGING = (
     (re.compile(re.escape(tempfile.gettempdir()) + _PATH), r"/path/to/\1"),

@@ -7,13 +7,12 @@ from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAcc
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.admin.topic_rights import READ
 from txnwatch.streaming.job.checkup import Checkup
-
-_AUTO = "auto"
+from txnwatch.streaming.job.coordinator_view import AUTO
 
 
 def view_of(found: Checkup, wanted: str) -> CoordinatorAccess:
     """The view that `run` takes: the setting `coordinator_view`, or with `auto` the best view that is allowed."""
-    if wanted != _AUTO:
+    if wanted != AUTO:
         return CoordinatorAccess(wanted)
     # If the coordinators cannot be asked about transactions, a log that is not shown may exist all the same.
     is_uncertain = TRANSACTION_STATE_TOPIC not in found.topic_operations and found.id_problems is None
@@ -26,7 +25,7 @@ def view_row(found: Checkup, wanted: str) -> CheckRow:
     access = view_of(found, wanted)
     reads = f"`run` reads {TRANSACTION_STATE_TOPIC}"
     detail = f"{access}: {reads if access is CoordinatorAccess.LOG else NOT_DETECTED[access]}"
-    health = Health.OK if access is CoordinatorAccess.LOG or wanted != _AUTO else Health.WARNING
+    health = Health.OK if access is CoordinatorAccess.LOG or wanted != AUTO else Health.WARNING
     if not _is_allowed(found, access):
         health, detail = Health.MISSING, f"{access}: it is configured, but a right is missing, so `run` does not start"
     return CheckRow("view", "coordinator view", health, detail, "run", None)
