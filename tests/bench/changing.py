@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.fast_writer import Load, writing
-from bench.idle import cpu_seconds
 from bench.latency import create_topic, durations, follow_arrivals, highest, one_hang
 from bench.results import Point, Row
+from bench.usage import usage_of
 from support.watch import RunningWatch
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -98,11 +98,9 @@ def _while_writing(
     places = tuple((number % PARTITIONS,) for number in range(size))
     with writing(Load(port, f"changing-{size}", places, size, kind.commits)) as written:
         time.sleep(WARM_UP_S)
-        known, before, since = max(durations(checkpoint)), written.value, time.monotonic()
-        cpu_before, broker_before = _cpu_s(watch.pid), _cpu_s(kafka.broker(1).pid)
-        latencies = some_hangs()
-        took_s = time.monotonic() - since
-        cpu_s, broker_cpu_s = _cpu_s(watch.pid) - cpu_before, _cpu_s(kafka.broker(1).pid) - broker_before
+        known, before = max(durations(checkpoint)), written.value
+        with usage_of(watch.pid) as usage, usage_of(kafka.broker(1).pid) as of_broker:
+            latencies = some_hangs()
         writes = written.value - before
         latest = max(durations(checkpoint))
         batches = {number: s for number, s in durations(checkpoint).items() if number > known}
@@ -111,14 +109,10 @@ def _while_writing(
         "99 % within s": highest(latencies),
         "micro-batch s": statistics.median(batches.values()),
         "micro-batch, 99 %, s": highest(batches.values()),
-        f"{what} a second": writes / took_s,
+        f"{what} a second": writes / usage.took_s,
         f"{what} of each producer in a batch": writes / size / (latest - known),
-        "CPU s a micro-batch": cpu_s / (latest - known),
-        "cores": cpu_s / took_s,
-        "cores of the broker": broker_cpu_s / took_s,
+        "CPU s a micro-batch": usage.cpu_s / (latest - known),
+        "cores": usage.cores,
+        "cores of the broker": of_broker.cores,
     }
     return Point(size, median_s, ratio=median_s / none_s, figures=figures)
-
-
-def _cpu_s(pid: int) -> float:
-    return sum(cpu_seconds(pid).values())

@@ -23,8 +23,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.fast_producers import FastProducers
 from bench.fast_writer import TIMEOUT_MS
 from bench.following import follow_incidents
-from bench.idle import cpu_seconds
 from bench.results import Point, Row
+from bench.usage import usage_of
 from support.kafka_faults import late_write_after_abort
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch
@@ -71,10 +71,10 @@ def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
         arrivals = follow_arrivals(bootstrap)
         _load(bootstrap, topic, stack)
         time.sleep(WARM_UP_S)
-        known, before, since = max(durations(checkpoint)), sum(cpu_seconds(watch.pid).values()), time.monotonic()
-        latencies = [one_hang(cluster, TopicPartition(topic, number), arrivals) for number in range(HANGS)]
+        known = max(durations(checkpoint))
+        with usage_of(watch.pid) as usage:
+            latencies = [one_hang(cluster, TopicPartition(topic, number), arrivals) for number in range(HANGS)]
         loaded = durations(checkpoint)
-        cpu_s, took_s = sum(cpu_seconds(watch.pid).values()) - before, time.monotonic() - since
         stack.close()
         time.sleep(IDLE_S)
         idle = {number: took for number, took in durations(checkpoint).items() if number > max(loaded) + SETTLING}
@@ -84,8 +84,8 @@ def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
         "micro-batch s": statistics.median(loaded.values()),
         "micro-batch, 99 %, s": highest(loaded.values()),
         "idle micro-batch s": statistics.median(idle.values()),
-        "CPU s a micro-batch": cpu_s / (max(loaded) - known),
-        "cores": cpu_s / took_s,
+        "CPU s a micro-batch": usage.cpu_s / (max(loaded) - known),
+        "cores": usage.cores,
         "ready s": ready_s,
     }
     return Point(HANGS, statistics.median(latencies), figures=figures)
@@ -164,11 +164,11 @@ class Idle(NamedTuple):
 
 def _idle(watch: RunningWatch) -> Idle:
     checkpoint = Path(watch.checkpoint)
-    known, before, since = max(durations(checkpoint)), sum(cpu_seconds(watch.pid).values()), time.monotonic()
-    time.sleep(MEASURED_S)
-    cpu_s, took_s = sum(cpu_seconds(watch.pid).values()) - before, time.monotonic() - since
+    known = max(durations(checkpoint))
+    with usage_of(watch.pid) as usage:
+        time.sleep(MEASURED_S)
     found = {number: took for number, took in durations(checkpoint).items() if number > known}
-    return Idle(cpu_s / took_s, statistics.median(found.values()), cpu_s / (max(found) - known))
+    return Idle(usage.cores, statistics.median(found.values()), usage.cpu_s / (max(found) - known))
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:

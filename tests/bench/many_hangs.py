@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from bench.following import follow_incidents
-from bench.idle import cpu_seconds
 from bench.results import Point, Row
+from bench.usage import usage_of
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch
 from txnwatch.state.model.ids import TopicPartition
@@ -54,12 +54,11 @@ def run(directory: Path, rows: list[Row]) -> None:
             for size in SIZES:
                 producers = _prepare(bootstrap, size)
                 time.sleep(5.0)
-                cpu_before = sum(cpu_seconds(watch.pid).values())
-                at_s = _hang(bootstrap, producers)
-                _wait(arrived, size)
-                cpu_s = sum(cpu_seconds(watch.pid).values()) - cpu_before
+                with usage_of(watch.pid) as usage:
+                    at_s = _hang(bootstrap, producers)
+                    _wait(arrived, size)
                 for row in both:
-                    row.points.append(_point(row, size, _when(arrived, size, at_s, is_known=row is known), cpu_s))
+                    row.points.append(_point(row, size, _when(arrived, size, at_s, is_known=row is known), usage.cpu_s))
     rows += both
 
 

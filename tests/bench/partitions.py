@@ -27,8 +27,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from bench.fast_writer import Load, writing
-from bench.idle import cpu_seconds
 from bench.results import Point, Row
+from bench.usage import Usage, usage_of
 from support.gate import Gate, GatedKafka
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch
@@ -140,23 +140,23 @@ def _measure(directory: Path, gate: CountingGate, bootstrap: str, count: int, ho
     ):
         watch.until_ready()
         time.sleep(WARM_UP_S)
-        idle = _between(gate, watch.pid)
+        idle, idle_figures = _between(gate, watch.pid)
         with writing(load) as written:
             time.sleep(SETTLED_S)
             before, log_before, since = written.value, _log_end(bootstrap), time.monotonic()
-            busy = _between(gate, watch.pid)
+            busy, busy_figures = _between(gate, watch.pid)
             took_s = time.monotonic() - since
             transactions_s = (written.value - before) / took_s
-            busy.figures |= {
+            busy_figures |= {
                 "transactions/s": transactions_s,
                 "batches/s": transactions_s * len(places[0]),
                 "markers/s": transactions_s * len(places[0]),
                 "coordinator records/s": (_log_end(bootstrap) - log_before) / took_s,
             }
-    points = tuple(_point(count, spent) for spent in (idle, busy))
+    points = _point(count, idle, idle_figures), _point(count, busy, busy_figures)
     for point in points:
         print(f"  {point}", flush=True)
-    return points[0], points[1]
+    return points
 
 
 def places_of(count: int) -> tuple[tuple[int, ...], ...]:
@@ -176,35 +176,24 @@ def _log_end(bootstrap: str) -> int:
         return sum(consumer.get_watermark_offsets(place, timeout=10.0)[1] for place in places)
 
 
-@dataclass(slots=True)
-class Spent:
-    """What a window took."""
-
-    wall_s: float
-    cpu_s: float
-    figures: dict[str, float]
-
-
-def _between(gate: CountingGate, pid: int) -> Spent:
+def _between(gate: CountingGate, pid: int) -> tuple[Usage, dict[str, float]]:
+    """A window of the watch: its usage, and what both clients requested."""
     clients = (WATCH, GROUP)
-    cpu, since = sum(cpu_seconds(pid).values()), time.monotonic()
     before = {client: gate.seen(client) for client in clients}
-    time.sleep(MEASURED_S)
-    took_s = time.monotonic() - since
-    cpu_s = sum(cpu_seconds(pid).values()) - cpu
-    figures: dict[str, float] = {"cores": cpu_s / took_s}
+    with usage_of(pid) as usage:
+        time.sleep(MEASURED_S)
+    figures: dict[str, float] = {"cores": usage.cores}
     for client in clients:
         then, now = before[client], gate.seen(client)
-        figures[f"requests/s of {client}"] = (now.requests - then.requests) / took_s
-        figures[f"bytes/s to {client}"] = (now.back - then.back) / took_s
-        figures[f"bytes/s from {client}"] = (now.out - then.out) / took_s
-    return Spent(took_s, cpu_s, figures)
+        figures[f"requests/s of {client}"] = (now.requests - then.requests) / usage.took_s
+        figures[f"bytes/s to {client}"] = (now.back - then.back) / usage.took_s
+        figures[f"bytes/s from {client}"] = (now.out - then.out) / usage.took_s
+    return usage, figures
 
 
-def _point(count: int, spent: Spent) -> Point:
-    figures = spent.figures
+def _point(count: int, usage: Usage, figures: dict[str, float]) -> Point:
     ratio = figures[f"bytes/s to {WATCH}"] / max(1.0, figures[f"bytes/s to {GROUP}"])
-    return Point(count, spent.wall_s, spent.cpu_s, ratio, figures)
+    return Point(count, usage.took_s, usage.cpu_s, ratio, figures)
 
 
 @contextlib.contextmanager
@@ -263,11 +252,10 @@ def _limited(directory: Path, gate: CountingGate, bootstrap: str) -> Row:
         watch.until_ready()
         with _written(bootstrap, topic):
             time.sleep(SETTLED_S)
-            before, cpu, since = gate.fetched[WATCH], sum(cpu_seconds(watch.pid).values()), time.monotonic()
-            time.sleep(LIMITED_S)
-            took_s = time.monotonic() - since
-            rate = (gate.fetched[WATCH] - before) / took_s
-            cpu_s = sum(cpu_seconds(watch.pid).values()) - cpu
-    figures = {"bytes/s written": TOO_MUCH, "bytes/s allowed": RATE, "bytes/s fetched": rate, "cores": cpu_s / took_s}
-    point = Point(SCANNED[0], took_s, cpu_s, figures=figures)
+            before = gate.fetched[WATCH]
+            with usage_of(watch.pid) as usage:
+                time.sleep(LIMITED_S)
+            rate = (gate.fetched[WATCH] - before) / usage.took_s
+    figures = {"bytes/s written": TOO_MUCH, "bytes/s allowed": RATE, "bytes/s fetched": rate, "cores": usage.cores}
+    point = Point(SCANNED[0], usage.took_s, usage.cpu_s, figures=figures)
     return Row("partitions", "--max-bytes-per-second", "partitions", points=[point])
