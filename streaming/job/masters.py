@@ -5,7 +5,6 @@ Under spark-submit the driver's JVM exists before this process, and spark-submit
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from txnwatch.state.model.errors import ConfigError
@@ -13,22 +12,11 @@ from txnwatch.streaming.job.checkpoint import local_directory
 
 DEFAULT_MASTER = "local[2,4]"
 _PORT_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
-_LOCAL_THREADS = re.compile(r"local\[(\d+|\*)\s*(,.*)?\]")
 
 
 def is_local(master: str) -> bool:
     """Whether the whole of Spark runs in the driver's JVM."""
     return master == "local" or master.startswith("local[")
-
-
-def local_threads(master: str, cores: int) -> int | None:
-    """How many tasks a local master runs at the same time; None for a cluster. `cores` are those of this machine."""
-    if master == "local":
-        return 1
-    found = _LOCAL_THREADS.fullmatch(master)
-    if found is None:
-        return None
-    return cores if found[1] == "*" else int(found[1])
 
 
 def chosen_master(setting: str | None, environ: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ from txnwatch.streaming.job.batch_errors import BatchErrors
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.file_systems import file_system_settings
 from txnwatch.streaming.job.frames import release
-from txnwatch.streaming.job.masters import check_checkpoint_place, local_threads
+from txnwatch.streaming.job.masters import check_checkpoint_place
 from txnwatch.streaming.job.network import network_settings
 from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
@@ -103,7 +103,7 @@ def spark_session(
     whole = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
     master = whole.get("spark.master", "") or ""
     check_checkpoint_place(checkpoint, master, is_shared=is_checkpoint_shared)
-    for key, value in {**network_settings(master), **file_system_settings(checkpoint), **_of_workers(master)}.items():
+    for key, value in {**network_settings(master), **file_system_settings(checkpoint)}.items():
         if not whole.contains(key):
             whole.set(key, value)
     session = SparkSession(SparkContext(gateway=gateway, conf=whole, environment=search_path()))
@@ -139,17 +139,6 @@ def _settings(checkpoint: str, state_partitions: int, scratch: Path | None) -> d
     if local_directory(checkpoint) is not None:
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
     return settings
-
-
-def _of_workers(master: str) -> dict[str, str]:
-    """Keeps no more idle Python workers than tasks run at the same time.
-
-    Spark takes the worker that has been idle for the longest time, so each worker is used again and again, and its
-    limit for idle workers never ends one. Without this bound a worker that was needed once stays: 120 MB. On a cluster
-    the operator knows the cores of an executor, and this process does not.
-    """
-    threads = local_threads(master, os.cpu_count() or 1)
-    return {} if threads is None else {"spark.python.factory.idleWorkerMaxPoolSize": str(max(1, threads))}
 
 
 def _conf(settings: Mapping[str, str], master: str, jvm: Any = None) -> SparkConf:  # noqa: ANN401 - untyped

@@ -10,7 +10,7 @@ from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.config import RunSettings
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.job.masters import check_checkpoint_place, chosen_master, local_threads
+from txnwatch.streaming.job.masters import check_checkpoint_place, chosen_master
 
 SUBMITTED = {"PYSPARK_GATEWAY_PORT": "4711"}
 CLUSTERS = ("spark://host:7077", "k8s://https://host", "yarn")
@@ -33,24 +33,6 @@ def test_a_shared_file_system_serves_a_cluster(master: str, checkpoint: str) -> 
 @pytest.mark.parametrize("master", ["", "local", "local[2,4]", "local[*]", "local-cluster[2,1,1024]"])
 def test_a_directory_serves_a_master_on_this_host_and_one_that_is_not_known_yet(master: str) -> None:
     check_checkpoint_place("/var/lib/txnwatch", master, is_shared=False)
-
-
-@pytest.mark.parametrize(
-    ("master", "threads"),
-    [
-        ("local", 1),
-        ("local[3]", 3),
-        ("local[2,4]", 2),
-        ("local[2, 4]", 2),
-        ("local[*]", 8),
-        ("local[*,4]", 8),
-        ("local-cluster[2,1,1024]", None),
-        ("spark://host:7077", None),
-        ("", None),
-    ],
-)
-def test_a_local_master_says_how_many_tasks_run_at_the_same_time(master: str, threads: int | None) -> None:
-    assert local_threads(master, cores=8) == threads
 
 
 def test_the_setting_then_spark_submit_then_the_default_chooses_the_master() -> None:
