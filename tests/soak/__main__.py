@@ -33,6 +33,7 @@ from typing import Any
 
 from bench.results import machine
 from soak import hangs as soaked_hangs
+from soak.backlog import backlog
 from soak.coordinator_log import CoordinatorLog
 from soak.hangs import Hangs
 from soak.plot import plot
@@ -103,9 +104,10 @@ def soak(minutes: float, writers: int) -> dict[str, Any]:
             with (
                 contextlib.closing(EventTail(kafka.bootstrap_servers, EVENTS)) as tail,
                 contextlib.closing(CoordinatorLog(kafka.bootstrap_servers, LOG_PARTITIONS)) as log,
-                watch,
+                contextlib.ExitStack() as running,
             ):
-                watch.until_ready()
+                with backlog(cluster):
+                    running.enter_context(watch).until_ready()
                 cluster_id = str(cluster.refresh().cluster_id)
                 trouble = Trouble(kafka, cluster, Hangs(kafka, cluster, tail), RedisOutages(redis, cluster_id, tail))
                 directories = {"checkpoint": home / "checkpoint", "scratch": scratch}
