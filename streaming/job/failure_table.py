@@ -31,7 +31,11 @@ PERMANENT: Final = (
             *("CANNOT_LOAD_STATE_STORE", "CANNOT_LOAD_CHECKPOINT", "STATE_STORE", "ChecksumException"),
             *("malformed", "MALFORMED", "Incomplete log file", "log version", r"Json\w*Exception", "MismatchedInput"),
             *("ZipException", "zip END header", "RocksDBException", "StreamCorrupted", r"Batch \d+ doesn't exist"),
-            *("MISSING_METADATA", r"(FileNotFound|NoSuchFile)Exception: .*/(offsets|commits|state|metadata)\b"),
+            *(
+                "EOFException",
+                "MISSING_METADATA",
+                r"(FileNotFound|NoSuchFile)Exception: .*/(offsets|commits|state|metadata)\b",
+            ),
         ),
         "restore --checkpoint from a copy, or give a new directory: open incidents come from the events topic",
     ),
@@ -52,10 +56,17 @@ _OTHER_VERSION: Final = re.compile(
     "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE|"
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
 )
-TRANSIENT: Final = re.compile(
+_TRANSIENT: Final = re.compile(
     "Connection refused|Connection reset|timed out|Timeout|No space left|UnknownHost|Temporary failure|"
     "Too many open files|Cannot allocate memory|OutOfMemory|PYTHON_WORKER_EXITED|EOFException"
 )
+# A connection that ends is an EOFException, too. This one is the end of a file of the state, in a Java stack trace.
+_SHORT_CHANGELOG: Final = re.compile(r"EOFException[^\n]*(\n\s+at [^\n]*)*\n\s+at [^\n]*\.StateStoreChangelogReader")
+
+
+def may_pass(cause: str, text: str) -> bool:
+    """Whether this root cause of a failure is one that often ends without an operator; `text` has its stack trace."""
+    return _TRANSIENT.search(cause) is not None and _SHORT_CHANGELOG.search(text) is None
 
 
 def advice_for(causes: str) -> str:

@@ -19,7 +19,7 @@ from txnwatch.state.model.errors import (
     SparkError,
     TxnwatchError,
 )
-from txnwatch.streaming.job.failure_table import TRANSIENT, advice_for, is_of_another_version
+from txnwatch.streaming.job.failure_table import advice_for, is_of_another_version, may_pass
 
 _LOG_LINE = re.compile(
     r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
@@ -99,7 +99,7 @@ def failure_of(text: str) -> Failure:
     """
     _raise_refusal(text)
     cause = root_cause(text)
-    if TRANSIENT.search(cause):
+    if may_pass(cause, text):
         return Failure(cause, may_pass=True)
     causes = "\n".join([cause, _first_line(text), *_java_causes(text), *_exceptions(text)])
     if is_of_another_version(causes):

@@ -99,6 +99,24 @@ def test_a_failure_that_may_pass_has_none_although_it_is_about_the_state() -> No
     assert isinstance(failure_of(NETWORK).error(""), QueryError)
 
 
+@pytest.mark.parametrize(
+    ("reader", "is_damaged"),
+    [
+        ("org.apache.spark.sql.execution.streaming.state.StateStoreChangelogReaderV1.getNext(X.scala:506)", True),
+        ("org.apache.hadoop.ipc.Client$IpcStreams.readResponse(Client.java:1923)", False),
+    ],
+    ids=["a changelog", "a connection"],
+)
+def test_the_end_of_a_changelog_is_damage_and_the_end_of_a_connection_may_pass(
+    reader: str, *, is_damaged: bool
+) -> None:
+    stack = f"\tat java.base/java.io.DataInputStream.readInt(X.java:386)\n\tat {reader}\n\tat x.y(z:1)"
+    failure = failure_of(f"SparkException: Job aborted\nCaused by: java.io.EOFException\n{stack}\n")
+    assert failure.cause == "java.io.EOFException"
+    assert failure.may_pass is not is_damaged
+    assert ("restore --checkpoint" in failure.advice) is is_damaged
+
+
 def test_a_checkpoint_that_the_source_refuses_is_its_own_error() -> None:
     with pytest.raises(CheckpointError, match=r"^of another cluster$"):
         failure_of("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n more")
