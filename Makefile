@@ -32,7 +32,7 @@ long: dev-venv ## what takes long and is not in `make test`: whole processes und
 	@$(BIN)/python scripts/generate_docs.py
 
 stop-times: dev-venv ## how long a stop takes in each situation; writes docs/stop-times.md
-	@$(BIN)/python -m pytest tests/e2e/test_stopping.py tests/e2e/test_abort_processes.py -m "" -k "stopping or stop_while" --stop-results docs/stop-times.json $(ARGS)
+	@$(BIN)/python -m pytest tests/e2e/test_stopping*.py tests/e2e/test_abort_processes.py -m "" -k "stopping or stop_while" --stop-results docs/stop-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
 bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-inputs.md

@@ -10,7 +10,7 @@ from page_tables import places
 _ABOUT = """\
 The table has the time from SIGTERM to the end of the process, by what txnwatch does at that moment. Each row has a
 test, which fails above 3 s. The test also checks that the exit code is 0, and that no JVM runs 10 s later.
-`make stop-times` runs the tests (`tests/e2e/test_stopping.py` and `tests/e2e/test_abort_processes.py`) and writes this
+`make stop-times` runs the tests (`tests/e2e/test_stopping*.py` and `tests/e2e/test_abort_processes.py`) and writes this
 page. [Stop](stopping.md#stop) describes what a stop does."""
 
 

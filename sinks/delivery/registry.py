@@ -2,12 +2,16 @@
 
 Law: a registry that does not answer is an error before anything is produced, so the outbox keeps the event. When events
 are read back, it is a RegistryUnavailableError, and the record is not skipped: a record that cannot be decoded now is
-not invalid. The schema is registered under `<topic>-value`, once per process; each schema id is requested once.
+not invalid. The schema is registered under `<topic>-value`, once per client; each schema id is requested once. The
+client reads certificate files only when it is made, so it is made again when they have changed. While the new files
+cannot be used, the former client stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from txnwatch.sinks.delivery.encoding import (
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 CONTENT_TYPE: Final = "application/vnd.confluent.avro"
 _TIMEOUT_S: Final = 2.0
 _FRAME: Final = 5
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _ITS_WORD: Final = {404, 409, 422}  # not found, incompatible, invalid; any other status is temporary
 
 
@@ -45,6 +50,20 @@ class RegistryCodec:
         Raises:
             ConfigError: confluent-kafka's registry client is not installed, or refuses the settings.
         """
+        # No retries here: the outbox retries, and the micro-batch must not wait.
+        self._config = {"timeout": _TIMEOUT_S, "max.retries": 0, **client_config}
+        self._url = shown_url(str(client_config["url"]))
+        self._topic = topic
+        self._subject = f"{topic}-value"
+        self._files = [Path(str(client_config[name])) for name in _FILES if name in client_config]
+        self._connect()
+
+    def _connect(self) -> None:
+        """Makes the client and its serializers.
+
+        Raises:
+            ConfigError: as the constructor.
+        """
         try:
             from confluent_kafka.schema_registry import (  # noqa: PLC0415 - an extra
                 SchemaRegistryClient,
@@ -54,21 +73,34 @@ class RegistryCodec:
             from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: PLC0415
         except ImportError as exc:
             raise ConfigError(f"a schema registry needs `pip install 'txnwatch[registry]'`: {exc}") from exc
-        self._url = shown_url(str(client_config["url"]))
-        subject = {"subject.name.strategy": topic_subject_name_strategy}
+        subject, stamps = {"subject.name.strategy": topic_subject_name_strategy}, self._stamps()
         try:
-            # No retries here: the outbox retries, and the micro-batch must not wait.
-            self._client: SchemaRegistryClient = SchemaRegistryClient(
-                {"timeout": _TIMEOUT_S, "max.retries": 0, **client_config}
-            )
-            self._serialize: Any = AvroSerializer(self._client, schema_text(), lambda event, _: plain(event), subject)
-            self._deserialize: Any = AvroDeserializer(
-                self._client, schema_text(), lambda raw, _: event_of(raw), conf=subject
-            )
+            client = SchemaRegistryClient(self._config)
+            serialize = AvroSerializer(client, schema_text(), lambda event, _: plain(event), subject)
+            deserialize = AvroDeserializer(client, schema_text(), lambda raw, _: event_of(raw), conf=subject)
+        except OSError as exc:  # also the errors of TLS
+            named = " and ".join(map(str, self._files)) or "SSL_CERT_FILE"
+            problem = f"expected certificates in PEM in {named}, found: {exc}"
+            raise ConfigError(f"schema registry {self._url}: {problem}") from exc
         except (ValueError, TypeError) as exc:
             raise ConfigError(f"schema registry {self._url}: {redacted(str(exc))}") from exc
-        self._subject = f"{topic}-value"
-        self._context = SerializationContext(topic, MessageField.VALUE)
+        self._client: SchemaRegistryClient = client
+        self._serialize: Any = serialize
+        self._deserialize: Any = deserialize
+        self._context = SerializationContext(self._topic, MessageField.VALUE)
+        self._used = stamps
+
+    def _renew(self) -> None:
+        """Makes the client again if a certificate file has changed."""
+        if self._stamps() == self._used:
+            return
+        former = self._client
+        with suppress(ConfigError):  # somebody may be replacing the files at this moment
+            self._connect()
+            former.close()
+
+    def _stamps(self) -> list[tuple[int, ...]]:
+        return [_stamp(path) for path in self._files]
 
     @property
     def encoding(self) -> Encoding:
@@ -121,6 +153,7 @@ class RegistryCodec:
         from confluent_kafka.schema_registry.error import SchemaRegistryError  # noqa: PLC0415
 
         where = f"schema registry {self._url}"
+        self._renew()
         try:
             return act()
         except SchemaRegistryError as exc:
@@ -130,3 +163,12 @@ class RegistryCodec:
             raise error(message) from exc
         except Exception as exc:  # errors of its HTTP library are not part of its interface
             raise RegistryUnavailableError(f"{where}: {what}: {type(exc).__name__}: {redacted(str(exc))}") from exc
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes with a file; empty while there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -23,8 +23,8 @@ from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.undetected import undetected as undetected_in
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.model.verdicts import undetected as undetected_in
 
 _OF_LOG = f"{TRANSACTION_STATE_TOPIC}-"
 

@@ -116,7 +116,7 @@ def _assess_by_offset(candidate: SpanCandidate, reading: PartitionReading) -> Sp
     """The same where the leader cannot describe its producers: by its last stable offset.
 
     This is where the oldest open transaction starts (`UnifiedLog.lastStableOffset`), or the high watermark without one.
-    So it proves an end, and it proves the oldest open span, but none above that.
+    So it proves an end, and it proves the oldest open span, but none above that, and none above the high watermark.
     """
     span, stable = candidate.span, reading.last_stable_offset
     if stable is None or reading.high_watermark is None:
@@ -124,8 +124,9 @@ def _assess_by_offset(candidate: SpanCandidate, reading: PartitionReading) -> Sp
     if stable > span.start_offset:
         return SpanConfirmation(Answer.REFUTED, "the last stable offset is above the span: it has ended")
     if stable < span.start_offset or stable >= reading.high_watermark:
-        why = f"an older transaction is open below it, and {reading.problem}"
-        return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {why}")
+        is_behind = stable < reading.high_watermark
+        why = "an older transaction is open below it" if is_behind else "it begins at or above the high watermark"
+        return SpanConfirmation(Answer.UNKNOWN, f"{candidate.partition}: {why}, and {reading.problem}")
     found = ActiveProducer(candidate.producer_id, span.epoch, None, span.last_timestamp_ms, None, span.start_offset)
     return SpanConfirmation(Answer.CONFIRMED, reading=replace(reading, problem=None), producer=found)
 

@@ -14,21 +14,3 @@ class CoordinatorAccess(StrEnum):
     LOG = "log"
     API = "api"
     NONE = "none"
-
-
-ACCESS_MEANS: dict[CoordinatorAccess, str] = {
-    CoordinatorAccess.LOG: "the coordinators' log (`__transaction_state`) is read: every verdict",
-    CoordinatorAccess.API: "the coordinators are asked about data that stays open (ListTransactions, "
-    "DescribeTransactions): `hanging`, and `stray_write` with two epochs in one span; no verdict about the age of a "
-    "transaction, and no expected outcome",
-    CoordinatorAccess.NONE: "only the logs of the partitions are read: data that is open for longer than any "
-    "transaction may be is `late`, with its producer id and without a transactional id; nothing is `hanging`",
-}
-
-# What a watch does not detect, as text for its operator.
-NOT_DETECTED: dict[CoordinatorAccess, str] = {
-    CoordinatorAccess.API: "late, stuck_prepare and long_running transactions are not detected, the outcome of a hang "
-    "is unknown, and nothing is aborted automatically",
-    CoordinatorAccess.NONE: "no hang is proven, and no transactional id is known; only data that is open for longer "
-    "than any transaction may be is reported, as late",
-}

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs
@@ -176,19 +175,6 @@ _AGE_RULES: dict[TransactionState, tuple[tuple[Verdict, AgeRule], ...]] = {
     )
     for state, family in _FAMILY_OF_STATE.items()
 }
-
-
-# What a watch detects in each coordinator view. A new verdict belongs to the log until a lower view detects it, too.
-_DETECTED: dict[CoordinatorAccess, frozenset[Verdict]] = {
-    CoordinatorAccess.LOG: frozenset(Verdict),
-    CoordinatorAccess.API: frozenset({Verdict.HANGING, Verdict.STRAY_WRITE}),
-    CoordinatorAccess.NONE: frozenset({Verdict.LATE}),
-}
-
-
-def undetected(access: CoordinatorAccess) -> tuple[Verdict, ...]:
-    """The verdicts that no watch detects in this coordinator view, the worst first."""
-    return tuple(rule.verdict for rule in VERDICTS if rule.verdict not in _DETECTED[access])
 
 
 def rank(verdict: Verdict) -> int:

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from shutil import copy
 from threading import Thread
 from typing import Any
 
@@ -16,17 +17,19 @@ from confluent_kafka.schema_registry import ConfigCompatibilityLevel, Schema, Sc
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from support.certificates import Authority
 from support.forwarder import Forwarder
 from support.incidents import a_life, an_event
 from support.log_lines import LogLines
 from support.registry import SchemaRegistry
+from support.tls_front import TlsFront
 from support.topics import unique
 from txnwatch.sinks.delivery.encoding import FORMATS, schema_text, to_json
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
 from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.delivery.registry import RegistryCodec
-from txnwatch.state.model.errors import BrokerError, RegistryUnavailableError, SinkError
+from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, RegistryUnavailableError, SinkError
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 
@@ -214,11 +217,50 @@ def test_a_user_is_sent_and_a_refusal_shows_no_password(guarded: str, how: str) 
     assert "secret" not in str(refused.value)
 
 
+UNKNOWN = b"\x00\x7f\xff\xff\xffno schema of this id"
+
+
+def an_authority(directory: Path) -> Authority:
+    directory.mkdir()
+    found = Authority(directory, "ca").create()
+    found.issue("server", "IP:127.0.0.1")
+    found.issue("client", "DNS:client")
+    return found
+
+
+def test_renewed_certificate_files_are_used_from_the_next_request_on(registry: SchemaRegistry, tmp_path: Path) -> None:
+    first, second = (an_authority(tmp_path / name) for name in ("first", "second"))
+    trusted, mine = (Path(copy(first.directory / name, tmp_path)) for name in ("ca.pem", "client.pem"))
+    with TlsFront(registry.port, first) as front:
+        files = {"ssl.ca.location": str(trusted), "ssl.certificate.location": str(mine)}
+        codec = a_codec({"url": f"{front.url}/apis/ccompat/v7", "timeout": 30.0, **files}, unique("events"))
+        written = codec.encode(an_event())
+        front.use(second)
+        with pytest.raises(RegistryUnavailableError):
+            codec.decode(UNKNOWN)
+        mine.write_text("half of a file")
+        assert codec.decode(written) == an_event(), "the former client stays"
+        for name in ("ca.pem", "client.pem"):
+            copy(second.directory / name, tmp_path)
+        with pytest.raises(BadEventError, match="HTTP 404"):
+            codec.decode(UNKNOWN)
+        assert codec.decode(written) == an_event()
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_certificate_file_that_cannot_be_used_is_an_error_that_names_it(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(ConfigError, match=r"schema registry https://registry: expected certificates .*/ca\.pem, found"):
+        RegistryCodec({"url": "https://registry", "ssl.ca.location": str(file)}, "events")
+
+
 def test_a_record_of_another_client_does_not_stop_the_reading(
     config: dict[str, str], topic: str, registry: SchemaRegistry
 ) -> None:
     producer = Producer(config)
-    producer.produce(topic, key="k", value=b"\x00\x7f\xff\xff\xffno schema of this id")
+    producer.produce(topic, key="k", value=UNKNOWN)
     producer.produce(topic, key=an_event().incident_id, value=to_json(an_event()))
     producer.flush(10.0)
     bad, good = read_events(config, topic, decode=codec_of(registry, topic).decode)

@@ -13,15 +13,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import psutil
 import pytest
 from confluent_kafka import Producer
 
 from support.bad_servers import bad_server, stays_silent
+from support.connections import is_connected
 from support.forwarder import Forwarder
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
+from support.process_memory import descendants
 from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.upgrade import of_another_version
@@ -188,6 +189,21 @@ def test_in_the_pause_before_the_next_attempt_to_start_the_query(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("after_s", [0.0, 0.5])
+def test_while_a_reload_starts_the_query_again(
+    watch: Callable[..., RunningWatch], stop_times: StopTimes, tmp_path: Path, after_s: float
+) -> None:
+    file = tmp_path / "txnwatch.toml"
+    file.write_text("late_buffer_ms = 5000\n")
+    running = watch("--config", str(file)).until_ready()
+    file.write_text("late_buffer_ms = 6000\n")
+    os.kill(running.pid, signal.SIGHUP)
+    running.until("SIGHUP: reloaded late_buffer_ms, and the query starts again")
+    time.sleep(after_s)
+    stop_times.stop(running, f"a reload starts the query again, after {after_s} s")
+
+
+@pytest.mark.long
 def test_while_an_old_checkpoint_is_moved_aside_and_the_next_start_completes_the_move(
     stop_times: StopTimes, kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,10 +261,9 @@ def test_while_the_file_system_of_the_checkpoint_does_not_answer(
 def until_spark_reaches(running: RunningWatch, port: int) -> None:
     """Waits until Spark is connected to the file system, and two seconds more."""
 
-    def is_connected() -> bool:
-        family = psutil.Process(running.pid).children(recursive=True)
-        jvms = [child for child in family if child.name() == "java"]
-        return any(one.raddr and one.raddr.port == port for jvm in jvms for one in jvm.net_connections("tcp"))
+    def uses() -> bool:
+        jvms = [pid for pid, name in descendants(running.pid).items() if name == "java"]
+        return any(is_connected(jvm, port) for jvm in jvms)
 
-    eventually(is_connected, 120.0, "Spark to use the file system")
+    eventually(uses, 120.0, "Spark to use the file system")
     time.sleep(2.0)

@@ -54,7 +54,7 @@ def full(pid: int, disk: Path) -> Iterator[None]:
                 is_over.set()
                 thread.join()
     finally:
-        filler.unlink()
+        filler.unlink(missing_ok=True)  # the process may have ended, and its disk with it
 
 
 def _fill(file: io.FileIO) -> None:

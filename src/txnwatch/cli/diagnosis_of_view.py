@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from txnwatch.cli.check_row import CheckRow, Health
-from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.undetected import undetected_text
 from txnwatch.streaming.admin.topic_rights import READ
 from txnwatch.streaming.job.checkup import Checkup
 from txnwatch.streaming.job.coordinator_view import AUTO
@@ -24,7 +25,7 @@ def view_row(found: Checkup, wanted: str) -> CheckRow:
     """One row; it is a warning if a right is missing for the best view, and not if a lower view is configured."""
     access = view_of(found, wanted)
     reads = f"`run` reads {TRANSACTION_STATE_TOPIC}"
-    detail = f"{access}: {reads if access is CoordinatorAccess.LOG else NOT_DETECTED[access]}"
+    detail = f"{access}: {reads if access is CoordinatorAccess.LOG else undetected_text(access)}"
     health = Health.OK if access is CoordinatorAccess.LOG or wanted != AUTO else Health.WARNING
     if not _is_allowed(found, access):
         health, detail = Health.MISSING, f"{access}: it is configured, but a right is missing, so `run` does not start"

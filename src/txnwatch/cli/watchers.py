@@ -12,7 +12,8 @@ from txnwatch.state.events.heartbeat import Heartbeat
 from txnwatch.state.events.watch_coverage import Missing, Uncovered
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
-from txnwatch.state.model.verdicts import Verdict, undetected
+from txnwatch.state.model.undetected import undetected
+from txnwatch.state.model.verdicts import Verdict
 
 _MOST = 20  # watchers to show: a user who may write to the topic or to Redis can forge any number of them
 

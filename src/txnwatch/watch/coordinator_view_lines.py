@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.undetected import undetected_text
 from txnwatch.streaming.job.coordinator_view import ChosenView
 
 
@@ -17,7 +18,7 @@ def report_view(log: Log, view: ChosenView, longest_timeout_ms: DurationMs | Non
         )
         return
     because = f" ({'; '.join(view.reasons)})" if view.reasons else ""
-    log.warning(f"coordinator view: {view.access}{because}: {NOT_DETECTED[view.access]}")
+    log.warning(f"coordinator view: {view.access}{because}: {undetected_text(view.access)}")
     if view.access is CoordinatorAccess.NONE and longest_timeout_ms is None:
         why = problem or "no broker shows transaction.max.timeout.ms"
         log.warning(f"nothing is reported at all: {why}; set --max-transaction-timeout-ms")

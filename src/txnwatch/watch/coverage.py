@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm, Unproven
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.quantities import LONG_AGO, NO_TIME, DurationMs, TimestampMs
+from txnwatch.state.model.undetected import undetected_text
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.progress import Progress
@@ -139,7 +140,7 @@ class Coverage:
                 f"cannot be read: {some(log, _NAMED)}"
             )
         if self.access is not CoordinatorAccess.LOG:
-            lacks.append(f"the coordinator view is {self.access}: {NOT_DETECTED[self.access]}")
+            lacks.append(f"the coordinator view is {self.access}: {undetected_text(self.access)}")
         if not lacks:
             return "every transaction is being watched"
         return f"transactions are being watched, but {', and '.join(lacks)}"

@@ -9,7 +9,8 @@ import pytest
 from support.problems import a_problem
 from txnwatch.cli.check_row import Health
 from txnwatch.cli.diagnosis_of_view import view_of, view_row
-from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.model.undetected import undetected_text
 from txnwatch.streaming.admin.topic_rights import DESCRIBE, READ
 from txnwatch.streaming.job.checkup import Checkup
 
@@ -41,7 +42,7 @@ def test_the_view_follows_from_the_rights(found: Checkup, view: str) -> None:
     assert view_of(found, "auto") == view
     assert row.detail.partition(":")[0] == view
     assert row.status is (Health.OK if view == "log" else Health.WARNING)
-    assert view == "log" or NOT_DETECTED[CoordinatorAccess(view)] in row.detail
+    assert view == "log" or undetected_text(CoordinatorAccess(view)) in row.detail
 
 
 CONFIGURED = {

@@ -180,6 +180,15 @@ def test_a_client_certificate_is_required(authority: Authority) -> None:
                 get_secured(server, refused)
 
 
+def test_a_client_certificate_is_verified_only_if_one_is_given(authority: Authority) -> None:
+    if_given = MUTUAL.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven")
+    with closing(a_server(web_config(authority.directory, if_given))) as server:
+        assert get_secured(server, trusting(authority)) == 200
+        assert get_secured(server, trusting(authority, "client")) == 200
+        with pytest.raises((http.client.HTTPException, OSError)):
+            get_secured(server, trusting(authority, "stranger"))
+
+
 def test_the_lowest_version_is_enforced(authority: Authority) -> None:
     older = trusting(authority)
     older.maximum_version = ssl.TLSVersion.TLSv1_2

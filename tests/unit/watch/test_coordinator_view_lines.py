@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.log_lines import LogLines
-from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
+from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.undetected import undetected_text
 from txnwatch.streaming.job.coordinator_view import ChosenView
 from txnwatch.watch.coordinator_view_lines import report_view
 
@@ -31,7 +32,7 @@ def test_the_log_is_the_expected_view_and_no_warning() -> None:
 
 def test_a_lower_view_has_a_reason_and_what_it_does_not_detect() -> None:
     (line,) = lines(ChosenView(CoordinatorAccess.API, ("no right to read",)))
-    assert line == f"warning: coordinator view: api (no right to read): {NOT_DETECTED[CoordinatorAccess.API]}"
+    assert line == f"warning: coordinator view: api (no right to read): {undetected_text(CoordinatorAccess.API)}"
 
 
 def test_without_a_limit_nothing_is_detected_and_that_is_named() -> None:

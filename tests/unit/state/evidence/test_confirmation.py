@@ -263,7 +263,7 @@ OVERDUE = {
     "above an older open one": (by_offset(4), Answer.UNKNOWN),
     "over by the last stable offset": (by_offset(6), Answer.REFUTED),
     "no last stable offset": (by_offset(None), Answer.UNKNOWN),
-    "nothing is above it": (by_offset(5, high_watermark=5), Answer.UNKNOWN),
+    "not below the high watermark": (by_offset(5, high_watermark=5), Answer.UNKNOWN),
     "another topic": (by_offset(5, topic_id="another"), Answer.REFUTED),
 }
 
@@ -271,6 +271,20 @@ OVERDUE = {
 @pytest.mark.parametrize(("reading", "answer"), OVERDUE.values(), ids=OVERDUE.keys())
 def test_a_span_that_is_open_for_too_long(reading: PartitionReading, answer: Answer) -> None:
     assert assess_overdue(CANDIDATE, reading).answer is answer
+
+
+WHY_BY_OFFSET = {
+    "the oldest open one is older": (4, 10, "an older transaction is open below it"),
+    "nothing is open, the span begins at the high watermark": (5, 5, "it begins at or above the high watermark"),
+    "nothing is open, the span begins above it": (4, 4, "it begins at or above the high watermark"),
+    "the high watermark has risen between the listings": (5, 4, "it begins at or above the high watermark"),
+}
+
+
+@pytest.mark.parametrize(("stable", "high_watermark", "why"), WHY_BY_OFFSET.values(), ids=WHY_BY_OFFSET.keys())
+def test_the_reason_why_a_last_stable_offset_proves_nothing(stable: int, high_watermark: int, why: str) -> None:
+    found = assess_overdue(CANDIDATE, by_offset(stable, high_watermark=high_watermark))
+    assert (found.answer, found.why) == (Answer.UNKNOWN, f"{ORDERS}: {why}, and {UNSUPPORTED}")
 
 
 def test_a_span_confirmed_by_offset_has_what_its_log_shows() -> None:

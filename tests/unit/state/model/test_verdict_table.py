@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from support.facts import ORDERS, transaction
-from txnwatch.state.model.coordinator_access import NOT_DETECTED, CoordinatorAccess
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
@@ -20,7 +19,6 @@ from txnwatch.state.model.verdicts import (
     overdue,
     rank,
     thresholds,
-    undetected,
 )
 
 SCAN_MS = 10_000
@@ -81,14 +79,6 @@ def test_the_table_is_in_the_order_of_rank() -> None:
     timed = [row for row in VERDICTS if row.age_rule is not None]
     severities = list(Severity)
     assert [severities.index(row.severity) for row in timed] == sorted(severities.index(row.severity) for row in timed)
-
-
-def test_a_view_without_the_log_does_not_detect_what_depends_on_the_age_of_a_transaction() -> None:
-    assert undetected(CoordinatorAccess.LOG) == ()
-    by_age = [row.verdict for row in VERDICTS if row.age_rule is not None]
-    assert list(undetected(CoordinatorAccess.API)) == by_age
-    assert all(verdict in NOT_DETECTED[CoordinatorAccess.API] for verdict in by_age)
-    assert set(Verdict) - set(undetected(CoordinatorAccess.NONE)) == {Verdict.LATE}
 
 
 def test_a_verdict_without_an_age_is_about_a_span_and_the_others_are_not() -> None:

@@ -1,0 +1,99 @@
+"""SIGTERM ends `txnwatch run` within three seconds while a disk is full or slow, or a server does not answer.
+
+`make stop-times` writes docs/stop-times.md.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from support.bad_servers import bad_server, stays_silent
+from support.connections import is_connected
+from support.kafka_faults import late_write_after_abort
+from support.metrics import Scrape
+from support.shim import Shim, compiler
+from support.small_disks import full, on_disks, refusal
+from support.stop_times import StopTimes
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.long
+
+FULL = {"checkpoint": "the disk of the checkpoint is full", "scratch": "the disk of Spark's local directories is full"}
+SLOW_MS = 100
+
+
+def a_watch(bootstrap: str, directory: Path, *flags: str) -> RunningWatch:
+    return RunningWatch(bootstrap, directory / "checkpoint", "--events-topic", unique("stopping.events"), *flags)
+
+
+@pytest.mark.parametrize("disk", FULL)
+def test_while_a_disk_is_full(
+    stop_times: StopTimes, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    disks = {name: tmp_path / name for name in FULL}
+    why = refusal(tmp_path / "probe")
+    if why is not None:
+        pytest.skip(why)
+    for place in disks.values():
+        place.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(disks["scratch"]))
+    watch = a_watch(kafka.bootstrap_servers, disks["checkpoint"])
+    watch.command = on_disks(disks["checkpoint"], disks["scratch"], watch.command)
+    with watch as running:
+        running.until_ready()
+        with full(running.pid, disks[disk]):
+            running.until("No space left on device", times=2)
+            stop_times.stop(running, FULL[disk])
+
+
+def test_while_the_disks_are_slow(
+    stop_times: StopTimes, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiler() is None:
+        pytest.skip("there is no C compiler for the library that slows down disks")
+    temporary = tmp_path / "temporary files"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    slow = Shim(tmp_path / "shim", tmp_path)
+    with slow.preloaded(), a_watch(kafka.bootstrap_servers, tmp_path, "--metrics-port", "0") as running:
+        running.until_ready()
+        slow.set(delay_ms=SLOW_MS)
+        before = slow_batches(running)
+        eventually(lambda: slow_batches(running) > before, 60.0, "a slow micro-batch")
+        stop_times.stop(running, f"each change of a file takes {SLOW_MS} ms")
+
+
+def slow_batches(running: RunningWatch) -> float:
+    """How many micro-batches have taken longer than a second."""
+    found = Scrape.at(running.metrics_url)
+    return (found.value("batch_duration_seconds_count") or 0.0) - (
+        found.value("batch_duration_seconds_bucket", le="1.0") or 0.0
+    )
+
+
+def test_before_a_broker_has_answered(stop_times: StopTimes, tmp_path: Path) -> None:
+    with bad_server(stays_silent) as silent, a_watch(str(silent), tmp_path) as running:
+        eventually(lambda: is_connected(running.pid, silent.port), 60.0, "the first connection")
+        time.sleep(1.0)
+        stop_times.stop(running, "start of txnwatch, and the broker accepts connections and does not answer")
+
+
+def test_while_the_schema_registry_does_not_answer(
+    stop_times: StopTimes, kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    (partition,) = create_topic(cluster, unique("stopping"))
+    with (
+        bad_server(stays_silent) as silent,
+        a_watch(kafka.bootstrap_servers, tmp_path, "--schema-registry-url", f"http://{silent}") as running,
+    ):
+        running.until_ready()
+        late_write_after_abort(cluster, unique("zombie"), partition)
+        running.until("are kept and delivered later")
+        stop_times.stop(running, "the Schema Registry accepts connections and does not answer")
