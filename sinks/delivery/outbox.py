@@ -123,4 +123,4 @@ class MirrorOutbox(Outbox):
     def _report(self, exc: SinkError, result: str) -> None:
         if str(exc) != self._refused:
             self._refused = str(exc)
-            self._log.warning(f"{exc}: {result} (`txnwatch doctor --redis-url` lists the refused commands)")
+            self._log.warning(f"{exc}: {result}")

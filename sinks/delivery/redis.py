@@ -23,7 +23,7 @@ import redis
 from redis.commands.core import Script
 
 from txnwatch.sinks.delivery.encoding import plain, to_json
-from txnwatch.sinks.delivery.redis_client import redis_client
+from txnwatch.sinks.delivery.redis_client import is_refusal, redis_client
 from txnwatch.sinks.delivery.signature import Keys, redis_place
 from txnwatch.state.events.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.state.model.errors import SinkError
@@ -94,7 +94,7 @@ class RedisMirror:
             for event in events:
                 self._deliver_one(event)
         except redis.RedisError as exc:
-            raise SinkError(f"{self.name}: {exc}") from exc
+            raise self._failed(exc) from exc
 
     def _deliver_one(self, event: IncidentEvent) -> None:
         values = {name: _text(value) for name, value in plain(event).items() if value is not None}
@@ -127,7 +127,7 @@ class RedisMirror:
         try:
             return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
         except redis.ResponseError as exc:
-            raise SinkError(f"{self.name}: {exc}") from exc
+            raise self._failed(exc) from exc
         except redis.RedisError:
             return False
 
@@ -145,7 +145,7 @@ class RedisMirror:
                     changes.delete(f"{self._prefix}incident:{incident_id}")
                     changes.execute()
         except redis.ResponseError as exc:
-            raise SinkError(f"{self.name}: {exc}") from exc
+            raise self._failed(exc) from exc
         except redis.RedisError:
             return  # the outbox calls it again
 
@@ -164,7 +164,7 @@ class RedisMirror:
                     changes.expire(key, _KEEP_OPEN_S)
                 changes.execute()
         except redis.RedisError as exc:
-            raise SinkError(f"{self.name}: {exc}") from exc
+            raise self._failed(exc) from exc
 
     def beat(self, heartbeat: Heartbeat) -> None:
         """Writes a heartbeat, which expires if no other follows.
@@ -183,7 +183,12 @@ class RedisMirror:
                 changes.expire(key, _KEEP_HEARTBEAT_S)
                 changes.execute()
         except redis.RedisError as exc:
-            raise SinkError(f"{self.name}: {exc}") from exc
+            raise self._failed(exc) from exc
+
+    def _failed(self, exc: redis.RedisError) -> SinkError:
+        """The error of Redis, with the place. Not every refusal names the command: one in a script does not."""
+        hint = " (`txnwatch doctor --redis-url` lists the missing rights)" if is_refusal(exc) else ""
+        return SinkError(f"{self.name}: {exc}{hint}")
 
     def close(self) -> None:
         """Closes the connections."""

@@ -5,15 +5,33 @@ The commands use keys of their own, which expire.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import redis
 
-from txnwatch.sinks.delivery.redis_client import redis_client
+from txnwatch.sinks.delivery.redis_client import is_refusal, redis_client
 
 _EXPIRES_S: Final = 60
+_KEYS: Final = "~txnwatch:*"
+# Before 7.0 Redis names only the command. These are sent before the first command of the mirror, or have one use.
+_SUBCOMMANDS: Final = {"cluster": "cluster|slots", "sentinel": "sentinel|masters", "script": "script|load"}
+
+
+class Refusal(NamedTuple):
+    """A command that Redis refuses, or that has failed.
+
+    Attributes:
+        command: in the form of an ACL; one of the client's own, if the client cannot connect without it.
+        right: the missing rule of the ACL; None if the command failed for another reason.
+        error: of Redis.
+    """
+
+    command: str
+    right: str | None
+    error: str
 _SCRIPT: Final = "return 1"
 
 
@@ -69,26 +87,49 @@ COMMANDS: Final[dict[str, Callable[[Any, str], object]]] = {
 }
 
 
-def refused_commands(url: str) -> dict[str, str]:
-    """The commands that this Redis refuses to this user, each with its error; empty if all work.
+# A client of a cluster sends this while a slot moves to another node.
+_OF_A_CLUSTER: Final[dict[str, Callable[[Any, str], object]]] = {
+    "asking": lambda client, key: _node(client, key).execute_command("ASKING"),
+}
+
+
+def refused_commands(url: str) -> list[Refusal]:
+    """The commands that do not work for this user, empty if all work.
 
     Raises:
         redis.RedisError: Redis does not answer.
         ValueError: the URL is invalid.
     """
-    client = redis_client(url)
-    key = f"txnwatch:{{doctor}}:{secrets.token_hex(8)}"
-    refused: dict[str, str] = {}
     try:
-        for name, attempt in COMMANDS.items():
+        client = redis_client(url)
+    except redis.exceptions.NoPermissionError as exc:
+        return [_refusal("", exc)]
+    key = f"txnwatch:{{doctor}}:{secrets.token_hex(8)}"
+    attempts = COMMANDS | (_OF_A_CLUSTER if isinstance(client, redis.RedisCluster) else {})
+    refused: dict[str, Refusal] = {}
+    try:
+        for name, attempt in attempts.items():
             try:
                 attempt(client, key)
             except redis.ResponseError as exc:
-                refused[name] = str(exc)
+                found = _refusal(name, exc)
+                refused.setdefault(found.command, found)
         _delete(client, key)
     finally:
         client.close()
-    return refused
+    return list(refused.values())
+
+
+def _refusal(attempted: str, exc: redis.ResponseError) -> Refusal:
+    text = str(exc)
+    if not is_refusal(exc):
+        return Refusal(attempted, None, text)
+    if re.search(r"\baccess .*\bkeys?\b", text):
+        return Refusal(attempted, _KEYS, text)
+    named = re.search(r"'([^']+)' command", text)
+    command = named[1] if named is not None else attempted
+    command = _SUBCOMMANDS.get(command, command)
+    return Refusal(command, f"+{command}", text)
 
 
 def _delete(client: Any, key: str) -> None:  # noqa: ANN401

@@ -25,6 +25,8 @@ TIMEOUT_S: Final = 2.0
 SENTINEL, CLUSTER, ONE = "sentinel", "cluster", "one"
 _PORTS: Final = {SENTINEL: 26379, CLUSTER: 6379}
 _OF_SENTINEL: Final = "sentinel_"
+# How Redis refuses a command or a key, also in a script. If MULTI is refused, redis-py shows the answer to EXEC.
+_REFUSALS: Final = ("no permissions", "executing the script can't", "exec without multi")
 _NOT_OF_A_SERVER: Final = ("ssl", _OF_SENTINEL)
 
 
@@ -61,7 +63,7 @@ def redis_client(url: str, **options: Any) -> Any:  # noqa: ANN401 - redis-py ty
 
     Raises:
         ValueError: the URL is invalid; its message may have a part of the URL.
-        redis.RedisError: a cluster does not answer. The other clients connect later.
+        redis.RedisError: a cluster does not answer, or refuses a command. The other clients connect later.
     """
     address = _address(url)
     common = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **options}
@@ -73,12 +75,27 @@ def redis_client(url: str, **options: Any) -> Any:  # noqa: ANN401 - redis-py ty
         try:
             return redis.RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 1), **given)
         except redis.RedisClusterException as exc:  # no RedisError
-            raise redis.ConnectionError(str(exc)) from exc
+            raise _reason(exc) from exc
     own = {name: given.pop(name) for name in list(given) if name.startswith(_OF_SENTINEL)}
     asking = {name.removeprefix(_OF_SENTINEL): value for name, value in own.items()}
     asking |= {name: value for name, value in given.items() if name.startswith(("socket_", "ssl"))}
     sentinel = Sentinel(address.hosts, sentinel_kwargs={**asking, "retry": Retry(NoBackoff(), 0)}, **given)
     return sentinel.master_for(address.service, retry=Retry(NoBackoff(), 0))
+
+
+def is_refusal(exc: redis.RedisError) -> bool:
+    """Whether the ACL of the user lacks a right."""
+    return any(text in str(exc).lower() for text in _REFUSALS)
+
+
+def _reason(exc: redis.RedisClusterException) -> redis.RedisError:
+    """The refusal that is the cause: redis-py reports it as a server without cluster mode."""
+    found: BaseException | None = exc
+    while found is not None:
+        if isinstance(found, redis.exceptions.NoPermissionError):
+            return redis.exceptions.NoPermissionError(str(found))
+        found = found.__cause__ or found.__context__
+    return redis.ConnectionError(str(exc))
 
 
 def _address(url: str) -> _Address:

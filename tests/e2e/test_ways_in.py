@@ -11,20 +11,18 @@ import pytest
 
 from support.canaries import Canaries
 from support.certificates import Authority
-from support.kafka_faults import late_write_after_abort
 from support.raw_producer import RawProducer
-from support.servers import Clusters, connect, create_coordinators
-from support.topics import create_topic, unique
+from support.secured_kafka import flags_of, hang, start_secured
+from support.servers import Clusters, connect
+from support.topics import unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from support.way_results import WayResults
 from support.ways import WAYS, Broker, Way
 from support.wire import WireTap
 from txnwatch.cli.main import main
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.late_write import set_verification
 
 pytestmark = pytest.mark.long
 NAME = "ways-in-of-users"
@@ -39,26 +37,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def secured(clusters: Clusters, broker: Broker) -> Iterator[EmbeddedKafka]:
-    started = clusters.start(NAME, broker.kafka)
-    broker.add_users(started)
-    set_verification(started.bootstrap_servers, [1], enabled=False)
-    create_coordinators(started)
-    yield started
+    yield start_secured(clusters, broker, NAME)
     clusters.end(NAME)
-
-
-def hang(secured: EmbeddedKafka, topic: str | None = None) -> tuple[TopicPartition, RawProducer, str]:
-    transactional_id = unique("way")
-    with contextlib.closing(connect(secured)) as cluster:
-        (partition,) = create_topic(cluster, topic or unique("ways"))
-        return partition, late_write_after_abort(cluster, transactional_id, partition), transactional_id
-
-
-def flags_of(secured: EmbeddedKafka, way: Way, directory: Path) -> list[str]:
-    path = directory / "client.properties"
-    values = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in way.properties.items()}
-    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
-    return ["--bootstrap-server", secured.listener(way.listener), "--command-config", str(path)]
 
 
 @pytest.mark.parametrize("name", WAYS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import zipfile
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
@@ -39,11 +41,11 @@ class Canaries:
         return sorted(secret for secret in self.texts if secret in text)
 
     def in_files(self, *directories: Path) -> dict[str, list[str]]:
-        """The secrets of each file below these directories that has some."""
+        """The secrets of each file below these directories that has some; the files in a ZIP file belong to it."""
         found = {}
         for path in files_below(*directories):
             with suppress(FileNotFoundError):  # Spark removes old files meanwhile
-                found[str(path)] = self.in_text(path.read_bytes().decode("latin-1"))
+                found[str(path)] = self.in_text(_unpacked(path.read_bytes()).decode("latin-1"))
         return {path: secrets for path, secrets in found.items() if secrets}
 
     def in_processes(self, pid: int) -> dict[str, list[str]]:
@@ -56,6 +58,15 @@ class Canaries:
                 found[f"{child.name()} {child.pid}"] = self.in_text(shown)
         assert any(name.startswith("java ") for name in found)
         return {name: secrets for name, secrets in found.items() if secrets}
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The content of a file, and that of each file in it if it is a ZIP file: a checkpoint of RocksDB is one."""
+    with suppress(zipfile.BadZipFile):  # it is being written
+        if data.startswith(b"PK"):
+            with zipfile.ZipFile(io.BytesIO(data)) as packed:
+                return data + b"".join(packed.read(name) for name in packed.namelist())
+    return data
 
 
 def _base64(data: bytes, shift: int) -> str:

@@ -56,6 +56,14 @@ class Authority:
         return whole
 
 
+    def encrypt(self, name: str, password: str) -> Path:
+        """The key of an issued certificate, encrypted with a password."""
+        encrypted = self.directory / f"{name}.encrypted.key"
+        source = self.directory / f"{name}.key"
+        _openssl("pkey", "-in", source, "-aes256", "-passout", f"pass:{password}", "-out", encrypted)
+        return encrypted
+
+
 def _private_key(path: Path) -> None:
     _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", path)
 

@@ -81,7 +81,7 @@ class WithSentinel:
     def values(self) -> dict[str, str]:
         """All that the primary holds, by key."""
         with self.primary.client(self._password) as client:
-            return {key: _value(client, key) for key in client.scan_iter("*")}
+            return {key: value_of(client, key) for key in client.scan_iter("*")}
 
     def fail_over(self) -> None:
         """Kills the primary and waits until the replica is the primary."""
@@ -100,7 +100,8 @@ class WithSentinel:
             return linked and int(sentinel.sentinel_master(SERVICE)["num-slaves"]) == 1
 
 
-def _value(client: redis.Redis, key: str) -> str:
+def value_of(client: redis.Redis, key: str) -> str:
+    """A value of any type, as text."""
     readers = {
         "string": client.get,
         "hash": client.hgetall,
@@ -130,6 +131,22 @@ class RedisCluster:
     def keys_of_nodes(self) -> list[set[str]]:
         """The keys of each node."""
         return [set(self._keys_of(node)) for node in self.nodes]
+
+    @contextlib.contextmanager
+    def moving(self, key: str) -> Iterator[None]:
+        """The slot of a key is moving to the other node; in the end its first node has it as before."""
+        with contextlib.ExitStack() as closing:
+            clients = [closing.enter_context(node.client()) for node in self.nodes]
+            slot = int(clients[0].execute_command("CLUSTER", "KEYSLOT", key))
+            ids = [str(client.execute_command("CLUSTER", "MYID")) for client in clients]
+            at = 0 if slot < _SLOTS // 2 else 1
+            clients[1 - at].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[at])
+            clients[at].execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1 - at])
+            try:
+                yield
+            finally:
+                for client in clients:
+                    client.execute_command("CLUSTER", "SETSLOT", slot, "STABLE")
 
     def stop(self) -> None:
         """Kills all."""

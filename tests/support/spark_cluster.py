@@ -1,4 +1,7 @@
-"""A standalone Spark cluster: a master and workers, each with directories of its own."""
+"""A standalone Spark cluster: a master and workers, each with directories of its own.
+
+The secret of all processes is in the file spark-defaults.conf, as docs/hardening.md recommends.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class SparkCluster:
     def __init__(self, directory: Path, workers: int, *, host: str = "127.0.0.1", is_encrypted: bool = True) -> None:
         self._host = host
         self._directory = directory
-        self._security = {**_SECURITY, "spark.network.crypto.enabled": str(is_encrypted).lower()}
+        self._settings = {**_SECURITY, "spark.network.crypto.enabled": str(is_encrypted).lower()}
         self._port = free_ports(1)[0]
         self._count = workers
         self._servers: list[ServerProcess] = []
@@ -42,6 +45,10 @@ class SparkCluster:
         return f"spark://{self._host}:{self._port}"
 
     def __enter__(self) -> Self:
+        self._conf.mkdir(parents=True)
+        defaults = self._conf / "spark-defaults.conf"
+        defaults.touch(mode=0o600)
+        defaults.write_text("".join(f"{key} {value}\n" for key, value in self._settings.items()))
         self._start("master", "master.Master", "Starting Spark master", "--port", str(self._port))
         for number in range(self._count):
             self._start(f"worker-{number}", "worker.Worker", "registered with master", "--cores", "1", "--memory", "1g")
@@ -51,9 +58,21 @@ class SparkCluster:
         for server in reversed(self._servers):
             server.kill()
 
+    @property
+    def _conf(self) -> Path:
+        return self._directory / "conf"
+
+    def directory(self, server: str) -> Path:
+        """All files of `master`, or of a worker and its executors, for example `worker-0`."""
+        return self._directory / server
+
+    def worker(self, worker: int) -> int:
+        """The process id of a worker; its executors are its children."""
+        return self._servers[1 + worker].pid
+
     def executor(self, worker: int) -> psutil.Process:
         """The executor that a worker runs."""
-        parent = psutil.Process(self._servers[1 + worker].pid)
+        parent = psutil.Process(self.worker(worker))
         children = parent.children(recursive=True)
         (found,) = [child for child in children if "CoarseGrainedExecutorBackend" in arguments(child)]
         return found
@@ -65,19 +84,19 @@ class SparkCluster:
 
     def scratch(self, worker: int) -> Path:
         """The directory for temporary files of a worker's executors."""
-        return self._directory / f"worker-{worker}" / "local"
+        return self.directory(f"worker-{worker}") / "local"
 
     def _start(self, name: str, main: str, ready: str, *arguments: str) -> None:
-        home = self._directory / name
+        home = self.directory(name)
         for part in ("local", "work"):
             (home / part).mkdir(parents=True)
-        options = " ".join(f"-D{key}={value}" for key, value in self._security.items())
         environ = {
             **os.environ,
             "SPARK_HOME": str(_HOME),
+            "SPARK_CONF_DIR": str(self._conf),
             "SPARK_LOCAL_DIRS": str(home / "local"),
             "SPARK_WORKER_DIR": str(home / "work"),
-            "SPARK_DAEMON_JAVA_OPTS": f"{options} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": self._host,
         }

@@ -10,12 +10,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 
 from support.certificates import Authority
 from support.java_keys import PASSWORD, keystore, truststore
-from support.token_server import AUDIENCE, CLIENT, CLIENT_SECRET, TokenServer
+from support.token_server import AUDIENCE, CLIENT, CLIENT_SECRET, TOKEN_MARK, TokenServer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 USER, SECRET = "alice", "alice-secret"
@@ -108,10 +109,15 @@ class Broker:
 
     def add_users(self, kafka: EmbeddedKafka) -> None:
         """Writes the credentials of SCRAM."""
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
         for mechanism in _SCRAM_BITS.values():
             wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), SECRET.encode())
-            admin.alter_user_scram_credentials([wanted])[USER].result(10.0)
+            _admin(kafka).alter_user_scram_credentials([wanted])[USER].result(10.0)
+
+    def remove_users(self, kafka: EmbeddedKafka) -> None:
+        """Removes the credentials of SCRAM: from now on the broker refuses new connections with them."""
+        for mechanism in _SCRAM_BITS.values():
+            gone = UserScramCredentialDeletion(USER, mechanism)
+            _admin(kafka).alter_user_scram_credentials([gone])[USER].result(10.0)
 
     def trust(self, kind: str = "PEM") -> dict[str, str]:
         """The properties that trust the broker, by a file of this kind."""
@@ -151,8 +157,12 @@ class Broker:
             "PLAIN": Way("LOGIN", _login("PLAIN", _PLAIN) | trust, (SECRET,)),
             "SCRAM-SHA-256": Way("LOGIN", _login("SCRAM-SHA-256", _SCRAM) | trust, (SECRET,)),
             "SCRAM-SHA-512": Way("LOGIN", _login("SCRAM-SHA-512", _SCRAM) | trust, (SECRET,)),
-            "OAUTHBEARER, client credentials": Way("TOKEN", self.client_credentials() | trust, (CLIENT_SECRET,)),
-            "OAUTHBEARER, token file": Way("TOKEN", self._token_file() | trust, (self.token_file.read_text(),)),
+            "OAUTHBEARER, client credentials": Way(
+                "TOKEN", self.client_credentials() | trust, (CLIENT_SECRET, TOKEN_MARK)
+            ),
+            "OAUTHBEARER, token file": Way(
+                "TOKEN", self._token_file() | trust, (self.token_file.read_text(), TOKEN_MARK)
+            ),
         }
 
     def client_credentials(self, secret: str = CLIENT_SECRET) -> dict[str, str]:
@@ -169,6 +179,10 @@ class Broker:
     def _token_file(self) -> dict[str, str]:
         self.token_file.write_text(self.tokens.token())
         return {**_WITH_TOKEN, "sasl.jaas.config": f"{_TOKEN};", _ENDPOINT: self.token_file.as_uri()}
+
+
+def _admin(kafka: EmbeddedKafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
 
 
 def _login(mechanism: str, module: str) -> dict[str, str]:

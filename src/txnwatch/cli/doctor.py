@@ -123,7 +123,9 @@ def check_redis(url: str) -> CheckRow:
     except (redis.RedisError, ValueError, OSError) as exc:
         return CheckRow("redis", shown, Health.MISSING, redacted(str(exc)), "run --redis-url", None)
     if refused:
-        detail = f"refuses {', '.join(refused)}: {redacted(next(iter(refused.values())))}"
-        remedy = "ACL SETUSER <user> " + " ".join(f"+{name}" for name in refused)
+        detail = f"refuses {', '.join(one.command for one in refused)}: {redacted(refused[0].error)}"
+        rights = list(dict.fromkeys(one.right for one in refused if one.right is not None))
+        user = "<user of the sentinels>" if any("sentinel" in right for right in rights) else "<user>"
+        remedy = " ".join(("ACL SETUSER", user, *rights)) if rights else None
         return CheckRow("redis", shown, Health.MISSING, detail, "run --redis-url", remedy)
     return CheckRow("redis", shown, Health.OK, f"{len(COMMANDS)} commands work", "run --redis-url", None)

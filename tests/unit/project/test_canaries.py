@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import urllib.parse
+import zipfile
 from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 
@@ -19,6 +21,7 @@ FORMS = {
     "SASL PLAIN": b64encode(f"\0alice\0{SECRET}".encode()).decode(),
     "a Secret of Kubernetes": urlsafe_b64encode(SECRET.encode()).decode(),
     "JSON": f'{{"value": "{SECRET}!"}}',
+    "a claim of a token": f"e30.{urlsafe_b64encode(json.dumps({'sub': 'me', 'jti': SECRET}).encode()).decode()}.c2ln",
     "a line of a key": "found: MIIBkanarienvogel",
 }
 
@@ -38,6 +41,13 @@ BINARY_FORMS = {
     "in hexadecimal": f"0x{BINARY.hex()}".encode(),
     "in capital letters": BINARY.hex().upper().encode(),
 }
+
+
+def test_a_secret_is_found_in_a_compressed_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "state.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("000008.sst", f"{'x' * 1000}{SECRET}{'x' * 1000}")
+    assert SECRET.encode() not in (tmp_path / "state.zip").read_bytes()
+    assert Canaries(SECRET).in_files(tmp_path).keys() == {str(tmp_path / "state.zip")}
 
 
 @pytest.mark.parametrize("form", BINARY_FORMS.values(), ids=BINARY_FORMS.keys())
