@@ -32,6 +32,8 @@ class Refusal(NamedTuple):
     command: str
     right: str | None
     error: str
+
+
 _SCRIPT: Final = "return 1"
 
 

@@ -139,7 +139,9 @@ def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
     try:
         watch.until_ready()
         partition, *_ = hang(stage.kafka)
-        watch.until(f"schema registry https://***@{stage.registry_place}: cannot register the schema: refused: Basic ***")
+        watch.until(
+            f"schema registry https://***@{stage.registry_place}: cannot register the schema: refused: Basic ***"
+        )
         stage.registry.accepted.add(basic(USER, REGISTRY))
         eventually(lambda: partition.topic in repr(stage.redis.values()), VERDICT_S, "the incident in Redis")
 

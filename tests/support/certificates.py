@@ -55,7 +55,6 @@ class Authority:
         whole.write_text(key.read_text() + signed.read_text() + self.certificate.read_text())
         return whole
 
-
     def encrypt(self, name: str, password: str) -> Path:
         """The key of an issued certificate, encrypted with a password."""
         encrypted = self.directory / f"{name}.encrypted.key"

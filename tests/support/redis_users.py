@@ -1,4 +1,4 @@
-"""One user on every server of a Redis, with the rights that a test gives; and the rights that the documentation lists."""
+"""One user on every server of a Redis, with the rights that a test gives; and the documented rights."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ def documented(user: str) -> list[str]:
 
 
 class RedisUser:
-    """The user; a context manager that ends with its removal.
+    """The user.
 
     Attributes:
         url: the URL of a client with this user.
-        own: the documented rules for the client itself, apart from the commands of txnwatch.
     """
 
-    def __init__(self, url: str, own: Sequence[str], servers: Sequence[redis.Redis], sentinel: redis.Redis | None):
+    def __init__(self, url: str, servers: Sequence[redis.Redis], sentinel: redis.Redis | None = None) -> None:
         self.url = url
-        self.own = own
         self._servers = servers
         self._sentinel = sentinel
 
@@ -66,7 +64,7 @@ def _set_user(server: redis.Redis, name: str, password: str, rules: Sequence[str
 def of_one_server(server: EmbeddedRedis) -> RedisUser:
     """A user of one server."""
     place = server.url.removeprefix("redis://")
-    return RedisUser(f"redis://{_USER}:{_USER_PASSWORD}@{place}", (), [redis.Redis.from_url(server.url)], None)
+    return RedisUser(f"redis://{_USER}:{_USER_PASSWORD}@{place}", [redis.Redis.from_url(server.url)])
 
 
 def of_sentinel(servers: WithSentinel) -> RedisUser:
@@ -74,7 +72,6 @@ def of_sentinel(servers: WithSentinel) -> RedisUser:
     query = f"sentinel_username={_OF_SENTINELS}&sentinel_password={_OF_SENTINELS_PASSWORD}"
     return RedisUser(
         f"redis+sentinel://{_USER}:{_USER_PASSWORD}@{servers.place}?{query}",
-        documented("txnwatch-sentinel"),
         [server.client(PASSWORD) for server in (servers.primary, servers.replica)],
         servers.sentinel.client(SENTINEL_PASSWORD),
     )
@@ -83,9 +80,4 @@ def of_sentinel(servers: WithSentinel) -> RedisUser:
 def of_cluster(cluster: RedisCluster) -> RedisUser:
     """A user of all nodes of a Redis Cluster."""
     place = cluster.url.removeprefix("redis+cluster://")
-    return RedisUser(
-        f"redis+cluster://{_USER}:{_USER_PASSWORD}@{place}",
-        documented("USER"),
-        [node.client() for node in cluster.nodes],
-        None,
-    )
+    return RedisUser(f"redis+cluster://{_USER}:{_USER_PASSWORD}@{place}", [node.client() for node in cluster.nodes])
