@@ -32,7 +32,7 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 NAME, EVENTS = "logins", "logins.events"
-VERDICT_S, TOKEN_LIFE_S = 60.0, 15.0
+VERDICT_S, TOKEN_LIFE_S, FAILURES = 90.0, 15.0, 5
 _MARK = "kanarienvogel"
 USER, BEARER = "me", f"{_MARK}-bearer"
 REDIS, REDIS_KEY = f"{_MARK}-redis:@/?", f"{_MARK}-redis-key"
@@ -143,7 +143,7 @@ def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
             f"schema registry https://***@{stage.registry_place}: cannot register the schema: refused: Basic ***"
         )
         stage.registry.accepted.add(basic(USER, REGISTRY))
-        eventually(lambda: partition.topic in repr(stage.redis.values()), VERDICT_S, "the incident in Redis")
+        eventually(lambda: partition.topic in repr(stage.redis.values()), VERDICT_S, lambda: f"Redis: {watch.lines}")
 
         stage.redis.refuse()
         hang(stage.kafka)
@@ -151,13 +151,13 @@ def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
         stage.redis.accept()
         watch.until("works again: all kept events are delivered", timeout_s=VERDICT_S)
 
-        given = stage.broker.tokens.answers
-        stage.broker.tokens.fails = True
-        watch.until("HTTP 503", timeout_s=VERDICT_S)
-        stage.broker.tokens.fails = False
+        tokens = stage.broker.tokens
+        given, tokens.fails = tokens.answers, True
+        eventually(lambda: tokens.failures > FAILURES, VERDICT_S, "requests for a token that fail")
+        tokens.fails = False
         later, *_ = hang(stage.kafka)
         eventually(lambda: later.topic in repr(stage.redis.values()), VERDICT_S, "an incident with new tokens")
-        assert stage.broker.tokens.answers > given
+        assert tokens.answers > given
         yield Watched(watch, temporary, Canaries(partition.topic))
     finally:
         watch.stop()
@@ -263,9 +263,9 @@ def test_a_refused_token_is_not_shown(stage: Stage, tmp_path: Path, capsys: pyte
     (tmp_path / "token").write_text(f"{head}.{claims}.{signature[:-8]}AAAAAAAA")
     endpoint = {"sasl.oauthbearer.token.endpoint.url": (tmp_path / "token").as_uri()}
     there = connection_of(stage, tmp_path, endpoint)
-    for command in ("doctor", "find-hanging", "status"):
+    for command in ("doctor", "find-hanging"):
         assert main([command, *there, "--format", "json"]) == 1
         shown = "".join(capsys.readouterr())
-        assert "invalid_token" in shown or "SASL" in shown, shown
+        assert "invalid_token" in shown
         assert stage.canaries.in_text(shown) == []
         assert signature[:40] not in json.dumps(shown)

@@ -38,6 +38,7 @@ class TokenServer:
         life_s: how long the next tokens are valid.
         answers: how many tokens were given.
         fails: whether the next requests are answered with HTTP 503.
+        failures: how many requests were answered so.
     """
 
     def __init__(self, directory: Path, keys: Path) -> None:
@@ -45,6 +46,7 @@ class TokenServer:
         self.life_s = 300.0
         self.answers = 0
         self.fails = False
+        self.failures = 0
         self.key_set = directory / "jwks.json"
         public = self._key.public_key().public_numbers()
         key = {
@@ -86,6 +88,7 @@ class TokenServer:
     def answer(self, authorization: str, form: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
         """The status and the body of an answer."""
         if self.fails:
+            self.failures += 1
             return 503, {}
         expected = base64.b64encode(f"{CLIENT}:{CLIENT_SECRET}".encode()).decode()
         if authorization != f"Basic {expected}":

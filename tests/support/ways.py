@@ -109,15 +109,17 @@ class Broker:
 
     def add_users(self, kafka: EmbeddedKafka) -> None:
         """Writes the credentials of SCRAM."""
+        admin = _admin(kafka)
         for mechanism in _SCRAM_BITS.values():
             wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), SECRET.encode())
-            _admin(kafka).alter_user_scram_credentials([wanted])[USER].result(10.0)
+            admin.alter_user_scram_credentials([wanted])[USER].result(10.0)
 
     def remove_users(self, kafka: EmbeddedKafka) -> None:
         """Removes the credentials of SCRAM: from now on the broker refuses new connections with them."""
+        admin = _admin(kafka)
         for mechanism in _SCRAM_BITS.values():
             gone = UserScramCredentialDeletion(USER, mechanism)
-            _admin(kafka).alter_user_scram_credentials([gone])[USER].result(10.0)
+            admin.alter_user_scram_credentials([gone])[USER].result(10.0)
 
     def trust(self, kind: str = "PEM") -> dict[str, str]:
         """The properties that trust the broker, by a file of this kind."""
