@@ -68,6 +68,7 @@ def ran(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     kafka = start_secured(clusters, broker, NAME)
     try:
         with (
+            broker.tokens,
             EmbeddedHdfs(directory / "hdfs") as hdfs,
             SparkCluster(directory / "spark", workers=1) as spark,
             LoggedInRedis(directory, USER, REDIS) as redis,
