@@ -25,6 +25,7 @@ from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_inciden
 
 _TIMEOUT_S = 10.0
 _AT_A_TIME = 500
+_MISSING_RIGHT = "the right READ on the topic is missing (docs/rights.md)"
 Decoder = Callable[[bytes], IncidentEvent]
 Found = IncidentEvent | Heartbeat | Overwritten | BadEventError
 
@@ -116,7 +117,7 @@ class EventLog:
 
     def _note_right(self, error: KafkaError | None) -> None:
         """Reports that the right READ was taken away, and that it is back, once each."""
-        is_refused = error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        is_refused = error is not None and _is_refused(error)
         if is_refused and not self._is_refused:
             result = "events of other instances are not seen until this user has it again (docs/rights.md)"
             self._report(f"events topic {self._topic!r}: the right READ is missing: {result}")
@@ -129,8 +130,8 @@ class EventLog:
         self._place = topic_place(metadata.cluster_id or "", self._topic)
         found = metadata.topics[self._topic]
         if found.error is not None:
-            message = f"{found.error.str()}: has `txnwatch run` been started on this cluster?"
-            raise BrokerError(f"events topic {self._topic!r}: {message}")
+            hint = _MISSING_RIGHT if _is_refused(found.error) else "has `txnwatch run` been started on this cluster?"
+            raise BrokerError(f"events topic {self._topic!r}: {found.error.str()}: {hint}")
         return list(found.partitions)
 
     def _take(self, message: Message) -> None:
@@ -142,7 +143,8 @@ class EventLog:
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return  # librdkafka looks up the coordinator of a group that it does not use
         elif error.fatal() or not error.retriable():
-            raise BrokerError(f"events topic {self._topic!r}: {error.str()}")
+            hint = f": {_MISSING_RIGHT}" if _is_refused(error) else ""
+            raise BrokerError(f"events topic {self._topic!r}: {error.str()}{hint}")
 
     def _decoded(self) -> Iterator[Found]:
         while self._undecoded:
@@ -185,6 +187,10 @@ class EventLog:
         if problem is not None:
             message = "no signature" if problem is SkipReason.UNSIGNED else "a signature of another key"
             raise BadEventError(problem, f"expected a signature of --events-key-file, found {message}")
+
+
+def _is_refused(error: KafkaError) -> bool:
+    return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 def _key_of(message: Message) -> str:

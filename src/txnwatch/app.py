@@ -45,7 +45,7 @@ from txnwatch.watch.certificate_files import CertificateFiles
 from txnwatch.watch.coordinator_view_lines import report_view
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
-from txnwatch.watch.finding_lines import line_of
+from txnwatch.watch.finding_lines import FindingLines
 from txnwatch.watch.source_requests import write_source_requests
 from txnwatch.watch.source_settings import source_options
 from txnwatch.watch.throttling import Throttling
@@ -112,6 +112,7 @@ class Watch:
         self.metrics.progress = self._progress
         self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
         self._throttling = Throttling(self.log)
+        self._finding_lines = FindingLines(self.log, self.counts)
         self.timeout_limit = TimeoutLimit(self.settings.max_transaction_timeout_ms)
 
     @property
@@ -144,7 +145,7 @@ class Watch:
         librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
-            found = check_cluster(cluster, self.options, self.checkpoint, self.settings.coordinator_view)
+            found = check_cluster(cluster, self.options, self.checkpoint, self.settings.coordinator_view, self.log)
             check_events_rights(cluster, self._events.name, grantee_of(self.settings, self.options))
             self._take_view(found.view, cluster)
             warning = scan_interval_warning(cluster)
@@ -270,8 +271,7 @@ class Watch:
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self.sinks is not None
         emitted = self._throttling.on_batch(emitted)
-        for finding in emitted:
-            self._report(finding)
+        self._finding_lines.on_batch(emitted)
         self.coverage.on_batch(emitted)
         self.sinks.on_batch(emitted)
         ledger = self.sinks.ledger
@@ -284,12 +284,6 @@ class Watch:
         if self.access is CoordinatorAccess.NONE:
             self.timeout_limit.refresh(functools.partial(broker_timeouts, self.sinks.cluster), wall_clock_ms())
         self.batches += 1
-
-    def _report(self, finding: Finding) -> None:
-        line = line_of(finding)
-        if line is not None:
-            self.counts[line.counted_as] += 1
-            self.log.warning(line.text)
 
     def close(self) -> None:
         """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""

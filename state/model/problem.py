@@ -75,3 +75,7 @@ class Problem:
     def with_hint(self, hint: str) -> Problem:
         """The same problem, with a consequence or an advice behind the text."""
         return Problem(f"{self.text}: {hint}", self.code)
+
+    def with_right(self, right: str) -> Problem:
+        """The same problem; if a right of this user is missing, the text names it (operation and resource)."""
+        return self.with_hint(f"the right {right} is missing") if self.is_denied else self

@@ -104,4 +104,4 @@ def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -
 
 def _node_or_error(answer: Any) -> BrokerId | Problem:
     problem = problem_of(answer.error_code)
-    return BrokerId(answer.node_id) if problem is None else problem
+    return BrokerId(answer.node_id) if problem is None else problem.with_right(messages.DESCRIBE_IDS)

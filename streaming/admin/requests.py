@@ -31,6 +31,7 @@ from txnwatch.streaming.client.fan_out import RequestOf
 from txnwatch.streaming.wire.absent import present
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
+DESCRIBE_IDS = "DESCRIBE on transactional ids"  # for all of them, because the problems of many ids share one line
 _TOPIC = 2
 _UPGRADE = "if the broker is newer, upgrade txnwatch"
 _STATES = frozenset(map(str, TransactionState))
@@ -56,21 +57,27 @@ def describe_producers_request(partitions: Sequence[TopicPartition]) -> RequestO
 def described(response: Any, _: BrokerId) -> dict[TopicPartition, tuple[ActiveProducer, ...] | Problem]:
     """Each partition's producers, or its problem, as one broker describes them."""
     return {
-        TopicPartition(topic.name, partition.partition_index): problem_of(partition.error_code)
-        or tuple(
-            ActiveProducer(
-                row.producer_id,
-                row.producer_epoch,
-                present(row.last_sequence),
-                present(row.last_timestamp),
-                present(row.coordinator_epoch),
-                present(row.current_txn_start_offset),
-            )
-            for row in partition.active_producers
-        )
+        TopicPartition(topic.name, partition.partition_index): _producers(partition)
         for topic in response.topics
         for partition in topic.partitions
     }
+
+
+def _producers(partition: Any) -> tuple[ActiveProducer, ...] | Problem:
+    problem = problem_of(partition.error_code)
+    if problem is not None:
+        return problem.with_right("READ on the topic")
+    return tuple(
+        ActiveProducer(
+            row.producer_id,
+            row.producer_epoch,
+            present(row.last_sequence),
+            present(row.last_timestamp),
+            present(row.coordinator_epoch),
+            present(row.current_txn_start_offset),
+        )
+        for row in partition.active_producers
+    )
 
 
 def describe_transactions_request(transactional_ids: Sequence[str]) -> RequestOf:
@@ -93,7 +100,7 @@ def _description(row: Any, node: BrokerId) -> TransactionDescription:
     if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return UnknownTransactionalId(name, node)
     if problem is not None:
-        return NotDescribed(name, problem)
+        return NotDescribed(name, problem.with_right(DESCRIBE_IDS))
     if row.transaction_state not in _STATES:
         return NotDescribed(name, Problem(f"found the unknown state {row.transaction_state!r}: {_UPGRADE}"))
     found = DescribedTransaction(

@@ -63,6 +63,11 @@ class Metadata:
         return topic.error if topic is not None and topic.error is not None else UNKNOWN_PARTITION
 
 
+def _error_of(topic: Any) -> Problem | None:
+    problem = problem_of(topic.error_code)
+    return problem.with_right("DESCRIBE on the topic (READ includes it)") if problem is not None else None
+
+
 def topic_id_text(topic_id: uuid.UUID | None) -> str:
     """A topic id in Kafka's notation (URL-safe base64 without padding); empty if there is none."""
     if topic_id is None or topic_id.int == 0:
@@ -110,7 +115,7 @@ def metadata_of(response: Any) -> Metadata:
                     )
                     for partition in topic.partitions
                 },
-                error=problem_of(topic.error_code),
+                error=_error_of(topic),
             )
             for topic in response.topics
             if topic.name is not None  # null only answers a request by topic id

@@ -93,7 +93,7 @@ def _why_no_api(cluster: Cluster) -> str | None:
         return unsupported
     problems = ClusterAdmin(cluster).list_transactions([]).problems
     denied = next((problem for problem in problems if problem.is_denied), None)
-    return f"transactional ids: expected the right DESCRIBE on all of them: {denied}" if denied is not None else None
+    return f"transactional ids: {denied}" if denied is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,17 @@ def check_events_rights(cluster: Cluster, topic: str, grantee: Grantee, *, is_cr
         raise _missing(topic, grantee, missing, _NEEDED[missing[0]][1])
 
 
+def check_write(cluster: Cluster, topic: str, grantee: Grantee) -> None:
+    """Checks that this user may write an events topic that exists; a broker that does not report rights is not checked.
+
+    Raises:
+        AuthorizationError: the right is missing; the message is as above.
+        BrokerError: no broker answers.
+    """
+    if "Write" in _lacks(rights_on(cluster, topic)):
+        raise _missing(topic, grantee, ["Write"], _NEEDED["Write"][1])
+
+
 def _lacks(rights: TopicRights) -> list[str]:
     if rights.operations is None:
         return []

@@ -1,8 +1,9 @@
 """Checks before the job starts: the cluster is reachable, and this user may read what verdicts depend on.
 
-A missing right must not look like a hanging transaction, nor like a healthy cluster. So a topic that this user may not
-describe or read is an error here, in one line. Without the right to read the coordinators' log, coordinator_view.py
-chooses another way, and the watch names it.
+A missing right must not look like a hanging transaction, nor like a healthy cluster. So a topic that is configured by
+its name and that this user may not describe is an error here, in one line. A topic that it may describe and not read is
+only reported: nothing is proven on its partitions until the right is granted. Without the right to read the
+coordinators' log, coordinator_view.py chooses another way, and the watch names it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from txnwatch.state.model.errors import AuthorizationError, CheckpointError
+from txnwatch.state.model.ports import Log
+from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.job.checkpoint import check_files, last_cluster
 from txnwatch.streaming.job.coordinator_view import ChosenView, choose_view
 from txnwatch.streaming.job.read_right import hidden_topic, refused_read
 from txnwatch.streaming.source.options import SourceOptions
+
+_NAMED = 3
+_NOTHING_PROVEN = "nothing is proven on the partitions of these topics until it is granted (docs/rights.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,9 @@ class CheckedCluster:
     view: ChosenView
 
 
-def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str, wanted_view: str) -> CheckedCluster:
+def check_cluster(
+    cluster: Cluster, options: SourceOptions, checkpoint: str, wanted_view: str, log: Log
+) -> CheckedCluster:
     """Checks a cluster before a watch begins; `wanted_view` is the setting `coordinator_view`.
 
     Raises:
@@ -43,7 +51,9 @@ def check_cluster(cluster: Cluster, options: SourceOptions, checkpoint: str, wan
         raise AuthorizationError(f"{hidden}: grant them to this user")
     view = choose_view(cluster, wanted_view)
     watched = [topic for topic in metadata.topics.values() if options.watches(topic)]
-    _check_read(cluster, watched)
+    unread = refused_read(cluster, watched)
+    if unread:
+        log.warning(f"{some(unread, _NAMED)}: {_NOTHING_PROVEN}")
     return CheckedCluster(metadata.cluster_id, watched, view)
 
 
@@ -55,10 +65,3 @@ def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
             f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
             f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
         )
-
-
-def _check_read(cluster: Cluster, topics: Sequence[TopicInfo]) -> None:
-    refused = refused_read(cluster, topics)
-    if refused:
-        more = f" (and {len(refused) - 1} more topics)" if len(refused) > 1 else ""
-        raise AuthorizationError(f"{refused[0]}{more}: grant it to this user, or leave the topic out of --topics")

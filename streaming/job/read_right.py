@@ -40,4 +40,4 @@ def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:
         if isinstance(end := ends[partition], ListedOffset)
     ]
     read_ranges(cluster, reads, patience_s=0.0)
-    return [notice.detail for read in reads if read.is_denied for notice in read.notices]
+    return [f"topic {read.partition.topic}: {one.detail}" for read in reads if read.is_denied for one in read.notices]

@@ -103,7 +103,7 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     cluster.refresh()
     logs = _logs(cluster)
     if not logs:
-        return [], f"{TRANSACTION_STATE_TOPIC} is not shown: no right to describe it, or no such topic"
+        return [], f"{TRANSACTION_STATE_TOPIC}: {_why_not_shown(cluster)}"
     log = logs[coordinator_partition(transactional_id, len(logs))]
     problems: dict[TopicPartition, str] = {}
     found = [
@@ -113,6 +113,12 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
         if record.transactional_id == transactional_id
     ]
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
+
+
+def _why_not_shown(cluster: Cluster) -> str:
+    """Why the metadata lacks the log: asking for it by name is refused if it is hidden."""
+    log = cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
+    return str(log.error) if log is not None and log.is_hidden else "no broker shows it"
 
 
 def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterator[LogRecord]:

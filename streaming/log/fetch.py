@@ -214,7 +214,7 @@ def take_refusal(cluster: Cluster, read: RangeRead, refusal: Problem) -> Problem
         return _out_of_range(cluster, read)
     if refusal.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         read.is_denied = True
-        read.gap(str(refusal.with_hint(f"the READ right on topic {read.partition.topic} is missing")))
+        read.gap(str(refusal.with_right("READ on the topic")))
         return None
     return refusal
 

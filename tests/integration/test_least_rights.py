@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,15 +28,14 @@ from support.acl_recipes import (
     WATCH,
     WRITE_EVENTS,
     WRITE_MARKERS,
-    Grants,
     Right,
 )
 from support.group_protocols import join_share_group
+from support.guarded_broker import IN_FORCE_S, USER, Guarded, guarded_broker, missing_rights
 from support.kafka_faults import stray_write
 from support.log_lines import log_restored
-from support.raw_producer import RawProducer
-from support.servers import Clusters, connect, create_coordinators
-from support.topics import commit_an_offset, create_topic, unique
+from support.servers import Clusters, connect
+from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch, events_about
 from txnwatch.cli.main import main
@@ -51,81 +49,27 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.late_write import set_verification
 
-USER, PAGE = "txnwatch", Path(__file__).parents[2] / "docs" / "rights.md"
-MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-PROPERTIES = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",  # the user of the plain listener
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} user_{USER}="secret";',
-}
+PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 EVERYTHING = (*WATCH, *SHARE_GROUPS, *PUBLISH, *ABORT)
-PROPAGATED_S, VERDICT_S, REJOINS_S = 20.0, 30.0, 60.0
+VERDICT_S, REJOINS_S = 30.0, 60.0
 Answer = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Guarded:
-    """A broker with ACLs, one live transaction and one hang."""
-
-    kafka: EmbeddedKafka
-    config: Path
-    grants: Grants
-
-    @property
-    def connection(self) -> tuple[str, ...]:
-        return ("--bootstrap-server", self.kafka.listener("SASL"), "--command-config", str(self.config))
 
 
 @pytest.fixture(scope="module")
 def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    directory = tmp_path_factory.mktemp("least")
-    listeners = {"SASL": "SASL_PLAINTEXT"}
-    kafka = clusters.start("least", lambda: EmbeddedKafka(directory, listeners=listeners, properties=PROPERTIES))
-    config = directory / "client.properties"
-    config.write_text(
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-        f'sasl.jaas.config={MODULE} username="{USER}" password="secret";\n'
-    )
-    set_verification(kafka.bootstrap_servers, [1], enabled=False)
-    create_coordinators(kafka)
-    with closing(connect(kafka)) as cluster:
-        (healthy,), (hanging,) = create_topic(cluster, "orders-healthy"), create_topic(cluster, "orders-hanging")
-        owner = RawProducer(cluster, "the-owner", 600_000).init()
-        owner.add(healthy)
-        owner.produce(healthy)
-        stray_write(cluster, "a-stray", hanging)
-    commit_an_offset(kafka, healthy)
-    yield Guarded(kafka, config, Grants(kafka.bootstrap_servers, USER))
-    clusters.end("least")
+    with guarded_broker(clusters, "least", tmp_path_factory.mktemp("least")) as found:
+        yield found
 
 
 @pytest.fixture
 def ask(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Answer]]:
     """A command as the user: its exit code and its JSON; empty if the command ended with an error."""
 
-    def answer(*arguments: str) -> tuple[int, Answer]:
-        code = main([*arguments, *guarded.connection, "--format", "json"])
-        out = capsys.readouterr().out
-        return code, json.loads(out) if out else {}
+    def answer(*command: str) -> tuple[int, Answer]:
+        return guarded.ask(capsys, *command)[:2]
 
     return answer
-
-
-def reports(answer: Answer) -> dict[str, str]:
-    """The rights that doctor does not report as allowed, with the line that grants each."""
-    return {
-        row["subject"]: row["fix"] or "" for row in answer["rows"] if row["check"] == "right" and row["status"] != "ok"
-    }
-
-
-def ensure_events_topic(kafka: EmbeddedKafka) -> None:
-    with closing(connect(kafka)) as cluster:
-        if EVENTS_TOPIC not in cluster.refresh().topics:
-            create_topic(cluster, EVENTS_TOPIC, config={"cleanup.policy": "compact"})
 
 
 def without(right: Right) -> tuple[Right, ...]:
@@ -134,7 +78,7 @@ def without(right: Right) -> tuple[Right, ...]:
 
 def test_with_the_whole_recipe_nothing_is_missing(guarded: Guarded, ask: Callable[..., tuple[int, Answer]]) -> None:
     guarded.grants.set(EVERYTHING)
-    eventually(lambda: reports(ask("doctor")[1]) == {}, PROPAGATED_S, "the ACLs to be in force")
+    eventually(lambda: missing_rights(ask("doctor")[1]) == {}, IN_FORCE_S, "the ACLs to be in force")
     code, answer = ask("find-hanging")
     assert (code, [row["topic"] for row in answer["rows"]]) == (0, ["orders-hanging"])
 
@@ -162,8 +106,8 @@ def test_a_command_without_one_right(guarded: Guarded, ask: Callable[..., tuple[
     subject, grants, is_complete = COMMANDS_WITHOUT[right]
     guarded.grants.set(without(right))
     (reported,) = eventually(
-        lambda: [fix for name, fix in reports(ask("doctor")[1]).items() if name.startswith(subject)],
-        PROPAGATED_S,
+        lambda: [fix for name, fix in missing_rights(ask("doctor")[1]).items() if name.startswith(subject)],
+        IN_FORCE_S,
         f"doctor to report {subject}",
     )
     assert grants in reported
@@ -185,7 +129,9 @@ def test_doctor_reports_a_right_on_an_events_topic_that_exists(
     word = right.operation.name.capitalize()
     guarded.grants.set(without(right))
     found = eventually(
-        lambda: reports(ask("doctor")[1]).get(f"{word} on topic {EVENTS_TOPIC}"), PROPAGATED_S, "doctor to report it"
+        lambda: missing_rights(ask("doctor")[1]).get(f"{word} on topic {EVENTS_TOPIC}"),
+        IN_FORCE_S,
+        "doctor to report it",
     )
     assert f"--operation {word} --topic {EVENTS_TOPIC}" in found
 
@@ -203,8 +149,8 @@ def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doct
     guarded.grants.set((*WATCH, *ABORT, *on_it))
     subject = f"{word} topic {name}" if right is CREATE_EVENTS else f"{word} on topic {name}"
     found = eventually(
-        lambda: (said := reports(ask("doctor", "--events-topic", name)[1])).keys() == {subject} and said,
-        PROPAGATED_S,
+        lambda: (said := missing_rights(ask("doctor", "--events-topic", name)[1])).keys() == {subject} and said,
+        IN_FORCE_S,
         f"doctor to report {subject} and nothing else",
     )
     line = f"--operation {word} --topic {name}"
@@ -233,19 +179,19 @@ def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> N
         return reported
 
     guarded.grants.set(EVERYTHING)
-    eventually(lambda: warnings() == [], PROPAGATED_S, lambda: f"no warning with the whole recipe, but: {warnings()}")
+    eventually(lambda: warnings() == [], IN_FORCE_S, lambda: f"no warning with the whole recipe, but: {warnings()}")
     guarded.grants.set(without(GROUP_CONFIGS))
-    (warning,) = eventually(warnings, PROPAGATED_S, "a warning")
+    (warning,) = eventually(warnings, IN_FORCE_S, "a warning")
     assert warning.startswith(f"{OF_SHARE_GROUPS}: GROUP_AUTHORIZATION_FAILED")
     assert "DESCRIBE_CONFIGS on the group is missing" in warning
 
 
 def test_a_lease_names_the_right_that_is_missing_and_is_held_once_it_is_granted(guarded: Guarded) -> None:
-    ensure_events_topic(guarded.kafka)
+    guarded.ensure_events_topic()
     guarded.grants.set(without(HOLD_LEASE))
     config = librdkafka_config(options_of(guarded.kafka.listener("SASL"), guarded.config))
     with closing(GroupLease(config, EVENTS_TOPIC, "a-cluster")) as lease:
-        problem = eventually(lambda: None if lease.is_held() else lease.problem, PROPAGATED_S, "a problem")
+        problem = eventually(lambda: None if lease.is_held() else lease.problem, IN_FORCE_S, "a problem")
         assert problem == "the right READ on the group txnwatch-abort-a-cluster is missing"
         guarded.grants.set(EVERYTHING)
         eventually(lease.is_held, REJOINS_S, "the lease")
@@ -285,7 +231,7 @@ RUN_WITHOUT: dict[Right, Start] = {
 @pytest.mark.long
 @pytest.mark.parametrize("right", RUN_WITHOUT, ids=str)
 def test_run_at_its_start_without_one_right(guarded: Guarded, tmp_path: Path, right: Right) -> None:
-    ensure_events_topic(guarded.kafka)
+    guarded.ensure_events_topic()
     guarded.grants.set(without(right))
     expected, begun = RUN_WITHOUT[right], "watching cluster"
 
@@ -305,7 +251,7 @@ def test_run_at_its_start_without_one_right(guarded: Guarded, tmp_path: Path, ri
             watch.kill()
 
     found = eventually(
-        lambda: said if expected.line in " ".join(said := lines()) else None, PROPAGATED_S, f"{expected.line!r}"
+        lambda: said if expected.line in " ".join(said := lines()) else None, IN_FORCE_S, f"{expected.line!r}"
     )
     text = " ".join(found)
     assert (begun not in text) is expected.ends
@@ -346,7 +292,7 @@ def test_a_hang_without_one_right(
 ) -> None:
     expected, subject = WATCH_WITHOUT[right], COMMANDS_WITHOUT[right][0]
     guarded.grants.set(without(right))
-    eventually(lambda: any(name.startswith(subject) for name in reports(ask("doctor")[1])), PROPAGATED_S, subject)
+    eventually(lambda: any(name.startswith(subject) for name in missing_rights(ask("doctor")[1])), IN_FORCE_S, subject)
     _, bootstrap, *connection = guarded.connection
     flags = ("--topics", "orders.*", "--auto-abort", "on", "--abort-after-ms", "0", *connection)
     with (

@@ -184,7 +184,8 @@ def test_a_topic_that_may_not_be_read_does_not_end_the_search(scene: Scene, ask:
     finally:
         scene.acls("--remove", *unread)
     assert (code, hangs(answer)) == (1, [scene.hanging.topic])
-    assert not_checked(answer) == {str(scene.healthy): "TOPIC_AUTHORIZATION_FAILED"}
+    why = "TOPIC_AUTHORIZATION_FAILED: the right READ on the topic is missing"
+    assert not_checked(answer) == {str(scene.healthy): why}
     missing = [row["subject"] for row in explained["rows"] if row["status"] == "missing"]
     assert (health, missing) == (1, [f"Read on topic {scene.healthy.topic}"])
 
@@ -289,7 +290,7 @@ def test_every_command_reports_that_a_hidden_partition_is_hidden(
     assert main([*command(secret), *connection]) == 1
     output = capsys.readouterr().err
     assert f"{secret.topic}" in output
-    assert "hidden from this user (TOPIC_AUTHORIZATION_FAILED)" in output
+    assert "hidden from this user (TOPIC_AUTHORIZATION_FAILED: the right DESCRIBE on the topic" in output
 
 
 def test_an_id_that_looks_like_a_partition_is_an_id_still(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -81,5 +81,15 @@ def admin_of(cluster: Cluster) -> AdminClient:
 def commit_an_offset(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
     """A group commits an offset, so that `__consumer_offsets` and its coordinator exist."""
     group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": unique("group")})
-    group.commit(offsets=[Committed(partition.topic, partition.partition, 0)], asynchronous=False)
+
+    def is_committed() -> bool:
+        try:
+            group.commit(offsets=[Committed(partition.topic, partition.partition, 0)], asynchronous=False)
+        except KafkaException as exc:
+            if exc.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                return False
+            raise
+        return True
+
+    eventually(is_committed, FAILOVER_S, "the first commit of a group")
     group.close()

@@ -13,6 +13,7 @@ from functools import partial
 
 from txnwatch.cli.events_read import keys_of
 from txnwatch.cli.find_hanging import searcher_of
+from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import origin_of
 from txnwatch.client_properties import client_properties
 from txnwatch.connection import options_of
@@ -25,10 +26,13 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.text.grant import Grantee
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.hidden_participants import why_not_shown
+from txnwatch.streaming.client.security import principal_of
+from txnwatch.streaming.job.events_rights import check_write
+from txnwatch.streaming.source.hidden_participants import hidden_topics, why_not_shown
 from txnwatch.streaming.source.options import SourceOptions
 
 _TIMEOUT_S = 10.0
@@ -58,7 +62,8 @@ def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterat
             now_ms=wall_clock_ms,
             pause=lambda: time.sleep(_BETWEEN_READS_S),
         )
-        yield abort, partial(_publishing, cluster, options, events)
+        grantee = Grantee(parsed.bootstrap_server, principal_of(options.security), abort.origin.command_config)
+        yield abort, partial(_publishing, cluster, options, events, grantee)
 
 
 def _search(cluster: Cluster, partition: TopicPartition, is_wanted: Callable[[SpanCandidate], bool]) -> Search:
@@ -71,11 +76,19 @@ def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
 
 
 @contextlib.contextmanager
-def _publishing(cluster: Cluster, options: SourceOptions, events: EventsTopic) -> Iterator[Publish]:
-    """Publishes on the events topic; a cluster that is not watched has no such topic, and it is not created."""
+def _publishing(cluster: Cluster, options: SourceOptions, events: EventsTopic, grantee: Grantee) -> Iterator[Publish]:
+    """Publishes on the events topic; a cluster that is not watched has no such topic, and it is not created.
+
+    Raises:
+        AuthorizationError: the user may not write to it.
+    """
     if events.name not in cluster.refresh().topics:
+        hidden = hidden_topics(cluster, [events.name]).get(events.name)
+        if hidden is not None:
+            LOG.warning(f"events topic {events.name!r}: no event of this abort is published: {hidden}")
         yield lambda _: None
         return
+    check_write(cluster, events.name, grantee)
     config = librdkafka_config(options)
     with contextlib.closing(KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys)) as topic:
 

@@ -26,6 +26,12 @@ def test_a_missing_right_stays_one_whatever_its_text_is(code: ErrorCode) -> None
     assert refused.is_denied
     assert refused.of("orders-0").is_denied
     assert refused.with_hint("grant it").of("orders-0") == Problem(f"orders-0: {code.name}: grant it", code)
+    assert refused.with_right("READ on the topic") == refused.with_hint("the right READ on the topic is missing")
+
+
+def test_another_problem_names_no_right() -> None:
+    moved = a_problem("NOT_COORDINATOR")
+    assert moved.with_right("READ on the topic") == moved
 
 
 def test_a_text_with_the_name_of_an_error_is_no_refusal() -> None:

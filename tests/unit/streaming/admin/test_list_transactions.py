@@ -13,6 +13,7 @@ from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, BrokerListings, problem_lines
 from txnwatch.streaming.admin.queries import Filters
+from txnwatch.streaming.admin.requests import DESCRIBE_IDS
 from txnwatch.streaming.client.metadata import PartitionInfo
 
 REFUSED = a_problem("TOPIC_AUTHORIZATION_FAILED")
@@ -75,8 +76,8 @@ LOSSES: dict[str, tuple[FakeBrokers, list[int], dict[str, str]]] = {
         FakeBrokers(describing={1: DENIED, 2: DENIED}),
         [1, 2],
         {
-            f"{LOG}-0": "broker 1: TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-            f"{LOG}-1": "broker 2: TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            f"{LOG}-0": f"broker 1: TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the right {DESCRIBE_IDS} is missing",
+            f"{LOG}-1": f"broker 2: TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the right {DESCRIBE_IDS} is missing",
         },
     ),
     "the log itself is hidden": (

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from support.problems import a_problem
 from txnwatch.state.model.description import DescribedTransaction, NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.admin.requests import descriptions, listed_transactions
+from txnwatch.streaming.admin.requests import DESCRIBE_IDS, descriptions, listed_transactions
 
 
 def answer(state: str) -> Any:
@@ -60,7 +61,7 @@ def test_a_live_transaction_without_an_epoch_is_a_problem(state: str) -> None:
 def test_an_error_has_its_code_and_an_unknown_id_is_no_error() -> None:
     response = answer("Ongoing")
     for code, expected in (
-        (53, NotDescribed("checkout-1", Problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", 53))),
+        (53, NotDescribed("checkout-1", a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED").with_right(DESCRIBE_IDS))),
         (105, UnknownTransactionalId("checkout-1", 1)),
     ):
         response.transaction_states[0].error_code = code

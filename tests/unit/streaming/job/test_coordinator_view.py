@@ -19,7 +19,7 @@ from txnwatch.streaming.job.coordinator_view import broker_timeouts, choose_view
 LOG = "__transaction_state"
 SHOWN = TopicInfo(LOG, "id", {0: PartitionInfo(1, 0)})
 HIDDEN = TopicInfo(LOG, "", {}, a_problem("TOPIC_AUTHORIZATION_FAILED"))
-UNREAD = ["the READ right on topic __transaction_state is missing"]
+UNREAD = [f"topic {LOG}: TOPIC_AUTHORIZATION_FAILED: the right READ on the topic is missing"]
 DENIED = a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
 
