@@ -35,6 +35,10 @@ stop-times: dev-venv ## how long a stop takes in each situation; writes docs/sto
 	@$(BIN)/python -m pytest tests/e2e/test_stopping*.py tests/e2e/test_abort_processes.py -m "" -k "stopping or stop_while" --stop-results docs/stop-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
+cluster-times: dev-venv ## how long detection and a takeover take on a Spark cluster; writes docs/cluster-times.md
+	@$(BIN)/python -m pytest tests/e2e/test_spark_cluster.py -m "" -k nothing_is_lost --cluster-results docs/cluster-times.json $(ARGS)
+	@$(BIN)/python scripts/generate_docs.py
+
 bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-inputs.md
 	@rm -f docs/bad-inputs.json
 	@$(BIN)/python -m pytest -m "" --bad-input-results docs/bad-inputs.json $(ARGS)
@@ -96,4 +100,4 @@ bench-venv: dev-venv
 fuzz-venv: dev-venv
 	@scripts/venv.sh fuzz
 
-.PHONY: help demo test unit nightly it e2e long stop-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv
+.PHONY: help demo test unit nightly it e2e long stop-times cluster-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv

@@ -76,10 +76,10 @@ variant *packed, 16 buckets, judged* is the one in use; it also evaluates the ba
 variants that are not in use have one size, because that is enough to compare them.
 """,
     "executors": """
-The same micro-batches on a Spark cluster of one and of two executors. Each executor is a process with one core; the
-master and the workers run in the JVM of the driver. The ratio compares *source, state and sink*. The driver needs a
-core too, so two executors on two cores gain less than on three. Rows with *state partitions* are of a session in one
-JVM with two cores: a state partition is a task.
+The same micro-batches on a standalone Spark cluster of one and of two workers. The master and the workers are processes
+of their own, each worker has one executor with one core, and the traffic is encrypted. The ratio compares *source,
+state and sink*. The driver needs a core too, so two executors on two cores gain less than on three. Rows with *state
+partitions* are of a session in one JVM with two cores: a state partition is a task.
 """,
     "latency": """
 A hang is a write that arrives after the abort of its transaction, at a random moment. *Seconds* is the median time from

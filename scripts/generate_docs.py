@@ -9,6 +9,7 @@ docs/soak.md (docs/soak.json, the result of the last `make soak`),
 docs/fuzzing.md (docs/fuzz.json, the result of the last `make fuzz`),
 docs/ways-in.md (docs/ways-in.json, the results of the last `make long`),
 docs/stop-times.md (docs/stop-times.json, the results of the last `make stop-times`),
+docs/cluster-times.md (docs/cluster-times.json, of `make cluster-times`),
 docs/bad-inputs.md (docs/bad-inputs.json, the results of the last `make bad-inputs`),
 docs/benchmarks.md and docs/capacity.md (docs/benchmarks.json, the results of the last `make bench`),
 docs/decisions/README.md (the titles of the decisions), and two files of the Helm chart: values.schema.json (the
@@ -29,6 +30,7 @@ from benchmark_page import benchmarks_page
 from capacity_page import capacity_page
 from chart_schema import chart_schema
 from cli_page import cli_page
+from cluster_times_page import cluster_times_page
 from configuration_page import configuration_page
 from disturbances_table import disturbances
 from fuzz_page import fuzz_page
@@ -255,6 +257,7 @@ PAGES = {
     "docs/verdicts.md": lambda: verdicts_page(_GENERATED),
     "docs/ways-in.md": lambda: ways_page(ROOT, _GENERATED),
     "docs/stop-times.md": lambda: stop_times_page(ROOT, _GENERATED),
+    "docs/cluster-times.md": lambda: cluster_times_page(ROOT, _GENERATED),
     "docs/bad-inputs.md": lambda: bad_inputs_page(ROOT, _GENERATED),
     "docs/events.md": lambda: incident_events_page(ROOT, _GENERATED),
     "docs/cli.md": lambda: cli_page(_GENERATED),

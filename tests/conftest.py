@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-results", type=Path, default=None, help="JSON file for what the faults came to")
     parser.addoption("--ways-results", type=Path, default=None, help="JSON file for which commands worked, by way in")
     parser.addoption("--stop-results", type=Path, default=None, help="JSON file for how long a stop took, by situation")
+    parser.addoption("--cluster-results", type=Path, default=None, help="JSON file for the times on a Spark cluster")
     parser.addoption("--bad-input-results", type=Path, default=None, help="JSON file for what is said about bad input")
     parser.addoption("--write-comparison", action="store_true", help="write docs/kafka-transactions.md")
 

@@ -1,9 +1,9 @@
 """From one executor to two, and from one state partition to two: the same micro-batches.
 
-Spark's `local-cluster` runs the master and the workers of a standalone cluster inside the JVM of the driver; each
-executor is a process of its own, with one core here. The state partitions are compared in one JVM with two cores, where
-a state partition is a task. The facts come from the synthetic source of tests/support/synthetic_source.py. The driver
-needs a core as well, so two executors on a machine of two cores show less than on one of three.
+A standalone cluster of Spark: a master and workers, each a process with a directory of its own and one core. RPC and
+blocks are encrypted, as by default. The state partitions are compared in one JVM with two cores, where a state
+partition is a task. The facts come from the synthetic source of tests/support/synthetic_source.py. The driver needs a
+core as well, so two executors on a machine of two cores show less than on one of three.
 """
 
 from __future__ import annotations
@@ -12,44 +12,47 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.operators import Measured, measure
 from bench.results import Point, Row
+from support.spark_cluster import SECRET, SparkCluster
 from support.synthetic_source import a_session
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor
 
-CHANGING, MEMORY_MB = (500, 5_000, 50_000), 1024
+CHANGING = (500, 5_000, 50_000)
+HOST = "127.0.0.1"
 
 
 class Setup(NamedTuple):
-    """One row; `tasks` of the source."""
+    """One row; `workers` of a cluster, none for one JVM with two cores; `tasks` of the source."""
 
     name: str
     beside: str
-    master: str
+    workers: int
     state_partitions: int
     tasks: int
 
 
 SETUPS = (
-    Setup("1 executor", "one executor", f"local-cluster[1,1,{MEMORY_MB}]", 2, 1),
-    Setup("2 executors", "one executor", f"local-cluster[2,1,{MEMORY_MB}]", 2, 2),
-    Setup("two cores, 1 state partition", "one state partition", "local[2]", 1, 1),
-    Setup("two cores, 2 state partitions", "one state partition", "local[2]", 2, 1),
+    Setup("1 executor", "one executor", 1, 2, 1),
+    Setup("2 executors", "one executor", 2, 2, 2),
+    Setup("two cores, 1 state partition", "one state partition", 0, 1, 1),
+    Setup("two cores, 2 state partitions", "one state partition", 0, 2, 1),
 )
 
 
 def run(directory: Path, rows: list[Row]) -> None:
     """Each setup in a process of its own, because a JVM has one session; a pair is compared with its first."""
-    tests = str(Path(__file__).resolve().parents[1])  # executors have a working directory of their own
     firsts: dict[str, list[Measured]] = {}
     for number, setup in enumerate(SETUPS):
-        asked = [sys.executable, "-m", "bench.executors", str(number), str(directory / str(number))]
-        variables = {**os.environ, "PYTHONPATH": tests, "SPARK_WORKER_DIR": str(directory / "work")}
-        done = subprocess.run(asked, capture_output=True, check=True, text=True, env=variables)
+        with _master(setup, directory / f"cluster-{number}") as master:
+            asked = [sys.executable, "-m", "bench.executors", str(number), str(directory / str(number)), master]
+            done = subprocess.run(asked, stdout=subprocess.PIPE, check=True, text=True)
         found = [Measured(*figures) for figures in json.loads(done.stdout.splitlines()[-1])]
         first = firsts.setdefault(setup.beside, found)
         points = [
@@ -59,17 +62,30 @@ def run(directory: Path, rows: list[Row]) -> None:
         rows.append(Row("executors", setup.name, "producers that change", setup.beside, points))
 
 
-def main(setup: Setup, directory: Path) -> None:
-    """One setup, in this process."""
-    import pyspark
+@contextmanager
+def _master(setup: Setup, directory: Path) -> Iterator[str]:
+    if setup.workers == 0:
+        yield "local[2]"
+        return
+    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])  # executors have directories of their own
+    with SparkCluster(directory, setup.workers, host=HOST) as cluster:
+        yield cluster.master
 
-    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    # A cluster authenticates, so it needs a secret; that of a real one is in spark-defaults.conf.
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--conf spark.authenticate.secret=benchmark pyspark-shell"
+
+def main(setup: Setup, directory: Path, master: str) -> None:
+    """One setup, in this process."""
+    # An operator has these in spark-defaults.conf.
+    conf = (f"spark.authenticate.secret={SECRET}", f"spark.driver.host={HOST}")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in conf), "pyspark-shell"])
     directory.mkdir(parents=True)
-    session = a_session(directory, setup.master, state_partitions=setup.state_partitions)
-    measure(session, directory, _processor(), CHANGING[0], tasks=setup.tasks)  # so that the JVMs are warm
-    found = [measure(session, directory, _processor(), changing, tasks=setup.tasks) for changing in CHANGING]
+    session = a_session(directory, master, state_partitions=setup.state_partitions)
+
+    def measured(changing: int) -> Measured:
+        # The executors of a cluster are descendants of the parent of this process.
+        return measure(session, directory, _processor(), changing, tasks=setup.tasks, root=os.getppid())
+
+    measured(CHANGING[0])  # so that the JVMs are warm
+    found = [measured(changing) for changing in CHANGING]
     session.stop()
     print(json.dumps(found))
 
@@ -79,4 +95,4 @@ def _processor() -> BucketProcessor:
 
 
 if __name__ == "__main__":
-    main(SETUPS[int(sys.argv[1])], Path(sys.argv[2]))
+    main(SETUPS[int(sys.argv[1])], Path(sys.argv[2]), sys.argv[3])

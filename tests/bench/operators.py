@@ -21,8 +21,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from bench import results
-from bench.idle import cpu_seconds
 from bench.results import Point
+from bench.usage import usage_of
 from support.synthetic_source import BUCKETS, FACT, FORMAT, TRIGGER_MS, a_session
 from txnwatch.state.detection.transitions import apply
 from txnwatch.state.model.facts import Fact
@@ -169,8 +169,10 @@ def measure(
     in_pandas: bool = False,
     tasks: int = 1,
     only_first: bool = False,
+    root: int | None = None,
 ) -> Measured:
-    """One query for a while; the second half of it counts."""
+    """One query for a while; the second half of it counts. CPU is of a process (this one) and its descendants."""
+    root = os.getpid() if root is None else root
     # A directory of its own: Spark's maintenance may still write to that of the query before.
     checkpoint = directory / f"checkpoint-{uuid.uuid4()}"
     source = session.readStream.format(FORMAT).option("changing", str(changing)).option("tasks", str(tasks))
@@ -193,10 +195,11 @@ def measure(
         assert time.monotonic() < begin + START_S, "no micro-batch has gone through"
         time.sleep(0.1)
     time.sleep(SECONDS / 2)
-    batches, spent_s = query.lastProgress["batchId"], sum(cpu_seconds(os.getpid()).values())
-    time.sleep(SECONDS / 2)
+    first = query.lastProgress["batchId"]
+    with usage_of(root) as usage:
+        time.sleep(SECONDS / 2)
     assert query.isActive, query.exception()
-    batches, spent_s = query.lastProgress["batchId"] - batches, sum(cpu_seconds(os.getpid()).values()) - spent_s
+    batches = query.lastProgress["batchId"] - first
     durations = [progress["durationMs"] for progress in query.recentProgress if progress["batchId"] > 0]
     durations = durations[-max(1, batches) :]
     until = time.monotonic() + SECONDS
@@ -207,5 +210,5 @@ def measure(
         changing,
         statistics.median(found["triggerExecution"] for found in durations) / 1000,
         statistics.median(found["addBatch"] for found in durations) / 1000,
-        spent_s / max(1, batches),
+        usage.cpu_s / max(1, batches),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cluster_times import ClusterTimes
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.spark_cluster import SECRET, SparkCluster
@@ -62,7 +63,12 @@ def until_opened(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
 
 
 def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
-    kafka: EmbeddedKafka, cluster: Cluster, hdfs: EmbeddedHdfs, spark: SparkCluster, tmp_path: Path
+    kafka: EmbeddedKafka,
+    cluster: Cluster,
+    hdfs: EmbeddedHdfs,
+    spark: SparkCluster,
+    tmp_path: Path,
+    cluster_times: ClusterTimes,
 ) -> None:
     config = tmp_path / "txnwatch.toml"
     config.write_text(f'[spark_conf]\n"spark.authenticate.secret" = "{SECRET}"\n"spark.executor.memory" = "700m"\n')
@@ -77,18 +83,23 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
     writer_id = unique("writer")
     writer = transactional_writer(kafka.bootstrap_servers, writer_id, busy.topic, pause_s=0.05).start()
 
-    first = RunningWatch(kafka.bootstrap_servers, checkpoint, *flags).start()
+    def found_in(step: str, partition: TopicPartition) -> None:
+        with cluster_times.of(step):
+            hang(cluster, partition)
+            until_opened(kafka, partition)
+
+    first = RunningWatch(kafka.bootstrap_servers, checkpoint, *flags)
     try:
-        first.until_ready()
+        with cluster_times.of("1. start of a driver with an empty checkpoint, until `ready`"):
+            first.start().until_ready()
         assert left_by_executors(spark), "they use these directories"
-        hang(cluster, partitions[0])
-        until_opened(kafka, partitions[0])
+        found_in("2. a hang, until its event is on the topic", partitions[0])
 
         spark.executor(0).kill()
-        hang(cluster, partitions[1])
-        until_opened(kafka, partitions[1])
+        found_in("3. a hang right after `kill -9` of one of the two executors, until its event", partitions[1])
 
-        second = subprocess.run(first.command, capture_output=True, text=True, check=False, timeout=ENDS_S)
+        with cluster_times.of("4. start of a second driver with the same checkpoint, until it ends with one line"):
+            second = subprocess.run(first.command, capture_output=True, text=True, check=False, timeout=ENDS_S)
         assert "is in use by process" in second.stderr
         assert second.returncode == 1
     finally:
@@ -97,12 +108,13 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=elsewhere) as taken_over:
-        taken_over.until("has not renewed its lease of the checkpoint")
-        taken_over.until_ready()
-        hang(cluster, partitions[2])
-        until_opened(kafka, partitions[2])
+        with cluster_times.of("5. start of another driver after `kill -9` of the driver, until `ready`"):
+            taken_over.until("has not renewed its lease of the checkpoint")
+            taken_over.until_ready()
+        found_in("6. a hang after this takeover, until its event", partitions[2])
         begun = time.monotonic()
-        assert taken_over.stop() == 0
+        with cluster_times.of("7. a stop with SIGTERM"):
+            assert taken_over.stop() == 0
         assert time.monotonic() - begun < STOPS_S
     eventually(lambda: left_by_executors(spark) == [], CLEAN_S, lambda: f"no file, but: {left_by_executors(spark)}")
     writer.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import urllib.request
 from pathlib import Path
@@ -55,7 +56,22 @@ class EmbeddedHdfs:
 
     def names(self, path: str) -> set[str]:
         """The names in a directory."""
-        url = f"http://127.0.0.1:{self._web_port}/webhdfs/v1/{path}?op=LISTSTATUS"
-        with urllib.request.urlopen(url, timeout=10.0) as answer:
-            statuses = json.load(answer)["FileStatuses"]["FileStatus"]
+        statuses = json.loads(self._ask("GET", path, "LISTSTATUS"))["FileStatuses"]["FileStatus"]
         return {str(status["pathSuffix"]) for status in statuses}
+
+    def read(self, path: str) -> bytes:
+        """The content of a file."""
+        return self._ask("GET", path, "OPEN")
+
+    def write(self, path: str, content: bytes) -> None:
+        """Replaces the content of a file."""
+        where = json.loads(self._ask("PUT", path, "CREATE&overwrite=true&noredirect=true"))["Location"]
+        request = urllib.request.Request(where, content, method="PUT")
+        with urllib.request.urlopen(request, timeout=30.0):
+            pass
+
+    def _ask(self, method: str, path: str, operation: str) -> bytes:
+        url = f"http://127.0.0.1:{self._web_port}/webhdfs/v1/{path}?user.name={getpass.getuser()}&op={operation}"
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30.0) as answer:
+            content: bytes = answer.read()
+        return content

@@ -119,6 +119,12 @@ def a_session(directory: Path, master: str, *, state_partitions: int) -> Any:
     """A Spark session that knows the synthetic source."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with output_to(directory / "spark.log") as output:
-        session = spark_session(str(directory), master=master, state_partitions=state_partitions, output=output)
+        session = spark_session(
+            str(directory),
+            master=master,
+            state_partitions=state_partitions,
+            output=output,
+            is_checkpoint_shared=True,  # the workers of a cluster are on this host
+        )
     session.dataSource.register(SyntheticSource)
     return session

@@ -45,6 +45,7 @@ GENERATED = [
     "docs/verdicts.md",
     "docs/ways-in.md",
     "docs/stop-times.md",
+    "docs/cluster-times.md",
     "docs/bad-inputs.md",
     "docs/abort.md",
     "docs/events.md",

@@ -1,0 +1,35 @@
+"""The page of the times on a Spark cluster, from docs/cluster-times.json: the results of `make cluster-times`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from page_tables import places, table_line
+
+_ABOUT = """\
+`make cluster-times` starts Kafka, HDFS, a standalone Spark master and two workers with one core each and without a
+shared directory, kills an executor and the driver under load, and writes this page
+(`tests/e2e/test_spark_cluster.py`). The checkpoint is on HDFS. All servers share one machine, so the start of each JVM
+takes longer than on a cluster. [Spark cluster](spark-cluster.md) describes the steps."""
+
+
+def cluster_times_page(root: Path, generated: str) -> str:
+    """docs/cluster-times.md."""
+    rows = json.loads((root / "docs" / "cluster-times.json").read_text())
+    in_order = sorted(rows.items())
+    return "\n".join(
+        [
+            "# Times on a Spark cluster",
+            "",
+            generated,
+            _ABOUT,
+            "",
+            f"{places(rows.values())}.",
+            "",
+            table_line(["step", "time"]),
+            "|---|---:|",
+            *(table_line([step.partition(". ")[2], f"{row['s']:.1f} s"]) for step, row in in_order),
+            "",
+        ]
+    )
