@@ -16,8 +16,8 @@ the time of all processes that took part, without the broker. A column *x NAME* 
 *x librdkafka* means a fifth of the time of librdkafka. The slope is the exponent of growth over the sizes: 0 is
 constant, 1 is proportional. It is of the CPU seconds if every size has them, else of the seconds. PSS (proportional set
 size) is memory in which a page that several processes share counts once. `make bench` measures everything, `make bench
-ARGS="scan idle"` a part of it. Each run replaces its own rows. The line of a machine has the speed of Python on it, in
-additions a second of a simple loop: before you compare the seconds of two rows from different days, compare these.
+ARGS="scan idle"` a part of it. Each run replaces its own rows. Machines with the same name can differ by a factor of
+two: before you compare the seconds of rows from different days, measure `profile` again.
 """.strip()
 TITLES = {
     "scan": "Reading logs",

@@ -6,12 +6,10 @@ against the smallest size, measured in the same run: times of two machines canno
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 import platform
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -116,24 +114,9 @@ def _plot(row: Row) -> str:
 
 
 def machine() -> str:
-    """Where it was measured: the machine, and how fast Python is on it."""
+    """Where it was measured."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return (
-        f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.machine()}, Python {platform.python_version()} "
-        f"({_million_additions_s():.0f} million additions a second)"
-    )
-
-
-@functools.cache
-def _million_additions_s() -> float:
-    """The best of ten short loops, in CPU time: two machines with the same name can differ by a factor of two."""
-    times = []
-    for _ in range(10):
-        total, begin = 0, time.process_time()
-        for number in range(200_000):
-            total += number
-        times.append(time.process_time() - begin)
-    return 0.2 / min(times)
+    return f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"
 
 
 def _line(row: Row) -> str:
