@@ -20,7 +20,7 @@ _KEYS: Final = "~txnwatch:*"
 _SUBCOMMANDS: Final = {"cluster": "cluster|slots", "sentinel": "sentinel|masters", "script": "script|load"}
 
 
-class Refusal(NamedTuple):
+class RefusedCommand(NamedTuple):
     """A command that Redis refuses, or that has failed.
 
     Attributes:
@@ -95,7 +95,7 @@ _OF_A_CLUSTER: Final[dict[str, Callable[[Any, str], object]]] = {
 }
 
 
-def refused_commands(url: str) -> list[Refusal]:
+def refused_commands(url: str) -> list[RefusedCommand]:
     """The commands that do not work for this user, empty if all work.
 
     Raises:
@@ -108,7 +108,7 @@ def refused_commands(url: str) -> list[Refusal]:
         return [_refusal("", exc)]
     key = f"txnwatch:{{doctor}}:{secrets.token_hex(8)}"
     attempts = COMMANDS | (_OF_A_CLUSTER if isinstance(client, redis.RedisCluster) else {})
-    refused: dict[str, Refusal] = {}
+    refused: dict[str, RefusedCommand] = {}
     try:
         for name, attempt in attempts.items():
             try:
@@ -122,16 +122,16 @@ def refused_commands(url: str) -> list[Refusal]:
     return list(refused.values())
 
 
-def _refusal(attempted: str, exc: redis.ResponseError) -> Refusal:
+def _refusal(attempted: str, exc: redis.ResponseError) -> RefusedCommand:
     text = str(exc)
     if not is_refusal(exc):
-        return Refusal(attempted, None, text)
+        return RefusedCommand(attempted, None, text)
     if re.search(r"\baccess .*\bkeys?\b", text):
-        return Refusal(attempted, _KEYS, text)
+        return RefusedCommand(attempted, _KEYS, text)
     named = re.search(r"'([^']+)' command", text)
     command = named[1] if named is not None else attempted
     command = _SUBCOMMANDS.get(command, command)
-    return Refusal(command, f"+{command}", text)
+    return RefusedCommand(command, f"+{command}", text)
 
 
 def _delete(client: Any, key: str) -> None:  # noqa: ANN401

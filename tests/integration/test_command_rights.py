@@ -256,7 +256,7 @@ NOT_ABORTED: dict[Right, tuple[str, str]] = {  # what doctor reports, and what t
     READ_LOG: (f"Read on topic {TRANSACTION_STATE_TOPIC}", HIDDEN),
     DESCRIBE_IDS: ("Describe on all transactional ids", UNKNOWN_IDS),
     WRITE_EVENTS: (f"Write on topic {EVENTS_TOPIC}", "expected the right WRITE for User:txnwatch, found it missing"),
-    WRITE_MARKERS: ("Alter on the cluster", "CLUSTER_AUTHORIZATION_FAILED: grant ALTER on the cluster"),
+    WRITE_MARKERS: ("Alter on the cluster", "CLUSTER_AUTHORIZATION_FAILED; grant ALTER on the cluster"),
 }
 
 

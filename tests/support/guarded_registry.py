@@ -70,7 +70,7 @@ class GuardedRegistry:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         guard = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class GuardedHandler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
                 status, answer = guard.answer(self.command, self.path, dict(self.headers), self.rfile.read(length))
@@ -85,4 +85,4 @@ class GuardedRegistry:
             def log_message(self, *_: object) -> None:
                 pass
 
-        return Handler
+        return GuardedHandler

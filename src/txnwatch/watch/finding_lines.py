@@ -16,7 +16,7 @@ from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.findings import Finding, PartitionAlarm, ViewHealed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.quantities import LONG_AGO, DurationMs, TimestampMs
+from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 PAUSE_MS = DurationMs(60_000)
@@ -60,9 +60,13 @@ class FindingLines:
                         f"{finding.mismatch} at its leader, but not in our copy of the log; the leader is right"
                     )
         now_ms = self.now_ms()
-        for key in [key for key in self._waiting if not 0 <= now_ms - self._written_ms.get(key, LONG_AGO) < PAUSE_MS]:
+        for key in [key for key in self._waiting if self._is_due(key, now_ms)]:
             self._written_ms[key] = now_ms
             self._write(self._waiting.pop(key))
+
+    def _is_due(self, key: _Key, now_ms: TimestampMs) -> bool:
+        written_ms = self._written_ms.get(key)
+        return written_ms is None or not 0 <= now_ms - written_ms < PAUSE_MS
 
     def _write(self, waiting: _Waiting) -> None:
         last = waiting.last
