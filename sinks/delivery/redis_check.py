@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from txnwatch.sinks.delivery.redis_client import CLUSTER, SENTINEL, is_refusal, redis_client
+from txnwatch.sinks.delivery.redis_client import is_refusal, redis_client
 
 _EXPIRES_S: Final = 60
 _SCRIPT: Final = "return 1"
 _KEYS: Final = "~txnwatch:*"
 # Before 7.0 the error of Redis has only the command. The client and the mirror use one subcommand of each.
-_SUBCOMMANDS: Final = {CLUSTER: "cluster|slots", SENTINEL: "sentinel|masters", "script": "script|load"}
+_SUBCOMMANDS: Final = {"cluster": "cluster|slots", "sentinel": "sentinel|masters", "script": "script|load"}
 
 
 class RefusedCommand(NamedTuple):
@@ -103,7 +103,7 @@ def refused_commands(url: str) -> list[RefusedCommand]:
     try:
         client = redis_client(url)
     except redis.exceptions.NoPermissionError as exc:
-        return [_refusal(_SUBCOMMANDS[CLUSTER], exc)]
+        return [_refusal(_SUBCOMMANDS["cluster"], exc)]
     key = f"txnwatch:{{doctor}}:{secrets.token_hex(8)}"
     attempts = COMMANDS | (_OF_A_CLUSTER if isinstance(client, redis.RedisCluster) else {})
     refused: dict[str, RefusedCommand] = {}
