@@ -250,7 +250,10 @@ def test_a_checkpoint_of_another_view_is_replaced(scene: Scene, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("user", "view", "right"),
-    [(API_USER, "log", "__transaction_state"), (NONE_USER, "api", "DESCRIBE on transactional ids")],
+    [
+        (API_USER, "log", "__transaction_state"),
+        (NONE_USER, "api", "__transaction_state: TOPIC_AUTHORIZATION_FAILED: the right DESCRIBE"),
+    ],
 )
 def test_a_view_that_the_rights_do_not_allow_ends_the_run_with_one_line(
     scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str], user: str, view: str, right: str
