@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Runs until it is stopped; exit code 0 after a stop."""
+    """Runs until it is stopped; exit code 0 after a stop. Then the process has ended: this does not return."""
     load = functools.partial(load_settings, flag_values(parsed, RunSettings), parsed.config)
     stop, reload = StopRequest(), Reload(load)
     with stop.on_signals(), reload.on_signal():
@@ -60,9 +60,7 @@ def run(parsed: argparse.Namespace) -> int:
         counts = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items()))
         LOG.info(f"stopped after {watch.batches} micro-batches{counts}")
         stop.finish(watch.files.remove_temporary, until_s=_REMOVE_S)
-        if stop.has_left_steps:
-            exit_now(0)
-    return 0
+        exit_now(0)
 
 
 def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:

@@ -1,8 +1,9 @@
 """A stop by SIGTERM or Ctrl-C, which ends the process within three seconds in every phase.
 
 Law: no step that can block (a connection, Spark, a destination) runs in the main thread. A step that does not end in
-time is left behind, and the process exits without it. This is as safe as `kill -9`: a micro-batch that is not committed
-is repeated at the next start, and an event that is not delivered is found again.
+time is left behind, and the process exits without it. The interpreter's own end takes time too, so it is left out. All
+this is as safe as `kill -9`: a micro-batch that is not committed is repeated at the next start, and an event that is
+not delivered is found again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import FrameType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from txnwatch.cli.log_output import ROOT as LOG
 
@@ -38,7 +39,7 @@ class StopRequest:
     """Whether and since when the process is to stop.
 
     Attributes:
-        has_left_steps: whether a step is left behind, so that the interpreter must not wait for its threads.
+        has_left_steps: whether a step is left behind.
     """
 
     def __init__(self) -> None:
@@ -113,8 +114,8 @@ class StopRequest:
                 signal.signal(number, handler)
 
 
-def exit_now(code: int) -> None:
-    """Ends the process without waiting for its threads."""
+def exit_now(code: int) -> NoReturn:
+    """Ends the process without waiting for its threads, and without the interpreter's own end, which takes time."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
