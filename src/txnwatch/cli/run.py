@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LEASE_S = 120.0  # includes the pause before an abandoned lease is taken over
-# After the request; the rest of the three seconds is for the end of the interpreter.
+# After the request; the rest of the three seconds is for a busy machine.
 _CLOSE_S, _KILL_S, _REMOVE_S = 1.6, 1.8, 2.2
 
 
