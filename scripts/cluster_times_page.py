@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from page_tables import places, table_line
+from page_tables import times_page
 
 _ABOUT = """\
 `make cluster-times` starts Kafka, HDFS, a standalone Spark master and two workers with one core each and without a
@@ -17,19 +17,5 @@ takes longer than on a cluster. [Spark cluster](spark-cluster.md) describes the 
 def cluster_times_page(root: Path, generated: str) -> str:
     """docs/cluster-times.md."""
     rows = json.loads((root / "docs" / "cluster-times.json").read_text())
-    in_order = sorted(rows.items())
-    return "\n".join(
-        [
-            "# Times on a Spark cluster",
-            "",
-            generated,
-            _ABOUT,
-            "",
-            f"{places(rows.values())}.",
-            "",
-            table_line(["step", "time"]),
-            "|---|---:|",
-            *(table_line([step.partition(". ")[2], f"{row['s']:.1f} s"]) for step, row in in_order),
-            "",
-        ]
-    )
+    times = {step.partition(". ")[2]: f"{row['s']:.1f} s" for step, row in sorted(rows.items())}
+    return times_page("Times on a Spark cluster", generated, _ABOUT, "step", times, rows.values())

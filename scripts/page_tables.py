@@ -19,3 +19,24 @@ def escaped(text: str) -> str:
 def places(rows: Iterable[Mapping[str, Any]]) -> str:
     """When and where results were measured, each date and machine once."""
     return "; ".join(sorted({f"{row['date']}, {row['machine']}" for row in rows}))
+
+
+def times_page(
+    title: str, generated: str, about: str, what: str, rows: Mapping[str, str], sources: Iterable[Mapping[str, Any]]
+) -> str:
+    """A page with one table of times by `what`; `sources` say when and where they were measured."""
+    return "\n".join(
+        [
+            f"# {title}",
+            "",
+            generated,
+            about,
+            "",
+            f"{places(sources)}.",
+            "",
+            table_line([what, "time"]),
+            "|---|---:|",
+            *(table_line([name, took]) for name, took in rows.items()),
+            "",
+        ]
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from page_tables import places
+from page_tables import times_page
 
 _ABOUT = """\
 The table has the time from SIGTERM to the end of the process, by what txnwatch does at that moment. Each row has a
@@ -18,18 +18,5 @@ def stop_times_page(root: Path, generated: str) -> str:
     """docs/stop-times.md."""
     rows = json.loads((root / "docs" / "stop-times.json").read_text())
     slowest = sorted(rows.items(), key=lambda row: -row[1]["s"])
-    return "\n".join(
-        [
-            "# Times of a stop",
-            "",
-            generated,
-            _ABOUT,
-            "",
-            f"{places(rows.values())}.",
-            "",
-            "| situation | time |",
-            "|---|---:|",
-            *(f"| {situation} | {row['s']:.2f} s |" for situation, row in slowest),
-            "",
-        ]
-    )
+    times = {situation: f"{row['s']:.2f} s" for situation, row in slowest}
+    return times_page("Times of a stop", generated, _ABOUT, "situation", times, rows.values())

@@ -79,7 +79,7 @@ class KafkaEventsTopic:
         for event in events:
             if event.event_id not in self._under_way | self._acknowledged:
                 self._produce(event)
-        self._producer.flush(self._timeout_s)
+        self._served(lambda: self._producer.flush(self._timeout_s))
         missing = [event for event in events if event.event_id not in self._acknowledged]
         if missing:
             raise SinkError(f"{self.name}: {len(missing)} of {len(events)} events not acknowledged: {self._last_error}")
@@ -109,13 +109,31 @@ class KafkaEventsTopic:
         Raises:
             SinkError: a record is still in flight. Produced again, it could follow a later one.
         """
-        self._producer.poll(0)
+        self._served(lambda: self._producer.poll(0))
         if not self._is_fatal:
             return
         self._producer.purge(in_queue=True, in_flight=False, blocking=True)
-        if self._producer.flush(_RENEW_TIMEOUT_S):
+        if self._served(lambda: self._producer.flush(_RENEW_TIMEOUT_S)) != 0:
             raise SinkError(f"{self.name}: {self._last_error}; waiting for records in flight")
         self._producer, self._is_fatal = Producer(self._config), False
+        self._under_way.clear()  # a fatal error can come in place of the callback of a record
+        self._is_heartbeat_under_way = False
+
+    def _served(self, call: Callable[[], int]) -> int | None:
+        """The result of a call that runs the callbacks of the client; None if the client has raised a fatal error.
+
+        It can raise that error in place of calling `error_cb`. Another callback of the same call then fails with a
+        SystemError, which has the fatal error as its cause.
+        """
+        try:
+            return call()
+        except (KafkaException, SystemError) as exc:
+            error = exc if isinstance(exc, KafkaException) else exc.__cause__
+            if not isinstance(error, KafkaException):
+                raise
+            self._is_fatal = self._is_fatal or error.args[0].fatal()
+            self._take(error.args[0])
+            return None
 
     def _produce(self, event: IncidentEvent) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -175,7 +193,7 @@ class KafkaEventsTopic:
                 self._producer.produce(self.topic, key=key, on_delivery=delivered)
         except (BufferError, KafkaException) as exc:
             raise self._refusal(exc) from exc
-        self._producer.flush(_BURY_TIMEOUT_S)
+        self._served(lambda: self._producer.flush(_BURY_TIMEOUT_S))
         if left:
             raise SinkError(f"{self.name}: {len(left)} of {len(keys)} tombstones not acknowledged")
 
@@ -215,7 +233,7 @@ class KafkaEventsTopic:
 
     def close(self) -> None:
         """Sends what librdkafka still has queued."""
-        self._producer.flush(self._timeout_s)
+        self._served(lambda: self._producer.flush(self._timeout_s))
 
 
 def ensure_topic(client_config: Mapping[str, Any], topic: str) -> str | None:

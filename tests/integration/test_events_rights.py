@@ -11,6 +11,7 @@ import pytest
 
 from contract.sink_contract import delivers
 from support.acl_recipes import CREATE_EVENTS, PUBLISH, READ_EVENTS, WRITE_EVENTS, Grants, Right
+from support.guarded_broker import IN_FORCE_S, MODULE, PROPERTIES, USER
 from support.heartbeats import a_heartbeat
 from support.incidents import a_life
 from support.servers import Clusters, connect
@@ -26,16 +27,6 @@ from txnwatch.streaming.client.security import security_of
 from txnwatch.streaming.job.events_rights import check_events_rights
 from txnwatch.streaming.source.options import parse_bootstrap
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-
-USER = "txnwatch"
-MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-PROPERTIES = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",  # the user of the plain listener
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} user_{USER}="secret";',
-}
-IN_FORCE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -168,6 +159,17 @@ def test_a_producer_that_never_had_the_right_works_once_it_has_it(events: Events
         events.set(*on(name, PUBLISH))
         eventually(lambda: delivers(topic.publish, life), IN_FORCE_S, "the events to be delivered")
     assert list(read_events({"bootstrap.servers": events.kafka.bootstrap_servers}, name)) == life
+
+
+def test_a_producer_whose_user_may_only_read_the_topic_names_the_right(events: Events) -> None:
+    name, life = f"{EVENTS_TOPIC}.shown", a_life("shown")
+    with closing(connect(events.kafka)) as cluster:
+        create_topic(cluster, name)
+    events.set(*on(name, (READ_EVENTS,)))
+    with closing(KafkaEventsTopic(events.config, name)) as topic:
+        eventually(lambda: "WRITE" in refusal(topic, life), IN_FORCE_S, "the missing right to be named")
+        for _ in range(3):
+            assert "the right WRITE on the topic is missing (docs/rights.md)" in refusal(topic, life)
 
 
 def test_read_that_is_taken_away_is_reported_once_and_what_follows_is_read_later(events: Events) -> None:
