@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import selectors
+import socket
+import socketserver
 import ssl
 import threading
-from collections.abc import Coroutine
-from typing import Any, Self
+from typing import Self
 
 from support.certificates import Authority
 
@@ -24,10 +25,8 @@ class TlsFront:
 
     def __init__(self, port: int, authority: Authority) -> None:
         self._target = port
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._context = self._context_of(authority)
-        self._server: asyncio.Server | None = None
+        self._authority = authority
+        self._server: _Server | None = None
         self.port = 0
         self.connections = 0
 
@@ -38,58 +37,93 @@ class TlsFront:
 
     def use(self, authority: Authority) -> None:
         """From here on it has a certificate of this authority, and accepts its clients alone; all connections end."""
-        self._wait(self._end())
-        self._context = self._context_of(authority)
-        self._wait(self._listen())
+        self._end()
+        self._authority = authority
+        self._listen()
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._wait(self._listen())
+        self._listen()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._wait(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10.0)
-        self._loop.close()
+        self._end()
 
-    def _context_of(self, authority: Authority) -> ssl.SSLContext:
+    def _listen(self) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(authority.issue(f"front-{self._target}", "IP:127.0.0.1"))
-        context.load_verify_locations(authority.certificate)
+        context.load_cert_chain(self._authority.issue(f"front-{self._target}", "IP:127.0.0.1"))
+        context.load_verify_locations(self._authority.certificate)
         context.verify_mode = ssl.CERT_REQUIRED
-        return context
+        self._server = _Server(self, context, self._target)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def _wait(self, step: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(step, self._loop).result(10.0)
-
-    async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._context)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def _end(self) -> None:
+    def _end(self) -> None:
         assert self._server is not None
-        self._server.close()
-        mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        self._server.shutdown()
+        self._server.end_connections()
+        self._server.server_close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+
+class _Server(socketserver.ThreadingTCPServer):
+    """One thread a connection. `server_close` waits for all of them, so no socket outlives the server."""
+
+    allow_reuse_address = True
+
+    def __init__(self, front: TlsFront, context: ssl.SSLContext, target: int) -> None:
+        super().__init__(("127.0.0.1", front.port), _Connection)
+        self.front = front
+        self.target = target
+        self._context = context
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        accepted, address = super().get_request()
+        # The handshake is for the thread of the connection: here it would stop all the others.
+        connection = self._context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        with self._lock:
+            self._open.add(connection)
+        return connection, address
+
+    def close_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        assert isinstance(request, socket.socket)
+        with self._lock:
+            self._open.discard(request)
+        super().close_request(request)
+
+    def end_connections(self) -> None:
+        """Both directions of each connection are shut down, which wakes its thread."""
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    """Passes on in both directions, in one thread: a TLS connection is not for two threads."""
+
+    server: _Server
+
+    def handle(self) -> None:
+        here: ssl.SSLSocket = self.request
         with contextlib.suppress(OSError):
-            there = await asyncio.open_connection("127.0.0.1", self._target)
-            await asyncio.gather(_pass_on(reader, there[1]), _pass_on(there[0], writer))
-        writer.close()
+            here.do_handshake()
+            self.server.front.connections += 1
+            with socket.create_connection(("127.0.0.1", self.server.target)) as there:
+                _pass_on(here, there)
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(_CHUNK):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        return
-    finally:
-        writer.close()
+def _pass_on(here: ssl.SSLSocket, there: socket.socket) -> None:
+    with selectors.DefaultSelector() as ready:
+        ready.register(here, selectors.EVENT_READ)
+        ready.register(there, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                source, sink = (here, there) if key.fileobj is here else (there, here)
+                data = source.recv(_CHUNK)
+                if not data:
+                    return
+                # What TLS has decrypted already is not seen by a selector.
+                while left := here.pending() if source is here else 0:
+                    data += here.recv(left)
+                sink.sendall(data)
