@@ -40,6 +40,7 @@ class EventLog:
         decode: Decoder = from_bytes,
         keys: Keys | None = None,
         *,
+        timeout_s: float = _TIMEOUT_S,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Connects; `report` gets a line when new records are refused, and one when they can be read again.
@@ -51,13 +52,16 @@ class EventLog:
         self._decode = decode
         self._keys = keys
         self._place = ""
+        self._timeout_s = timeout_s
         self._report = report
         self._is_refused = False
         self._undecoded: deque[Message] = deque()
+        self._connection_error = ""
         self._consumer = Consumer(
             {
                 **client_config,
                 **NO_CLIENT_LOG,
+                "error_cb": self._on_error,
                 "group.id": "txnwatch-events-reader",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -69,9 +73,10 @@ class EventLog:
             self._left = set(self._partitions())
             self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._left])
         except BaseException as exc:
+            self._consumer.poll(0)  # it calls `error_cb`, which has the reason
             self._consumer.close()
             if isinstance(exc, KafkaException):
-                raise BrokerError(f"events topic {topic!r}: {exc.args[0].str()}") from exc
+                raise BrokerError(f"events topic {topic!r}: {self._connection_error or exc.args[0].str()}") from exc
             raise
 
     def close(self) -> None:
@@ -85,9 +90,9 @@ class EventLog:
             BrokerError: the topic cannot be read to its end, or the registry does not answer.
         """
         while self._left:
-            message = self._consumer.poll(_TIMEOUT_S)
+            message = self._consumer.poll(self._timeout_s)
             if message is None:
-                raise BrokerError(f"events topic {self._topic!r}: no answer while reading it")
+                raise BrokerError(f"events topic {self._topic!r}: {self._connection_error or 'no answer'}")
             self._take(message)
             yield from self._decoded()
 
@@ -98,7 +103,7 @@ class EventLog:
             BrokerError: as `history`.
         """
         while True:
-            message = self._consumer.poll(_TIMEOUT_S)
+            message = self._consumer.poll(self._timeout_s)
             if message is not None:
                 self._take(message)
                 yield from self._decoded()
@@ -115,6 +120,10 @@ class EventLog:
         except (BrokerError, KafkaException):
             return
 
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name; it follows from another
+            self._connection_error = error.str()
+
     def _note_right(self, error: KafkaError | None) -> None:
         """Reports that the right READ was taken away, and that it is back, once each."""
         is_refused = error is not None and _is_refused(error)
@@ -126,7 +135,7 @@ class EventLog:
         self._is_refused = is_refused
 
     def _partitions(self) -> list[int]:
-        metadata = self._consumer.list_topics(self._topic, timeout=_TIMEOUT_S)
+        metadata = self._consumer.list_topics(self._topic, timeout=self._timeout_s)
         self._place = topic_place(metadata.cluster_id or "", self._topic)
         found = metadata.topics[self._topic]
         if found.error is not None:

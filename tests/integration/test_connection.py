@@ -21,6 +21,7 @@ from support.certificates import Authority
 from support.servers import Clusters, create_coordinators
 from support.waiting import eventually
 from txnwatch.librdkafka import librdkafka_config
+from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
@@ -168,6 +169,24 @@ def test_wrong_credentials_are_refused_with_the_brokers_message(
     with pytest.raises(AuthorizationError, match=message) as raised:
         connect_to(secured.listener("SASL"), properties)
     bad_inputs.keep("Logins", raised.value, before="wrong: ")
+
+
+@pytest.mark.parametrize(
+    ("listener", "properties", "reason"),
+    [
+        ("SASL", with_plain("SASL_PLAINTEXT", password="guessed"), "[Ii]nvalid username or password"),
+        ("TLS", {"security.protocol": "SSL"}, "certificate verify failed"),
+    ],
+    ids=["password", "authority"],
+)
+def test_a_reader_of_the_events_topic_names_why_it_cannot_connect(
+    secured: EmbeddedKafka, listener: str, properties: Properties, reason: str
+) -> None:
+    given = {f"kafka.{name}": value for name, value in properties.items()}
+    servers = {"kafka.bootstrap.servers": secured.listener(listener), "subscribePattern": ".*"}
+    with pytest.raises(BrokerError, match=f"events topic 'txnwatch.events': .*{reason}") as raised:
+        EventLog(librdkafka_config(parse_options({**given, **servers})), "txnwatch.events", timeout_s=2.0)
+    assert "guessed" not in str(raised.value)
 
 
 def test_a_password_is_never_in_the_message(secured: EmbeddedKafka) -> None:
