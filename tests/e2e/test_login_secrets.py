@@ -126,11 +126,12 @@ def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
     (directory / "registry").write_text(f"{REGISTRY}\n")
     config = directory / "txnwatch.toml"
     config.write_text(
-        f'schema_registry_url = "https://{USER}:${{file:{directory / "registry"}}}@{stage.registry_place}"\n'
+        f'schema_registry_url = "https://{stage.registry_place}"\n'
         f'redis_url = "rediss://{USER}:${{env:REDIS}}@{stage.redis_place}?{stage.redis_query}'
         '&ssl_password=${env:REDIS_KEY}"\n'
     )
-    bootstrap, *login = connection_of(stage, directory, {})[1:]
+    user_info = {"schema.registry.basic.auth.user.info": f"{USER}:${{file:{directory / 'registry'}}}"}
+    bootstrap, *login = connection_of(stage, directory, user_info)[1:]
     flags = [*login, "--config", str(config), "--events-topic", EVENTS, "--metrics-port", "0"]
     with pytest.MonkeyPatch.context() as patched:
         for name, value in {**VARIABLES, "TMPDIR": str(temporary)}.items():
@@ -139,9 +140,7 @@ def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
     try:
         watch.until_ready()
         partition, *_ = hang(stage.kafka)
-        watch.until(
-            f"schema registry https://***@{stage.registry_place}: cannot register the schema: refused: Basic ***"
-        )
+        watch.until(f"schema registry https://{stage.registry_place}: cannot register the schema: refused: Basic ***")
         stage.registry.accepted.add(basic(USER, REGISTRY))
         eventually(lambda: partition.topic in repr(stage.redis.values()), VERDICT_S, lambda: f"Redis: {watch.lines}")
 

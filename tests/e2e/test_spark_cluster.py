@@ -30,6 +30,7 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 EVENTS = "cluster.events"
+WRITERS = 3  # each writes without more than a short pause
 VERDICT_S = 180.0
 ENDS_S = 240.0
 STOPS_S = 3.0
@@ -80,8 +81,10 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
     (busy,) = create_topic(cluster, unique("busy"))
     watched = "|".join(one.topic for one in (*partitions, busy))
     flags = (*flags, "--topics", watched, "--census-topics", watched)
-    writer_id = unique("writer")
-    writer = transactional_writer(kafka.bootstrap_servers, writer_id, busy.topic, pause_s=0.05).start()
+    writers = {
+        name: transactional_writer(kafka.bootstrap_servers, name, busy.topic, pause_s=0.01).start()
+        for name in (unique("writer") for _ in range(WRITERS))
+    }
 
     def found_in(step: str, partition: TopicPartition) -> None:
         with cluster_times.of(step):
@@ -117,12 +120,13 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
             assert taken_over.stop() == 0
         assert time.monotonic() - begun < STOPS_S
     eventually(lambda: left_by_executors(spark) == [], CLEAN_S, lambda: f"no file, but: {left_by_executors(spark)}")
-    writer.stop()
-    assert writer.error is None
+    for writer in writers.values():
+        writer.stop()
+        assert writer.error is None
     for partition in partitions:
         assert statuses(events_about(kafka.bootstrap_servers, partition, EVENTS)) == ["opened"]
     found = events_of(kafka.bootstrap_servers, EVENTS)
-    ours = [one for one in found if one.topic is not None or one.transactional_id == writer_id]
+    ours = [one for one in found if one.topic is not None or one.transactional_id in writers]
     named = {TopicPartition(one.topic, one.partition) for one in ours}  # other tests leave transactions open
     assert named == {*partitions}, "no false verdict"
 

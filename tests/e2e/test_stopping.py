@@ -17,12 +17,11 @@ import pytest
 from confluent_kafka import Producer
 
 from support.bad_servers import bad_server, stays_silent
-from support.connections import is_connected
+from support.connections import until_spark_reaches
 from support.forwarder import Forwarder
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
-from support.process_memory import descendants
 from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.upgrade import of_another_version
@@ -256,14 +255,3 @@ def test_while_the_file_system_of_the_checkpoint_does_not_answer(
         with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=tmp_path) as running:
             until_spark_reaches(running, silent.port)
             stop_times.stop(running, "the file system of the checkpoint accepts connections and does not answer")
-
-
-def until_spark_reaches(running: RunningWatch, port: int) -> None:
-    """Waits until Spark is connected to the file system, and two seconds more."""
-
-    def uses() -> bool:
-        jvms = [pid for pid, name in descendants(running.pid).items() if name == "java"]
-        return any(is_connected(jvm, port) for jvm in jvms)
-
-    eventually(uses, 120.0, "Spark to use the file system")
-    time.sleep(2.0)

@@ -6,14 +6,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from support.bad_servers import bad_server, stays_silent
-from support.connections import is_connected
+from support.connections import is_connected, until_spark_reaches
+from support.forwarder import Forwarder
+from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
+from support.servers import Clusters
 from support.shim import Shim, compiler
 from support.small_disks import full, on_disks, refusal
 from support.stop_times import StopTimes
@@ -27,6 +32,21 @@ pytestmark = pytest.mark.long
 
 FULL = {"checkpoint": "the disk of the checkpoint is full", "scratch": "the disk of Spark's local directories is full"}
 SLOW_MS = 100
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+
+@pytest.fixture
+def secured(clusters: Clusters, tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    """A broker that takes tokens."""
+    listener = "listener.name.tokens"
+    properties = {
+        f"{listener}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{listener}.oauthbearer.sasl.jaas.config": f'{OAUTH} unsecuredLoginStringClaim_sub="broker";',
+    }
+    yield clusters.start(
+        "tokens", lambda: EmbeddedKafka(tmp_path, listeners={"TOKENS": "SASL_PLAINTEXT"}, properties=properties)
+    )
+    clusters.end("tokens")
 
 
 def a_watch(bootstrap: str, directory: Path, *flags: str) -> RunningWatch:
@@ -83,6 +103,51 @@ def test_before_a_broker_has_answered(stop_times: StopTimes, tmp_path: Path) -> 
         eventually(lambda: is_connected(running.pid, silent.port), 60.0, "the first connection")
         time.sleep(1.0)
         stop_times.stop(running, "start of txnwatch, and the broker accepts connections and does not answer")
+
+
+def test_before_a_token_endpoint_has_answered(stop_times: StopTimes, secured: EmbeddedKafka, tmp_path: Path) -> None:
+    properties = tmp_path / "client.properties"
+    with bad_server(stays_silent) as silent:
+        properties.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+            f"sasl.oauthbearer.token.endpoint.url=http://{silent}/token\n"
+            f'sasl.jaas.config={OAUTH} clientId="txnwatch" clientSecret="secret";\n'
+        )
+        with a_watch(secured.listener("TOKENS"), tmp_path, "--command-config", str(properties)) as running:
+            eventually(lambda: is_connected(running.pid, silent.port), 60.0, "the first request for a token")
+            time.sleep(1.0)
+            stop_times.stop(running, "start of txnwatch, and the token endpoint does not answer")
+
+
+def test_before_the_master_of_a_spark_cluster_has_answered(
+    stop_times: StopTimes, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TXNWATCH_SPARK_CONF", "spark.authenticate.secret=of-the-cluster")
+    with (
+        bad_server(stays_silent) as silent,
+        a_watch(
+            kafka.bootstrap_servers, tmp_path, "--master", f"spark://{silent}", "--checkpoint-is-shared"
+        ) as running,
+    ):
+        until_spark_reaches(running, silent.port)
+        stop_times.stop(running, "start of Spark, and the master of its cluster does not answer")
+
+
+def test_while_the_file_system_of_the_checkpoint_stops_answering(
+    stop_times: StopTimes, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    with EmbeddedHdfs(tmp_path / "hdfs") as hdfs:
+        place = urlsplit(hdfs.uri(""))
+        with Forwarder((str(place.hostname), place.port or 0)) as forwarder:
+            forwarder.start()
+            flags = ("--events-topic", unique("stopping.events"), "--metrics-port", "0")
+            checkpoint = f"hdfs://{forwarder.address}/stopping"
+            with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=tmp_path) as running:
+                running.until_ready()
+                forwarder.is_cut.set()
+                time.sleep(5.0)  # ten triggers: a micro-batch waits for the file system
+                stop_times.stop(running, "the file system of the checkpoint stops answering while it is in use")
+                forwarder.is_cut.clear()
 
 
 def test_while_the_schema_registry_does_not_answer(

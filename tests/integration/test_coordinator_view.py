@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
+from support.acl_recipes import CLUSTER_CONFIGS, DESCRIBE_IDS, DESCRIBE_LOG, PUBLISH, READ_DATA, Grants, Right
 from support.metrics import Scrape
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
@@ -37,15 +39,10 @@ PROPERTIES = {
     "transaction.max.timeout.ms": str(LONGEST_MS),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-_TOPIC = ("--operation", "Read", "--topic")
 RIGHTS = {
-    LOG_USER: [(*_TOPIC, "*"), ("--operation", "Describe", "--transactional-id", "*")],
-    API_USER: [
-        (*_TOPIC, "data", "--resource-pattern-type", "prefixed"),
-        ("--operation", "Describe", "--topic", "__transaction_state"),
-        ("--operation", "Describe", "--transactional-id", "*"),
-    ],
-    NONE_USER: [(*_TOPIC, "data", "--resource-pattern-type", "prefixed")],
+    LOG_USER: (Right(AclOperation.READ, ResourceType.TOPIC, "*"), DESCRIBE_IDS),
+    API_USER: (READ_DATA, DESCRIBE_LOG, DESCRIBE_IDS),
+    NONE_USER: (READ_DATA, CLUSTER_CONFIGS),
 }
 
 
@@ -67,11 +64,6 @@ class Scene:
             f'sasl.jaas.config={MODULE} username="{user}" password="secret";\n'
         )
         return file
-
-    def acls(self, *arguments: str) -> None:
-        tool = "org.apache.kafka.tools.AclCommand"
-        done = self.kafka.tool(tool, "--bootstrap-server", self.kafka.bootstrap_servers, "--force", *arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
 
     def watch(self, user: str, checkpoint: Path, *flags: str) -> RunningWatch:
         return RunningWatch(
@@ -100,14 +92,10 @@ def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
         RawProducer(cluster, "the-first-id", LONGEST_MS).init()
     scene = Scene(kafka, directory)
     for user, rights in RIGHTS.items():
-        allowed = ("--add", "--allow-principal", f"User:{user}")
-        for right in rights:
-            scene.acls(*allowed, *right)
-        for operation in ("Create", "Write", "Read"):
-            scene.acls(*allowed, "--operation", operation, "--topic", topic_of(user))
-    scene.acls("--add", "--allow-principal", f"User:{NONE_USER}", "--operation", "DescribeConfigs", "--cluster")
+        on_events = [Right(right.operation, right.resource, topic_of(user)) for right in PUBLISH]
+        Grants(kafka.bootstrap_servers, user).set([*rights, *on_events])
     with closing(connect(kafka)) as cluster:
-        (partition,) = create_topic(cluster, unique("data"))
+        (partition,) = create_topic(cluster, unique("orders"))
     commit_an_offset(kafka, partition)
     yield scene
     clusters.end("views")
@@ -161,7 +149,7 @@ def opened(scene: Scene, user: str, partition: TopicPartition, timeout_s: float 
 def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
     scene: Scene, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    healthy, not_started, completed, other = (create_topic(cluster, unique("data"))[0] for _ in range(4))
+    healthy, not_started, completed, other = (create_topic(cluster, unique("orders"))[0] for _ in range(4))
     stray(cluster, "before-the-start", not_started)
     with scene.watch(API_USER, tmp_path / "checkpoint") as watch, healthy_producer(scene, healthy, "steady"):
         line = watch.until("coordinator view: api")
@@ -190,7 +178,7 @@ def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
 def test_a_write_outside_of_its_live_transaction_is_found_while_the_transaction_is_open(
     scene: Scene, cluster: Cluster, tmp_path: Path
 ) -> None:
-    home, foreign = (create_topic(cluster, unique("data"))[0] for _ in range(2))
+    home, foreign = (create_topic(cluster, unique("orders"))[0] for _ in range(2))
     with scene.watch(API_USER, tmp_path / "checkpoint", "--census-interval-ms", "1000") as watch:
         watch.until_ready()
         live = RawProducer(cluster, "lives-elsewhere", LONGEST_MS).init()
@@ -212,10 +200,11 @@ def late_write(cluster: Cluster, name: str, partition: TopicPartition) -> None:
     producer.produce(partition, [b"too late"])
 
 
+@pytest.mark.long
 def test_without_log_and_coordinators_only_data_that_is_open_for_too_long_is_late(
     scene: Scene, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    healthy, hanging = (create_topic(cluster, unique("data"))[0] for _ in range(2))
+    healthy, hanging = (create_topic(cluster, unique("orders"))[0] for _ in range(2))
     with (
         scene.watch(NONE_USER, tmp_path / "checkpoint", "--late-buffer-ms", "1000") as watch,
         healthy_producer(scene, healthy, "steady-2"),
@@ -237,6 +226,7 @@ def test_without_log_and_coordinators_only_data_that_is_open_for_too_long_is_lat
         assert any("proves no hang" in missing["why"] for missing in answer["not_checked"])
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_view_is_replaced(scene: Scene, tmp_path: Path) -> None:
     with scene.watch(LOG_USER, tmp_path / "checkpoint") as watch:
         assert watch.until("coordinator view: log: ").endswith("every verdict can be detected")

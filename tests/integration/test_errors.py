@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
+from support.acl_recipes import Grants, Right
 from support.bad_inputs import BadInputs
+from support.log_lines import log_restored
 from support.problems import a_problem
 from support.servers import Clusters, connect
-from support.topics import unique
+from support.topics import create_topic, unique
 from txnwatch.cli.main import main
 from txnwatch.cli.output import FAILURE, USAGE
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
 from txnwatch.streaming.job.checkpoint import locked
@@ -28,6 +31,7 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+EVERYBODY = "ANONYMOUS"
 
 
 @pytest.fixture(scope="module")
@@ -35,24 +39,15 @@ def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A broker with an authorizer; without an ACL, everything is allowed."""
     directory = tmp_path_factory.mktemp("guarded")
     kafka = clusters.start("guarded", lambda: EmbeddedKafka(directory, properties=AUTHORIZER))
-    for topic in ("readable", "__transaction_state"):
-        _tool(kafka, "org.apache.kafka.tools.TopicCommand", "--create", "--topic", topic, "--partitions", "1")
+    with contextlib.closing(connect(kafka)) as cluster:
+        for topic in ("readable", TRANSACTION_STATE_TOPIC):
+            create_topic(cluster, topic)
     yield kafka
     clusters.end("guarded")
 
 
-def _tool(kafka: EmbeddedKafka, main_class: str, *arguments: str) -> None:
-    done = kafka.tool(main_class, "--bootstrap-server", kafka.bootstrap_servers, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def _deny(kafka: EmbeddedKafka, operation: str, topic: str, *, take_back: bool = False) -> None:
-    _tool(
-        kafka,
-        "org.apache.kafka.tools.AclCommand",
-        *(("--remove", "--force") if take_back else ("--add",)),
-        *("--deny-principal", "User:ANONYMOUS", "--operation", operation, "--topic", topic),
-    )
+def describe(topic: str) -> Right:
+    return Right(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -68,6 +63,15 @@ def test_a_closed_port(capsys: pytest.CaptureFixture[str], tmp_path: Path, bad_i
     assert code == FAILURE
     assert "no broker answered: cannot connect to broker 127.0.0.1:1" in line
     bad_inputs.keep("Brokers", line, code=code)
+
+
+def test_the_error_that_ends_a_run_with_a_json_log_is_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    flags = ("--bootstrap-server", "127.0.0.1:1", "--checkpoint", str(tmp_path / "checkpoint"))
+    with log_restored():
+        code, line = run(capsys, *flags, "--log-format", "json")
+    written = json.loads(line)
+    assert (code, written["level"]) == (FAILURE, "error")
+    assert written["message"].startswith("no broker answered: cannot connect to broker 127.0.0.1:1")
 
 
 def test_an_unknown_host(capsys: pytest.CaptureFixture[str], tmp_path: Path, bad_inputs: BadInputs) -> None:
@@ -153,12 +157,9 @@ def test_a_checkpoint_that_is_in_use(
 def test_a_coordinators_log_that_may_not_be_seen(
     capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
 ) -> None:
-    _deny(guarded, "Describe", "__transaction_state")
     flags = ("--checkpoint", str(tmp_path), "--topics", "readable", "--coordinator-view", "log")
-    try:
+    with Grants(guarded.bootstrap_servers, EVERYBODY).denied(describe(TRANSACTION_STATE_TOPIC)):
         code, line = run(capsys, "--bootstrap-server", guarded.bootstrap_servers, *flags)
-    finally:
-        _deny(guarded, "Describe", "__transaction_state", take_back=True)
     assert code == FAILURE
     assert "topic __transaction_state: expected the rights DESCRIBE and READ, found neither" in line
     bad_inputs.keep("Rights and topics", line, code=code)
@@ -179,13 +180,10 @@ def test_events_of_a_topic_that_is_not_there(
 def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: EmbeddedKafka) -> None:
     with contextlib.closing(connect(guarded)) as cluster:
         assert not cluster.refresh().topics["readable"].is_hidden
-        _deny(guarded, "Describe", "readable")
-        try:
+        with Grants(guarded.bootstrap_servers, EVERYBODY).denied(describe("readable")):
             looks = [cluster.refresh(["never-there"]).topics for _ in range(3)]
             places = TopicPartition("readable", 0), TopicPartition("never-there", 0)
             problems = [one.problem for one in ClusterAdmin(cluster).read_partitions(places).values()]
-        finally:
-            _deny(guarded, "Describe", "readable", take_back=True)
         assert [topics["readable"].is_hidden for topics in looks] == [True] * 3
         assert "never-there" not in looks[0]
         hidden = a_problem("TOPIC_AUTHORIZATION_FAILED").with_right("DESCRIBE on the topic (READ includes it)")
@@ -199,13 +197,9 @@ def test_a_group_that_may_not_be_described_is_a_problem_that_names_the_right(gua
         consumer = Consumer({"bootstrap.servers": guarded.bootstrap_servers, "group.id": name})
         consumer.commit(offsets=[Position(*partition, 5)], asynchronous=False)
         consumer.close()
-    _acl(guarded, "--allow-principal", "User:somebody", "--operation", "Describe", "--group", "kept")
+    Grants(guarded.bootstrap_servers, "somebody").add(Right(AclOperation.DESCRIBE, ResourceType.GROUP, "kept"))
     with contextlib.closing(connect(guarded)) as cluster:
         found = ClusterGroups(cluster).committed_offsets([partition])
     assert [one.group_id for one in found.offsets[partition]] == ["shown"]
     (problem,) = found.problems
     assert "DESCRIBE on the group is missing" in problem
-
-
-def _acl(kafka: EmbeddedKafka, *arguments: str) -> None:
-    _tool(kafka, "org.apache.kafka.tools.AclCommand", "--add", *arguments)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType  # type: ignore[attr-defined]
 
+from support.acl_recipes import READ_EVENTS, WRITE_EVENTS, Grants, Right
 from support.kafka_faults import stray_write
 from support.metrics import Scrape
 from support.raw_producer import RawProducer
@@ -51,7 +53,17 @@ class Scene:
     hanging: TopicPartition
     owner: str
 
+    @property
+    def reader(self) -> Grants:
+        """The rights of the reader."""
+        return self.of(READER)
+
+    def of(self, user: str) -> Grants:
+        """The rights of a user."""
+        return Grants(self.kafka.bootstrap_servers, user)
+
     def acls(self, *arguments: str) -> None:
+        """Runs the tool of Kafka, as an operator who pastes a line of the doctor."""
         done = self.kafka.tool(
             f"{_TOOLS}.AclCommand", "--bootstrap-server", self.kafka.bootstrap_servers, "--force", *arguments
         )
@@ -91,6 +103,14 @@ def ask(scene: Scene, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answe
         return code, json.loads(capsys.readouterr().out)
 
     return asked
+
+
+def read(partition: TopicPartition) -> Right:
+    return Right(AclOperation.READ, ResourceType.TOPIC, partition.topic)
+
+
+def describe(partition: TopicPartition) -> Right:
+    return Right(AclOperation.DESCRIBE, ResourceType.TOPIC, partition.topic)
 
 
 def fixes(answer: dict[str, Any]) -> set[str]:
@@ -157,17 +177,13 @@ def test_the_doctors_lines_grant_what_is_missing(scene: Scene, ask: Callable[...
 def test_a_hidden_id_is_not_proven_where_the_tool_of_kafka_calls_it_hanging(
     scene: Scene, ask: Callable[..., Answered]
 ) -> None:
-    hidden = ("--deny-principal", f"User:{READER}", "--operation", "Describe", "--transactional-id", scene.owner)
-    scene.acls("--add", *hidden)
-    try:
+    with scene.reader.denied(Right(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, scene.owner)):
         code, answer = ask("find-hanging")
         found = scene.kafka.tool(
             f"{_TOOLS}.TransactionsCommand",
             *("--bootstrap-server", scene.kafka.listener("SASL"), "--command-config", str(scene.config)),
             *("find-hanging", "--topic", scene.healthy.topic),
         )
-    finally:
-        scene.acls("--remove", *hidden)
     assert [row["Topic"] for row in Ran(found.returncode, found.stdout).rows] == [scene.healthy.topic]
     assert (code, hangs(answer)) == (1, [scene.hanging.topic])
     ((what, why),) = not_checked(answer).items()
@@ -176,13 +192,9 @@ def test_a_hidden_id_is_not_proven_where_the_tool_of_kafka_calls_it_hanging(
 
 
 def test_a_topic_that_may_not_be_read_does_not_end_the_search(scene: Scene, ask: Callable[..., Answered]) -> None:
-    unread = ("--deny-principal", f"User:{READER}", "--operation", "Read", "--topic", scene.healthy.topic)
-    scene.acls("--add", *unread)
-    try:
+    with scene.reader.denied(read(scene.healthy)):
         code, answer = ask("find-hanging")
         health, explained = ask("doctor")
-    finally:
-        scene.acls("--remove", *unread)
     assert (code, hangs(answer)) == (1, [scene.hanging.topic])
     why = "TOPIC_AUTHORIZATION_FAILED: the right READ on the topic is missing"
     assert not_checked(answer) == {str(scene.healthy): why}
@@ -198,36 +210,26 @@ def writers(answer: dict[str, Any]) -> tuple[str, str]:
 def test_writers_of_the_events_topic_are_shown_where_the_acls_can_be_read(
     scene: Scene, ask: Callable[..., Answered]
 ) -> None:
-    cluster = ("--allow-principal", f"User:{READER}", "--operation", "Describe", "--cluster")
-    hidden = ("--deny-principal", f"User:{READER}", "--operation", "Describe", "--cluster")
-    topic = ("--operation", "Write", "--topic", "txnwatch.events")
-    others = [
-        ("--allow-principal", "User:exact", *topic),
-        (
-            "--allow-principal",
-            "User:prefix",
-            "--operation",
-            "All",
-            "--topic",
-            "txnw",
-            "--resource-pattern-type",
-            "prefixed",
-        ),
-        ("--allow-principal", "User:denied", *topic),
-        ("--deny-principal", "User:denied", *topic),
-        ("--allow-principal", "User:elsewhere", "--operation", "Write", "--topic", "orders"),
-        ("--allow-principal", "User:looks", "--operation", "Read", "--topic", "txnwatch.events"),
-    ]
-    scene.acls("--add", *cluster)
-    for other in others:
-        scene.acls("--add", *other)
+    on_cluster = Right(AclOperation.DESCRIBE, ResourceType.BROKER)
+    others = {
+        "exact": WRITE_EVENTS,
+        "prefix": Right(AclOperation.ALL, ResourceType.TOPIC, "txnw*"),
+        "denied": WRITE_EVENTS,
+        "elsewhere": Right(AclOperation.WRITE, ResourceType.TOPIC, "orders"),
+        "looks": READ_EVENTS,
+    }
+    scene.reader.add(on_cluster)
+    for user, right in others.items():
+        scene.of(user).set([right])
     try:
-        status, detail = writers(ask("doctor")[1])
-        scene.acls("--add", *hidden)
-        untold = writers(ask("doctor")[1])
+        with scene.of("denied").denied(WRITE_EVENTS):
+            status, detail = writers(ask("doctor")[1])
+            with scene.reader.denied(on_cluster):
+                untold = writers(ask("doctor")[1])
     finally:
-        for rule in (*others, hidden, cluster):
-            scene.acls("--remove", *rule)
+        scene.reader.remove(on_cluster)
+        for user in others:
+            scene.of(user).set([])
     assert status == "warning"
     for named in ("User:exact", "User:prefix"):
         assert named in detail
@@ -245,10 +247,8 @@ def secret(scene: Scene) -> Iterator[TopicPartition]:
         owner.add(secret)
         owner.produce(secret)
         stray_write(cluster, "another-stray", secret)
-    denied = ("--deny-principal", f"User:{READER}", "--operation", "Describe", "--topic", secret.topic)
-    scene.acls("--add", *denied)
-    yield secret
-    scene.acls("--remove", *denied)
+    with scene.reader.denied(describe(secret)):
+        yield secret
 
 
 @pytest.mark.parametrize(
@@ -317,12 +317,8 @@ def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_ha
             30.0,
             "the metric of what is unproven",
         )
-        denied = ("--deny-principal", f"User:{READER}", "--operation", "Describe", "--topic", secret.topic)
-        scene.acls("--remove", *denied)
-        try:
-            watch.until(f"{secret}@1", timeout_s=60.0)
-        finally:
-            scene.acls("--add", *denied)
+        scene.reader.remove(describe(secret), permission=AclPermissionType.DENY)
+        watch.until(f"{secret}@1", timeout_s=60.0)
 
 
 @pytest.mark.long
@@ -330,24 +326,22 @@ def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_ha
 def test_a_topic_that_no_census_may_describe_is_unproven_in_log_heartbeat_and_metrics(
     scene: Scene, ask: Callable[..., Answered], tmp_path: Path
 ) -> None:
-    denied = ("--deny-principal", f"User:{READER}", "--operation", "Read", "--topic", scene.hanging.topic)
     flags = ("--command-config", str(scene.config), "--metrics-port", "0", "--topics", scene.healthy.topic)
-    scene.acls("--add", *denied)
-    try:
-        with RunningWatch(
+    with (
+        scene.reader.denied(read(scene.hanging)),
+        RunningWatch(
             scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags, "--events-heartbeat-ms", "1000"
-        ) as watch:
-            ready_line = watch.until("ready: ")
-            assert "nothing is proven on " in ready_line
-            assert str(scene.hanging) in ready_line
-            assert (Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") or 0) >= 1
-            code, answer = eventually(
-                lambda: _not_reached(ask("status"), scene.hanging), 30.0, "a heartbeat of a watch that is ready"
-            )
-            assert code == 1
-            assert "proves nothing there" in not_checked(answer)[str(scene.hanging)]
-    finally:
-        scene.acls("--remove", *denied)
+        ) as watch,
+    ):
+        ready_line = watch.until("ready: ")
+        assert "nothing is proven on " in ready_line
+        assert str(scene.hanging) in ready_line
+        assert (Scrape.at(watch.metrics_url).value("unproven_partitions", log="data") or 0) >= 1
+        code, answer = eventually(
+            lambda: _not_reached(ask("status"), scene.hanging), 30.0, "a heartbeat of a watch that is ready"
+        )
+        assert code == 1
+        assert "proves nothing there" in not_checked(answer)[str(scene.hanging)]
 
 
 def _not_reached(answered: Answered, partition: TopicPartition) -> Answered | None:

@@ -26,7 +26,7 @@ class TlsFront:
     def __init__(self, port: int, authority: Authority) -> None:
         self._target = port
         self._authority = authority
-        self._server: _Server | None = None
+        self._server: _TlsServer | None = None
         self.port = 0
         self.connections = 0
 
@@ -53,7 +53,7 @@ class TlsFront:
         context.load_cert_chain(self._authority.issue(f"front-{self._target}", "IP:127.0.0.1"))
         context.load_verify_locations(self._authority.certificate)
         context.verify_mode = ssl.CERT_REQUIRED
-        self._server = _Server(self, context, self._target)
+        self._server = _TlsServer(self, context, self._target)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -64,7 +64,7 @@ class TlsFront:
         self._server.server_close()
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _TlsServer(socketserver.ThreadingTCPServer):
     """One thread a connection. `server_close` waits for all of them, so no socket outlives the server."""
 
     allow_reuse_address = True
@@ -102,7 +102,7 @@ class _Server(socketserver.ThreadingTCPServer):
 class _Connection(socketserver.BaseRequestHandler):
     """Passes on in both directions, in one thread: a TLS connection is not for two threads."""
 
-    server: _Server
+    server: _TlsServer
 
     def handle(self) -> None:
         here: ssl.SSLSocket = self.request

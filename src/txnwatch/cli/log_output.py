@@ -44,6 +44,15 @@ def _write_to(handler: logging.Handler, formatter: logging.Formatter, level: int
     ROOT.propagate = False
 
 
+def print_error(error: Exception) -> None:
+    """Writes the error that ends a command to standard error: one line, or a JSON object if the log has JSON."""
+    line = f"txnwatch: {printable(redacted(str(error)))}"
+    for handler in ROOT.handlers:
+        if isinstance(handler.formatter, _JsonFormatter):
+            line = handler.format(ROOT.makeRecord(ROOT.name, logging.ERROR, "", 0, str(error), (), None))
+    print(line, file=sys.stderr)
+
+
 def log_incident(event: IncidentEvent) -> None:
     """Writes an incident event to the log."""
     ROOT.getChild("events").info(event_line(event), extra={_INCIDENT: event})

@@ -19,10 +19,9 @@ from typing import NoReturn
 
 from txnwatch import __version__
 from txnwatch.cli.commands import COMMANDS, module_of, needed_for
-from txnwatch.cli.log_output import log_to_stderr
+from txnwatch.cli.log_output import log_to_stderr, print_error
 from txnwatch.cli.output import FAILURE, USAGE, delivering
 from txnwatch.state.model.errors import ConfigError, OutputError, TxnwatchError
-from txnwatch.state.text.escape import printable
 from txnwatch.state.text.redaction import redacted
 
 _INTERRUPTED = 130
@@ -63,14 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with delivering():
                 sys.stdout.flush()  # here, where a failure can still be reported
     except ConfigError as exc:
-        print(f"txnwatch: {printable(redacted(str(exc)))}", file=sys.stderr)
+        print_error(exc)
         return USAGE
     except OutputError as exc:
         _drop_output()
-        print(f"txnwatch: {printable(redacted(str(exc)))}", file=sys.stderr)
+        print_error(exc)
         return FAILURE
     except TxnwatchError as exc:
-        print(f"txnwatch: {printable(redacted(str(exc)))}", file=sys.stderr)
+        print_error(exc)
         return FAILURE
     except BrokenPipeError:
         _drop_output()

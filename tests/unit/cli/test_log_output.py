@@ -11,7 +11,8 @@ import pytest
 
 from support.ledger_world import LedgerWorld
 from support.log_lines import log_restored
-from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stderr, log_to_stdout
+from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stderr, log_to_stdout, print_error
+from txnwatch.state.model.errors import BrokerError
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +74,17 @@ def test_the_json_line_of_the_docs_is_what_is_written(capsys: pytest.CaptureFixt
     written = json.loads(capsys.readouterr().out)
     assert list(written) == list(shown)
     assert {**written, "time": ""} == {**shown, "time": ""}
+
+
+def test_an_error_that_ends_a_run_has_the_form_of_its_log(capsys: pytest.CaptureFixture[str]) -> None:
+    error = BrokerError("expected a broker, redis://me:sesame@cache:1 found\nnone")
+    log_to_stdout(TEXT)
+    print_error(error)
+    assert capsys.readouterr().err == "txnwatch: expected a broker, redis://***@cache:1 found\\nnone\n"
+    log_to_stdout(JSON)
+    print_error(error)
+    (line,) = capsys.readouterr().err.splitlines()
+    written = json.loads(line)
+    assert list(written) == ["time", "level", "logger", "message"]
+    assert (written["level"], written["logger"]) == ("error", "txnwatch")
+    assert written["message"] == "expected a broker, redis://***@cache:1 found\nnone"
