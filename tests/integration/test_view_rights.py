@@ -71,7 +71,7 @@ def test_the_whole_recipe_allows_the_view_and_no_better_one(
 
 
 COMMON = {
-    READ_DATA: "Describe on topic orders-healthy",
+    READ_DATA: "Read on topics",
     READ_GROUP_OFFSETS: "Read on topic __consumer_offsets",
     DESCRIBE_GROUPS: "Describe on all consumer groups",
     CLUSTER_CONFIGS: "DescribeConfigs on the cluster",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from txnwatch.cli.check_row import Caller, CheckRow, Health, grant_line
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.ids import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.problem import ErrorCode
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.admin.acls import Writers
@@ -29,9 +29,9 @@ def topic_rights(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         yield CheckRow(
             "right", f"Read on topic {name}", Health.MISSING, "not allowed", "find-hanging, explain, run", fix
         )
-    if not data:
+    if not data.keys() - INTERNAL_TOPICS:
         fix = grant_line(caller, "Read", "--topic", "*")
-        detail = "no topic is shown: there is none, or this user may describe none"
+        detail = "no topic of an application is shown: there is none, or this user may describe none"
         yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
     elif not unread:
         detail = f"{len(data)} topics are shown; topics that this user may not describe are missing"
