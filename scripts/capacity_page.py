@@ -9,8 +9,7 @@ from page_tables import table_line
 
 WANTED_TRIGGER_MS = 1_000
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
-PARTITIONS_OF_A_TRANSACTION = MARKERS_OF_A_TRANSACTION = 3
-ONE_PARTITION = "buckets/10,000 others open"
+MARKERS_OF_A_TRANSACTION = 3  # one on each partition
 THREE_PARTITIONS = "buckets/10,000 others open, three partitions each"
 _CENSUS_INTERVAL = "the `--census-interval-ms` (at least 5,000)"
 
@@ -91,7 +90,7 @@ NEEDED = frozenset(
         "scan/16 KB batches, TLS: fold to Arrow",
         "scan/one-record batches: fold to Arrow",
         "first_reading/exact fold",
-        ONE_PARTITION,
+        THREE_PARTITIONS,
         "census/a round",
         "operators/nothing changes",
         "planning/every partition has grown",
@@ -148,9 +147,7 @@ def costs_of(found: dict[str, Any]) -> Costs:
         for shape in ("16 KB batches", "16 KB batches, TLS", "one-record batches")
     )
     ids = _last(found, "first_reading/exact fold")
-    # Until this row is measured: three times the cost with one partition, which is an upper bound.
-    times = 1 if THREE_PARTITIONS in found else PARTITIONS_OF_A_TRANSACTION
-    changing = _last(found, THREE_PARTITIONS if times == 1 else ONE_PARTITION)
+    changing = _last(found, THREE_PARTITIONS)
     census = _last(found, "census/a round")
     planning, listing = (_last(found, f"planning/{row}") for row in ("every partition has grown", "listing"))
     at_rest, two = _last(found, "operators/nothing changes"), _last(found, "executors/2 executors")
@@ -164,7 +161,7 @@ def costs_of(found: dict[str, Any]) -> Costs:
         byte_s=middle["cpu_s"] / (middle["size"] * 1e6),
         tls_byte_s=secured["cpu_s"] / (secured["size"] * 1e6),
         record_s=ids["cpu_s"] / ids["size"],
-        producer_s=times * (changing["cpu_s"] + changing["figures"]["CPU s to pack"]) / changing["size"],
+        producer_s=(changing["cpu_s"] + changing["figures"]["CPU s to pack"]) / changing["size"],
         idle_s=at_rest["cpu_s"],
         idle_wall_s=at_rest["wall_s"],
         described_s=census["wall_s"] / census["size"],
