@@ -126,7 +126,7 @@ def test_before_the_master_of_a_spark_cluster_has_answered(
     with (
         bad_server(stays_silent) as silent,
         a_watch(
-            kafka.bootstrap_servers, tmp_path, "--master", f"spark://{silent}", "--checkpoint-is-shared"
+            kafka.bootstrap_servers, tmp_path, "--master", f"spark://{silent}", "--checkpoint-is-shared", "true"
         ) as running,
     ):
         until_spark_reaches(running, silent.port)

@@ -23,5 +23,5 @@ def until_spark_reaches(running: RunningWatch, port: int) -> None:
         jvms = [pid for pid, name in descendants(running.pid).items() if name == "java"]
         return any(is_connected(jvm, port) for jvm in jvms)
 
-    eventually(uses, 120.0, "Spark to use the server")
+    eventually(uses, 120.0, lambda: f"Spark to use the server: {running.lines[-3:]}")
     time.sleep(2.0)
