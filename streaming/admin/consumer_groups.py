@@ -20,6 +20,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets
 from txnwatch.state.model.problem import Problem
+from txnwatch.streaming.admin.group_rights import hides_groups
 from txnwatch.streaming.admin.share_groups import read_committed_only, share_offsets
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
@@ -30,6 +31,7 @@ _GROUPS_AT_A_TIME = 500
 _WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
 _COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: the group committed offsets without joining
 _SHARE = "share"
+_HIDDEN = "hidden groups are not listed: GROUP_AUTHORIZATION_FAILED: DESCRIBE on all groups is missing"
 Groups = dict[str, bool]
 
 
@@ -40,7 +42,7 @@ class ClusterGroups:
         self._cluster = cluster
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
-        """See ConsumerGroups. Sends one request per broker, then one per 500 groups."""
+        """See ConsumerGroups. Sends one request per broker, then one per 500 groups, and one about the right."""
         wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
         problems: Counter[str] = Counter()
@@ -52,6 +54,8 @@ class ClusterGroups:
             self._fetch(part, wanted, found, problems)
         for part in _parts(sharing):
             self._share(part, wanted, found, problems)
+        if wanted:
+            self._note_hidden(problems)
         return GroupOffsets(
             {partition: tuple(offsets) for partition, offsets in found.items()},
             tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
@@ -74,6 +78,13 @@ class ClusterGroups:
                     elif row.protocol_type == _SHARE:
                         sharing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
         return committing, sharing
+
+    def _note_hidden(self, problems: Counter[str]) -> None:
+        try:
+            if hides_groups(self._cluster):
+                problems[_HIDDEN] += 1
+        except BrokerError as exc:
+            problems[str(exc)] += 1
 
     def _share(
         self,

@@ -49,6 +49,18 @@ def group_rights(cluster: Cluster, lease_group: str) -> GroupRights:
     return rights
 
 
+def hides_groups(cluster: Cluster) -> bool:
+    """Whether this user lacks DESCRIBE on some groups: without an error, a broker does not list a group that is hidden.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    connection = cluster.any_connection()
+    version = connection.require_version(DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND)
+    answer = cluster.call(connection, DescribeGroupsRequest(version=version, groups=[_UNUSED_GROUP]))
+    return any(row.error_code == _REFUSED for row in answer.groups)
+
+
 def _request(connection: Connection, lease_group: str) -> Any:
     version = connection.require_version(
         DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND, lowest=_OPERATIONS_SINCE

@@ -242,6 +242,7 @@ TARGETS = [
         DescribeConfigs=_configs(_GROUP, "s", "share.isolation.level", "read_committed", 4),
         ListOffsets=_OFFSETS,
         DescribeShareGroupOffsets=_share_offsets(),
+        DescribeGroups=_described_groups(),
     ),
     _target("group_rights", "an answer to DescribeGroups", _group_rights, DescribeGroups=_described_groups()),
     _target(

@@ -110,7 +110,7 @@ class Reported:
     is_found: bool = True
 
 
-OF_GROUPS = "the list of affected groups is incomplete: offsets of consumer groups: GROUP_AUTHORIZATION_FAILED"
+OF_GROUPS = "the list of affected groups is incomplete: hidden groups are not listed: GROUP_AUTHORIZATION_FAILED"
 RUN_WITHOUT: dict[tuple[str, Right], Reported] = {
     ("api", READ_DATA): Reported("0 topics, 0 partitions", is_found=False),
     ("api", DESCRIBE_LOG): Reported("the right DESCRIBE", ends=True),

@@ -44,14 +44,16 @@ class Broker:
     Attributes:
         isolation: how each share group reads; an error code where that may not be asked.
         lag: what share groups have yet to deal with; -1 where the coordinator does not know.
+        hides: whether it does not list some groups.
         ends: the partition's end at each time it is asked for; the last one stays.
         asked: the names of the requests, in order.
     """
 
     timeout_s = 1.0
 
-    def __init__(self, isolation: dict[str, str | int], *, is_old: bool = False) -> None:
+    def __init__(self, isolation: dict[str, str | int], *, is_old: bool = False, hides: bool = False) -> None:
         self.isolation = isolation
+        self.hides = hides
         self.lag: int | None = 3
         self.ends = [20]
         self.asked: list[str] = []
@@ -84,6 +86,9 @@ class Broker:
             rows = [_listed("app", "consumer", "Stable"), _listed("flow", "streams", "NotReady")]
             rows += [_listed(group, "share", "Empty") for group in self.isolation]
             return SimpleNamespace(error_code=0, groups=[*rows, _listed("sync", "connect", "Stable")])
+        if name.startswith("DescribeGroups"):
+            row = SimpleNamespace(group_id=request.groups[0], error_code=DENIED if self.hides else 0)
+            return SimpleNamespace(groups=[row])
         if name.startswith("DescribeConfigs"):
             return SimpleNamespace(results=[self._config(one.resource_name) for one in request.resources])
         part = SimpleNamespace(partition_index=0, error_code=0, committed_offset=5, start_offset=7, lag=self.lag)
@@ -116,13 +121,13 @@ def test_only_share_groups_that_read_committed_are_listed() -> None:
 def test_offsets_are_not_requested_if_no_share_group_reads_committed() -> None:
     broker = Broker({"free": "read_uncommitted"})
     assert broker.read()[0] == OTHERS
-    assert broker.asked == ["ListGroups", "OffsetFetch", "DescribeConfigs"]
+    assert broker.asked == ["ListGroups", "OffsetFetch", "DescribeConfigs", "DescribeGroups"]
 
 
 def test_no_further_request_is_sent_without_share_groups() -> None:
     broker = Broker({})
     assert broker.read() == (OTHERS, Counter())
-    assert broker.asked == ["ListGroups", "OffsetFetch"]
+    assert broker.asked == ["ListGroups", "OffsetFetch", "DescribeGroups"]
 
 
 def test_a_missing_right_is_reported_and_the_other_groups_are_listed() -> None:
@@ -178,3 +183,10 @@ def test_the_answer_has_the_lag_from_version_1(version: int, lag: int) -> None:
     read = DescribeShareGroupOffsetsResponse.decode(answer.encode(), version=version)
     found = read.groups[0].topics[0].partitions[0]
     assert (found.start_offset, -1 if found.lag is None else found.lag) == (7, lag)
+
+
+def test_groups_that_a_broker_hides_are_a_problem() -> None:
+    found, problems = Broker({}, hides=True).read()
+    (problem,) = problems
+    assert found == OTHERS
+    assert problem == "hidden groups are not listed: GROUP_AUTHORIZATION_FAILED: DESCRIBE on all groups is missing"
