@@ -50,7 +50,7 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         (
             "Describe on all consumer groups",
             rights.may_describe,
-            "explain, run",
+            "run",
             "an incident does not name the groups that have stopped",
             ("Describe", "--group", "*"),
         ),
