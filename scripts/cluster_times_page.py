@@ -9,8 +9,9 @@ from page_tables import times_page
 
 _ABOUT = """\
 `make cluster-times` starts Kafka, HDFS, a standalone Spark master and two workers with one core each and without a
-shared directory, kills an executor and the driver under load, and writes this page
-(`tests/e2e/test_spark_cluster.py`). The checkpoint is on HDFS. All servers share one machine, so the start of each JVM
+shared directory, kills an executor and the driver, and writes this page (`tests/e2e/test_spark_cluster.py`). All the
+time, each of 500 transactional producers commits a transaction and begins the next one, once a second or as often as
+the machine permits. The checkpoint is on HDFS. All servers share one machine, so the start of each JVM
 takes longer than on a cluster. [Spark cluster](spark-cluster.md) describes the steps."""
 
 

@@ -20,8 +20,9 @@ _ENCRYPTED: Final = {
     "spark.network.crypto.saslFallback": "false",
     "spark.io.encryption.enabled": "true",  # shuffle files have transactional ids
 }
-# Spark shows options in plans and in its log; by default it would show a JAAS configuration.
-_REDACTED: Final = rf"(?i){NAMES_TO_HIDE}|jaas|url"
+# Spark shows options in plans and in its log, and all settings on the pages of its web server; by default it would show
+# a JAAS configuration. A setting of a file system may be a secret whatever its name is.
+_REDACTED: Final = rf"(?i){NAMES_TO_HIDE}|jaas|url|^(?:spark\.hadoop\.)?fs\."
 _HIDDEN: Final = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": _REDACTED}
 
 

@@ -18,10 +18,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.fast_writer import Load, writing
 from bench.latency import create_topic, durations, follow_arrivals, highest, one_hang
 from bench.results import Point, Row
 from bench.usage import usage_of
+from support.fast_writer import Load, writing
 from support.watch import RunningWatch
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster

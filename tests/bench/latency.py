@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bench.fast_producers import FastProducers
-from bench.fast_writer import TIMEOUT_MS
 from bench.following import follow_incidents
 from bench.results import Point, Row
 from bench.usage import usage_of
+from support.fast_producers import FastProducers
+from support.fast_writer import TIMEOUT_MS
 from support.kafka_faults import late_write_after_abort
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch

@@ -26,9 +26,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from bench.fast_writer import Load, writing
 from bench.results import Point, Row
 from bench.usage import Usage, usage_of
+from support.fast_writer import Load, writing
 from support.gate import Gate, GatedKafka
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch

@@ -1,4 +1,4 @@
-"""On a Spark cluster: no directory, log or process of a worker has a secret of Kafka or Redis, nor has the checkpoint.
+"""On a Spark cluster: no directory, log, page or process of Spark has a secret of Kafka or Redis, nor the checkpoint.
 
 The broker and Redis check the passwords, and the broker refuses the login for a while. A text that is no secret is
 found by each search, so each search reads the place.
@@ -19,9 +19,11 @@ from support.secured_kafka import flags_of, hang, start_secured
 from support.servers import Clusters
 from support.spark_cluster import SECRET as SPARK_SECRET
 from support.spark_cluster import SparkCluster, arguments
+from support.spark_pages import SparkPages
 from support.waiting import eventually
 from support.watch import RunningWatch
 from support.ways import SECRET, Broker
+from txnwatch_demo.embedded.ports import free_ports
 
 pytestmark = pytest.mark.long
 NAME = "cluster-secrets"
@@ -34,11 +36,13 @@ class Ran(NamedTuple):
     """A watch on a cluster, which is still running.
 
     Attributes:
+        driver: the address of the driver's web server.
         known: a search for the topic of an incident.
     """
 
     watch: RunningWatch
     spark: SparkCluster
+    driver: str
     hdfs: Path
     temporary: Path
     redis_values: dict[str, str]
@@ -48,13 +52,14 @@ class Ran(NamedTuple):
 CANARIES = Canaries(SECRET, REDIS)
 
 
-def write_config(directory: Path, redis_port: int) -> Path:
+def write_config(directory: Path, redis_port: int, pages_port: int) -> Path:
     path = directory / "txnwatch.toml"
     path.write_text(
         f'redis_url = "redis://{USER}:${{env:REDIS}}@127.0.0.1:{redis_port}/0"\n[spark_conf]\n'
         f'"spark.authenticate.secret" = "{SPARK_SECRET}"\n"spark.executor.memory" = "700m"\n'
         f'"spark.driver.host" = "127.0.0.1"\n"spark.executorEnv.A_VARIABLE" = "{KNOWN}"\n'
         f'"spark.executor.extraJavaOptions" = "-Da.property={KNOWN}"\n'
+        f'"spark.ui.enabled" = "true"\n"spark.ui.port" = "{pages_port}"\n'
     )
     return path
 
@@ -74,8 +79,9 @@ def ran(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             LoggedInRedis(directory, USER, REDIS) as redis,
             pytest.MonkeyPatch.context() as patched,
         ):
-            config = write_config(directory, redis.port)
-            for name, value in {"REDIS": REDIS, "TMPDIR": str(temporary)}.items():
+            (pages_port,) = free_ports(1)
+            config = write_config(directory, redis.port, pages_port)
+            for name, value in {"REDIS": REDIS, "TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1"}.items():
                 patched.setenv(name, value)
             bootstrap, *login = flags_of(kafka, broker.ways()["SCRAM-SHA-512"], directory)[1:]
             flags = [*login, "--config", str(config), "--master", spark.master, "--state-partitions", "1"]
@@ -93,7 +99,8 @@ def ran(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterato
                 watch.until("SASL", timeout_s=VERDICT_S)
                 broker.add_users(kafka)
                 until_shown()
-                yield Ran(watch, spark, directory / "hdfs", temporary, redis.values(), Canaries(topic))
+                driver = f"http://127.0.0.1:{pages_port}"
+                yield Ran(watch, spark, driver, directory / "hdfs", temporary, redis.values(), Canaries(topic))
     finally:
         clusters.end(NAME)
 
@@ -110,6 +117,26 @@ def test_no_log_and_no_directory_of_spark_has_a_secret(ran: Ran, server: str) ->
         assert Canaries(KNOWN).in_files(applications), "Spark writes the command of an executor"
     assert CANARIES.in_files(directory) == {}
     assert Canaries(SPARK_SECRET).in_files(directory) == {}
+
+
+@pytest.mark.parametrize("server", ["master", "worker-0"])
+def test_no_page_of_spark_has_a_secret(ran: Ran, server: str) -> None:
+    application = ran.spark.application_id()
+    assert application is not None
+    pages = SparkPages(ran.spark.pages(server), "/json/").text
+    assert Canaries(application).in_text(pages)
+    if server == "worker-0":
+        assert Canaries(KNOWN).in_text(pages), "the output of the executors is shown"
+    assert CANARIES.in_text(pages) == []
+    assert SPARK_SECRET not in pages
+
+
+def test_no_page_of_the_driver_has_a_secret(ran: Ran) -> None:
+    pages = SparkPages(ran.driver)
+    pages.read_rest(ran.driver)
+    assert [KNOWN in one for one in pages.environments] == [True, True]
+    assert CANARIES.in_text(pages.text) == []
+    assert SPARK_SECRET not in pages.text
 
 
 def test_no_process_of_a_worker_has_a_secret(ran: Ran) -> None:

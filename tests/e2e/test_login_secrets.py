@@ -22,13 +22,16 @@ from support.logged_in_redis import LoggedInRedis
 from support.registry import SchemaRegistry
 from support.secured_kafka import flags_of, hang, start_secured
 from support.servers import Clusters
+from support.spark_pages import SparkPages
 from support.tls_front import TlsFront
 from support.token_server import CLIENT_SECRET, TOKEN_MARK
 from support.waiting import eventually
 from support.watch import RunningWatch
 from support.ways import Broker, Way
+from support.wire import WireTap
 from txnwatch.cli.main import main
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.ports import free_ports
 
 pytestmark = pytest.mark.long
 NAME, EVENTS = "logins", "logins.events"
@@ -37,7 +40,8 @@ _MARK = "kanarienvogel"
 USER, BEARER = "me", f"{_MARK}-bearer"
 REDIS, REDIS_KEY = f"{_MARK}-redis:@/?", f"{_MARK}-redis-key"
 REGISTRY, REGISTRY_KEY = f"{_MARK}-registry:@/?", f"{_MARK}-registry-key"
-VARIABLES = {"REDIS": REDIS, "REDIS_KEY": REDIS_KEY}
+VARIABLES = {"REDIS": REDIS, "REDIS_KEY": REDIS_KEY, "STORE": f"{_MARK}-store"}
+KNOWN = "known-to-spark"
 
 
 class Stage(NamedTuple):
@@ -59,16 +63,27 @@ class Stage(NamedTuple):
     canaries: Canaries
 
 
+class Wires(NamedTuple):
+    """The packets of clients, and the same data without TLS."""
+
+    encrypted: WireTap
+    plain: WireTap
+
+
 class Watched(NamedTuple):
     """A watch after an incident, and after each server has refused it for a while.
 
     Attributes:
         known: a search for the name of the topic of the incident.
+        pages: the address of Spark's web server.
+        wires: what was sent to each server, with TLS and behind its TLS; empty if this user may not read packets.
     """
 
     watch: RunningWatch
     temporary: Path
     known: Canaries
+    pages: str
+    wires: Mapping[str, Wires]
 
 
 @pytest.fixture(scope="module")
@@ -119,25 +134,52 @@ def connection_of(stage: Stage, directory: Path, more: Mapping[str, str]) -> lis
     return flags_of(stage.kafka, Way("TOKEN", properties, ()), directory)
 
 
+@contextlib.contextmanager
+def wires_of(stage: Stage) -> Iterator[Mapping[str, Wires]]:
+    """Reads what is sent to Redis and to the registry."""
+    fronts = {"Redis": (stage.redis_place, stage.redis.port), "registry": (stage.registry_place, stage.registry.port)}
+    with contextlib.ExitStack() as reading:
+        try:
+            taps = {
+                name: Wires(*(WireTap("127.0.0.1", stage.canaries.texts, at) for at in (port_of(place), plain)))
+                for name, (place, plain) in fronts.items()
+            }
+        except (OSError, AttributeError):  # this user may not read packets
+            taps = {}
+        for tap in (tap for wires in taps.values() for tap in wires):
+            reading.enter_context(tap)
+        yield taps
+
+
+def port_of(place: str) -> int:
+    return int(place.partition(":")[2].partition("/")[0])
+
+
 @pytest.fixture(scope="module")
 def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
     temporary = directory / "temporary files"
     temporary.mkdir()
     (directory / "registry").write_text(f"{REGISTRY}\n")
+    (pages,) = free_ports(1)
     config = directory / "txnwatch.toml"
     config.write_text(
         f'schema_registry_url = "https://{stage.registry_place}"\n'
         f'redis_url = "rediss://{USER}:${{env:REDIS}}@{stage.redis_place}?{stage.redis_query}'
-        '&ssl_password=${env:REDIS_KEY}"\n'
+        '&ssl_password=${env:REDIS_KEY}"\n[spark_conf]\n'
+        f'"spark.ui.enabled" = "true"\n"spark.ui.port" = "{pages}"\n"spark.a.setting" = "{KNOWN}"\n'
+        f'"spark.hadoop.fs.azure.account.key.events.dfs.core.windows.net" = "{_MARK}-account"\n'
+        '"spark.hadoop.fs.store.whatever" = "${env:STORE}"\n'
+        f'"spark.authenticate.secret" = "{_MARK}-spark-{"x" * 40}"\n'
     )
     user_info = {"schema.registry.basic.auth.user.info": f"{USER}:${{file:{directory / 'registry'}}}"}
     bootstrap, *login = connection_of(stage, directory, user_info)[1:]
     flags = [*login, "--config", str(config), "--events-topic", EVENTS, "--metrics-port", "0"]
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in {**VARIABLES, "TMPDIR": str(temporary)}.items():
-            patched.setenv(name, value)
-        watch = RunningWatch(bootstrap, directory / "checkpoint", *flags).start()
-    try:
+    with contextlib.ExitStack() as ending:
+        wires = ending.enter_context(wires_of(stage))
+        with pytest.MonkeyPatch.context() as patched:
+            for name, value in {**VARIABLES, "TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1"}.items():
+                patched.setenv(name, value)
+            watch = ending.enter_context(RunningWatch(bootstrap, directory / "checkpoint", *flags))
         watch.until_ready()
         partition, *_ = hang(stage.kafka)
         watch.until(f"schema registry https://{stage.registry_place}: cannot register the schema: refused: Basic ***")
@@ -157,9 +199,7 @@ def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
         later, *_ = hang(stage.kafka)
         eventually(lambda: later.topic in repr(stage.redis.values()), VERDICT_S, "an incident with new tokens")
         assert tokens.answers > given
-        yield Watched(watch, temporary, Canaries(partition.topic))
-    finally:
-        watch.stop()
+        yield Watched(watch, temporary, Canaries(partition.topic), f"http://127.0.0.1:{pages}", wires)
 
 
 def test_no_line_has_a_secret(stage: Stage, watched: Watched) -> None:
@@ -196,6 +236,24 @@ def test_no_record_of_the_events_topic_and_no_value_in_redis_has_a_secret(stage:
 def test_no_process_has_a_secret_in_its_arguments_or_its_environment(stage: Stage, watched: Watched) -> None:
     assert Canaries(str(watched.temporary)).in_processes(watched.watch.pid)
     assert stage.canaries.in_processes(watched.watch.pid) == {}
+
+
+def test_no_page_of_spark_has_a_secret(stage: Stage, watched: Watched) -> None:
+    pages = SparkPages(watched.pages)
+    pages.read_rest(watched.pages)
+    assert [KNOWN in one and "(redacted)" in one for one in pages.environments] == [True, True]
+    assert any(path.startswith("/StreamingQuery/") for path in pages.texts)
+    assert stage.canaries.in_text(pages.text) == []
+
+
+@pytest.mark.parametrize("server", ["Redis", "registry"])
+def test_no_packet_to_a_server_with_tls_has_a_secret(watched: Watched, server: str) -> None:
+    if not watched.wires:
+        pytest.skip("this user may not read packets")
+    encrypted, plain = watched.wires[server]
+    assert plain.found, "the search finds the login behind TLS"
+    assert encrypted.packets
+    assert encrypted.found == set()
 
 
 # The login at the registry in the URL, and in the properties.
@@ -268,3 +326,30 @@ def test_a_refused_token_is_not_shown(stage: Stage, tmp_path: Path, capsys: pyte
         assert "invalid_token" in shown
         assert stage.canaries.in_text(shown) == []
         assert signature[:40] not in json.dumps(shown)
+
+
+def test_a_watch_with_a_token_at_the_registry_shows_no_secret(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, token = "token.events", f"{_MARK}-bearer-of-a-watch"
+    temporary, segments = tmp_path / "temporary files", stage.kafka.log_directory(1) / f"{events}-0"
+    temporary.mkdir()
+    (tmp_path / "bearer").write_text(f"{token}\n")
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    own = {**OF_A_TOKEN, "bearer.auth.token": f"${{file:{tmp_path / 'bearer'}}}"}
+    bootstrap, *login = connection_of(stage, tmp_path, {f"schema.registry.{key}": own[key] for key in own})[1:]
+    url = ("--schema-registry-url", f"https://{stage.registry_place}", "--events-topic", events)
+    with RunningWatch(bootstrap, tmp_path / "checkpoint", *login, *url, "--metrics-port", "0") as watch:
+        watch.until_ready()
+        known = Canaries(hang(stage.kafka)[0].topic)
+        watch.until("cannot register the schema: refused: Bearer ***")
+        stage.registry.accepted.add(f"Bearer {token}")
+        eventually(lambda: known.in_files(segments), VERDICT_S, lambda: f"the incident: {watch.lines[-5:]}")
+        assert stage.registry.answered[f"Bearer {token}"]
+        with urllib.request.urlopen(watch.metrics_url, timeout=10.0) as answer:
+            shown = answer.read().decode() + "\n".join(watch.lines)
+        assert known.in_text(shown)
+        assert stage.canaries.in_text(shown) == []
+        assert list(temporary.glob("txnwatch-spark-*")), "Spark uses it"
+        assert stage.canaries.in_files(tmp_path / "checkpoint", temporary, segments) == {}
+        assert stage.canaries.in_processes(watch.pid) == {}

@@ -9,11 +9,15 @@ import sysconfig
 import time
 import venv
 from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from support.cluster_times import ClusterTimes
+from support.fast_writer import Load, writing
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.spark_cluster import SECRET, SparkCluster
@@ -30,7 +34,9 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 EVENTS = "cluster.events"
-WRITERS = 3  # each writes without more than a short pause
+# Each commits a transaction and begins the next one in every second.
+PRODUCERS, BUSY_PARTITIONS = 500, 4
+LEAST_A_SECOND = 100.0  # on two cores that all these servers share
 VERDICT_S = 180.0
 ENDS_S = 240.0
 STOPS_S = 3.0
@@ -47,6 +53,35 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHdfs]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with SparkCluster(tmp_path_factory.mktemp("spark"), workers=2) as started:
         yield started
+
+
+class Busy(NamedTuple):
+    """Producers that write all the time; `written`: how many transactions they have committed.
+
+    The transactional id of each begins with the name of the topic.
+    """
+
+    topic: str
+    written: Synchronized[int]
+
+    @contextmanager
+    def keeps_writing(self) -> Iterator[None]:
+        """They do, in this block."""
+        before, begun = self.written.value, time.monotonic()
+        yield
+        assert (self.written.value - before) / (time.monotonic() - begun) > LEAST_A_SECOND
+
+
+@pytest.fixture
+def busy(kafka: EmbeddedKafka, cluster: Cluster) -> Iterator[Busy]:
+    topic = create_topic(cluster, unique("busy"), BUSY_PARTITIONS)[0].topic
+    places = tuple((number % BUSY_PARTITIONS,) for number in range(PRODUCERS))
+    load = Load(int(kafka.bootstrap_servers.rpartition(":")[2]), topic, places, PRODUCERS, commits=True)
+    with writing(load) as written:
+        aborts_too = transactional_writer(kafka.bootstrap_servers, f"{topic}-writer", topic, pause_s=0.05).start()
+        yield Busy(topic, written)
+        aborts_too.stop()
+        assert aborts_too.error is None
 
 
 def hang(cluster: Cluster, partition: TopicPartition) -> None:
@@ -68,6 +103,7 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
     cluster: Cluster,
     hdfs: EmbeddedHdfs,
     spark: SparkCluster,
+    busy: Busy,
     tmp_path: Path,
     cluster_times: ClusterTimes,
 ) -> None:
@@ -78,16 +114,11 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
     flags = (*flags, *(part for one in conf for part in ("--spark-conf", one)))
     checkpoint = hdfs.uri("txnwatch")
     partitions = [create_topic(cluster, unique("hung"))[0] for _ in range(3)]
-    (busy,) = create_topic(cluster, unique("busy"))
     watched = "|".join(one.topic for one in (*partitions, busy))
     flags = (*flags, "--topics", watched, "--census-topics", watched)
-    writers = {
-        name: transactional_writer(kafka.bootstrap_servers, name, busy.topic, pause_s=0.01).start()
-        for name in (unique("writer") for _ in range(WRITERS))
-    }
 
     def found_in(step: str, partition: TopicPartition) -> None:
-        with cluster_times.of(step):
+        with busy.keeps_writing(), cluster_times.of(step):
             hang(cluster, partition)
             until_opened(kafka, partition)
 
@@ -120,13 +151,10 @@ def test_executors_and_the_driver_are_killed_and_nothing_is_lost_or_repeated(
             assert taken_over.stop() == 0
         assert time.monotonic() - begun < STOPS_S
     eventually(lambda: left_by_executors(spark) == [], CLEAN_S, lambda: f"no file, but: {left_by_executors(spark)}")
-    for writer in writers.values():
-        writer.stop()
-        assert writer.error is None
     for partition in partitions:
         assert statuses(events_about(kafka.bootstrap_servers, partition, EVENTS)) == ["opened"]
     found = events_of(kafka.bootstrap_servers, EVENTS)
-    ours = [one for one in found if one.topic is not None or one.transactional_id in writers]
+    ours = [one for one in found if one.topic is not None or (one.transactional_id or "").startswith(busy.topic)]
     named = {TopicPartition(one.topic, one.partition) for one in ours}  # other tests leave transactions open
     assert named == {*partitions}, "no false verdict"
 

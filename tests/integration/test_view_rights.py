@@ -31,6 +31,7 @@ from support.waiting import eventually
 from support.watch import READY_S, RunningWatch, events_about
 from txnwatch.state.model.ids import TopicPartition
 
+PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 RECIPES = {"api": VIEW_API, "none": VIEW_NONE}
 IN_VIEW_NONE_S = 60.0  # the limit of 5 s, the scan interval and 10 s more, and the time until a micro-batch sees it
 HANG_S = 30.0
@@ -109,6 +110,12 @@ class Reported:
     ends: bool = False
     is_found: bool = True
 
+    @property
+    def cell(self) -> str:
+        """As docs/rights.md shows it."""
+        what = "the same" if self.is_found else "nothing"
+        return "ends" if self.ends else f"{what}, reported" if self.line else what
+
 
 OF_GROUPS = "the list of affected groups is incomplete: hidden groups are not listed: GROUP_AUTHORIZATION_FAILED"
 RUN_WITHOUT: dict[tuple[str, Right], Reported] = {
@@ -171,5 +178,21 @@ def is_found(guarded: Guarded, partition: TopicPartition, timeout_s: float) -> b
     return True
 
 
-def test_the_page_has_the_line_of_the_view_api() -> None:
-    assert DESCRIBE_LOG.line() in (Path(__file__).parents[2] / "docs" / "rights.md").read_text()
+ON_THE_PAGE = {
+    READ_DATA: "READ on the topics",
+    DESCRIBE_LOG: "DESCRIBE on `__transaction_state`",
+    DESCRIBE_IDS: "DESCRIBE on transactional ids",
+    READ_GROUP_OFFSETS: "READ on `__consumer_offsets`",
+    DESCRIBE_GROUPS: "DESCRIBE on groups",
+    CLUSTER_CONFIGS: "DESCRIBE_CONFIGS on the cluster",
+    TOPIC_CONFIGS: "DESCRIBE_CONFIGS on the topics",
+}
+
+
+def test_the_page_has_the_line_of_the_view_api_and_what_run_does_in_each_view_without_each_right() -> None:
+    page = PAGE.read_text()
+    assert DESCRIBE_LOG.line() in page
+    for right, name in ON_THE_PAGE.items():
+        cells = [RUN_WITHOUT[view, right].cell if right in RECIPES[view] else "not needed" for view in RECIPES]
+        assert f"| {name} | {' | '.join(cells)} |\n" in page
+    assert {right for _, right in RUN_WITHOUT} == {*ON_THE_PAGE}

@@ -82,6 +82,13 @@ class SparkCluster:
         found = re.search(r"Registered app \S+ with ID (\S+)", (self._directory / "master" / "log").read_text())
         return found[1] if found is not None else None
 
+    def pages(self, server: str) -> str:
+        """The address of the web server of `master`, or of a worker."""
+        log = (self.directory(server) / "log").read_text()
+        found = re.search(r"Successfully started service '(?:Master|Worker)UI' on port (\d+)", log)
+        assert found is not None
+        return f"http://{self._host}:{found[1]}"
+
     def scratch(self, worker: int) -> Path:
         """The directory for temporary files of a worker's executors."""
         return self.directory(f"worker-{worker}") / "local"

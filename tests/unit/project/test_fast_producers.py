@@ -1,4 +1,4 @@
-"""The producers of the benchmarks, against a server that answers as a broker does."""
+"""The fast producers of benchmarks and tests, against a server that answers as a broker does."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from kafka.protocol.producer import (
 )
 from kafka.record.default_records import DefaultRecordBatch
 
-from bench.fast_producers import FastProducers, added_errors, produced_errors
-from bench.fast_writer import turn
 from bench.partitions import TRANSACTIONS_S, places_of
+from support.fast_producers import FastProducers, added_errors, produced_errors
+from support.fast_writer import turn
 
 TOPIC, PRODUCER_ID = "orders", 77
 CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE = 51, 48

@@ -30,7 +30,10 @@ def test_a_cluster_is_authenticated_and_encrypted(master: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["kafka.sasl.jaas.config", "kafka.sasl.password", "kafka.ssl.key.password", "schema.registry.basic.auth.user.info"],
+    [
+        *("kafka.sasl.jaas.config", "kafka.sasl.password", "kafka.ssl.key.password"),
+        *("schema.registry.basic.auth.user.info", "spark.hadoop.fs.store.whatever", "fs.store.whatever"),
+    ],
 )
 def test_spark_hides_options_with_a_secret(name: str) -> None:
     for key in ("spark.redaction.regex", "spark.sql.redaction.options.regex"):

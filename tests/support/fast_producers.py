@@ -147,7 +147,7 @@ class FastProducers:
 
 
 def _encoded(request: Any) -> bytes:
-    request.with_header(correlation_id=1, client_id="bench")
+    request.with_header(correlation_id=1, client_id="fast-producers")
     return bytes(request.encode(framed=True, header=True))
 
 

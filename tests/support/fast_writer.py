@@ -1,4 +1,4 @@
-"""A process that writes transactions of many producers, in rounds of a second (tests/bench/fast_producers.py).
+"""A process that writes transactions of many producers, in rounds of a second (fast_producers.py).
 
 All transactions begin before the first round. In a round each producer that takes part either appends one more batch to
 each of its partitions, or commits its transaction and begins the next one. At the end all transactions are committed.
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from bench.fast_producers import FastProducers
+from support.fast_producers import FastProducers
 
 ROUND_S, BEGUN_S, ENDED_S = 1.0, 300.0, 120.0
-TIMEOUT_MS = 900_000  # of a transaction: longer than a benchmark takes
+TIMEOUT_MS = 900_000  # of a transaction: longer than its user takes
 
 
 @dataclass(frozen=True, slots=True)
