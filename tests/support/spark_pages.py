@@ -33,9 +33,10 @@ class SparkPages:
         return "\n".join(self.texts.values())
 
     @property
-    def environments(self) -> list[str]:
-        """The page with the settings of an application, and the answer with them."""
-        return [text for path, text in self.texts.items() if path.rstrip("/").endswith("/environment")]
+    def settings(self) -> str:
+        """The answer with the settings of the application; the page with them gets them from there."""
+        (found,) = [text for path, text in self.texts.items() if "/api/" in path and path.endswith("/environment")]
+        return found
 
     def read_rest(self, url: str) -> None:
         """Reads the REST interface of a driver, too."""
