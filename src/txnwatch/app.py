@@ -42,10 +42,12 @@ from txnwatch.streaming.job.progress import Progress, read_progress
 from txnwatch.streaming.job.side_files import SideFiles
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.certificate_files import CertificateFiles
+from txnwatch.watch.clock_differences import ClockDifferences
 from txnwatch.watch.coordinator_view_lines import report_view
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.finding_lines import FindingLines
+from txnwatch.watch.slow_batches import SlowBatches
 from txnwatch.watch.source_requests import write_source_requests
 from txnwatch.watch.source_settings import source_options
 from txnwatch.watch.throttling import Throttling
@@ -112,6 +114,7 @@ class Watch:
         self.metrics.progress = self._progress
         self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
         self._throttling = Throttling(self.log)
+        self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
         self._finding_lines = FindingLines(self.log, self.counts)
         self.timeout_limit = TimeoutLimit(self.settings.max_transaction_timeout_ms)
 
@@ -273,6 +276,7 @@ class Watch:
         emitted = self._throttling.on_batch(emitted)
         self._finding_lines.on_batch(emitted)
         self.coverage.on_batch(emitted)
+        self._clock_differences.on_batch(emitted)
         self.sinks.on_batch(emitted)
         ledger = self.sinks.ledger
         write_source_requests(self.files, emitted, ledger, self.options.buckets)
@@ -283,6 +287,8 @@ class Watch:
         )
         if self.access is CoordinatorAccess.NONE:
             self.timeout_limit.refresh(functools.partial(broker_timeouts, self.sinks.cluster), wall_clock_ms())
+        if self.coverage.is_ready:
+            self._slow_batches.on_batch(emitted)
         self.batches += 1
 
     def close(self) -> None:

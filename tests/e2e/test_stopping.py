@@ -22,6 +22,7 @@ from support.forwarder import Forwarder
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
+from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.upgrade import of_another_version
@@ -35,6 +36,7 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 RECORDS = 200_000
+SLOW_BYTES_PER_S = 1_000
 NO_BROKER = {"kill": "the broker is gone", "pause": "the broker accepts connections and does not answer"}
 BACK_TO_BACK = ("--trigger-ms", "1")  # the next micro-batch is due before the last one has ended
 
@@ -84,16 +86,35 @@ def test_while_spark_starts(watch: Callable[..., RunningWatch], stop_times: Stop
     stop_times.stop(running, f"start of Spark, after {after_s} s")
 
 
-@pytest.mark.long
-def test_in_the_first_reading(
-    watch: Callable[..., RunningWatch], stop_times: StopTimes, kafka: EmbeddedKafka, partition: TopicPartition
-) -> None:
+def write(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20})
     for number in range(RECORDS):
         producer.produce(partition.topic, partition=partition.partition, value=b"x")
         if number % 10_000 == 0:
             producer.flush()
     producer.flush()
+
+
+@pytest.mark.long
+def test_in_a_slow_micro_batch_of_the_first_reading(
+    watch: Callable[..., RunningWatch],
+    stop_times: StopTimes,
+    kafka: EmbeddedKafka,
+    cluster: Cluster,
+    partition: TopicPartition,
+) -> None:
+    write(kafka, partition)
+    with quota(cluster, CONSUMER_BYTE_RATE, SLOW_BYTES_PER_S):
+        running = watch("--starting-offsets", "earliest", "--topics", partition.topic, "--metrics-port", "0")
+        running.until("the current micro-batch has not completed for 15 s")
+        stop_times.stop(running, "first reading of a start without a checkpoint, in a micro-batch throttled by a quota")
+
+
+@pytest.mark.long
+def test_in_the_first_reading(
+    watch: Callable[..., RunningWatch], stop_times: StopTimes, kafka: EmbeddedKafka, partition: TopicPartition
+) -> None:
+    write(kafka, partition)
     flags = ("--starting-offsets", "earliest", "--topics", partition.topic, "--max-offsets-per-trigger", "100")
     running = watch(*flags, "--metrics-port", "0", *BACK_TO_BACK)
     eventually(lambda: batches(running) > 3, 120.0, "some micro-batches")

@@ -18,6 +18,7 @@ from support.forwarder import Forwarder
 from support.hdfs import EmbeddedHdfs
 from support.kafka_faults import late_write_after_abort
 from support.metrics import Scrape
+from support.secured_kafka import flags_of, start_secured
 from support.servers import Clusters
 from support.shim import Shim, compiler
 from support.small_disks import full, on_disks, refusal
@@ -25,6 +26,7 @@ from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
+from support.ways import Broker, Way
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.long
 
 FULL = {"checkpoint": "the disk of the checkpoint is full", "scratch": "the disk of Spark's local directories is full"}
 SLOW_MS = 100
+TOKEN_LIFE_S = 15.0
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
 
@@ -117,6 +120,31 @@ def test_before_a_token_endpoint_has_answered(stop_times: StopTimes, secured: Em
             eventually(lambda: is_connected(running.pid, silent.port), 60.0, "the first request for a token")
             time.sleep(1.0)
             stop_times.stop(running, "start of txnwatch, and the token endpoint does not answer")
+
+
+def test_while_tokens_expire_and_their_endpoint_does_not_answer(
+    stop_times: StopTimes, clusters: Clusters, tmp_path: Path
+) -> None:
+    broker = Broker(tmp_path)
+    broker.tokens.life_s = TOKEN_LIFE_S
+    endpoint = urlsplit(broker.tokens.url)
+    with broker.tokens, Forwarder((str(endpoint.hostname), endpoint.port or 0)) as forwarder:
+        forwarder.start()
+        kafka = start_secured(clusters, broker, "expiring")
+        url = f"https://{forwarder.address}{endpoint.path}"
+        own = {"sasl.oauthbearer.token.endpoint.url": url}
+        way = Way("TOKEN", {**broker.client_credentials(), **broker.trust(), **own}, ())
+        bootstrap, *login = flags_of(kafka, way, tmp_path)[1:]
+        with a_watch(bootstrap, tmp_path, *login) as running:
+            running.until_ready()
+            assert broker.tokens.answers
+            forwarder.is_cut.set()
+            line = running.until("no broker of", timeout_s=60.0)
+            assert "a new connection fails" in line
+            assert f"token endpoint {url}: " in line
+            stop_times.stop(running, "tokens have expired, and their endpoint stops answering")
+            forwarder.is_cut.clear()
+        clusters.end("expiring")
 
 
 def test_before_the_master_of_a_spark_cluster_has_answered(

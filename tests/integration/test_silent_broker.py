@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -16,6 +17,7 @@ from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.reach import why_not_reached
 from txnwatch.streaming.client.security import Security
 
 BUDGET_S = 2.0
@@ -45,3 +47,17 @@ def test_the_leader_of_a_partition_is_read_in_the_same_budget(cluster: Cluster, 
         assert isinstance(answers[SILENT], BrokerError)
         reading = ClusterAdmin(asked).read_partitions([partition])[partition]
     assert reading.problem is None, reading.problem
+
+
+def test_the_reason_why_no_broker_is_reached_comes_in_time_and_names_each_broker(silent: Endpoint) -> None:
+    gone = Endpoint("127.0.0.1", 1)
+    begun_s = time.monotonic()
+    why = why_not_reached([silent, gone], Security()) or ""
+    assert time.monotonic() - begun_s < 6.0
+    assert f"{silent}: no answer in time" in why, why
+    assert str(gone) in why
+    assert "refused" in why
+
+
+def test_there_is_no_reason_if_one_broker_answers(cluster: Cluster, silent: Endpoint) -> None:
+    assert why_not_reached([silent, *cluster.bootstrap], Security()) is None

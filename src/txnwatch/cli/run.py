@@ -10,20 +10,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
+from txnwatch.cli.log_output import JSON, log_incident, log_to_stdout
 from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.log_output import log_incident, log_to_stdout
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.settings_flags import add_config_flag, add_flags, flag_values
 from txnwatch.cli.stop_request import StepTooLongError, StopRequest, StopRequestedError, exit_now
 from txnwatch.cli.supervision import supervise
 from txnwatch.config import RunSettings
 from txnwatch.metrics.serving import served_metrics
-from txnwatch.setting_sources import load_settings
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job.checkpoint import locked
 from txnwatch.streaming.job.scratch import SCRATCH, OwnDirectory
@@ -51,6 +52,8 @@ def run(parsed: argparse.Namespace) -> int:
     load = functools.partial(load_settings, flag_values(parsed, RunSettings), parsed.config)
     stop, reload = StopRequest(), Reload(load)
     with stop.on_signals(), reload.on_signal():
+        if _is_json_asked_for(parsed):  # an error in the settings is then an object, too
+            log_to_stdout(JSON)
         settings = load()
         log_to_stdout(settings.log_format)
         is_stopping = functools.partial(_may_no_batch_begin, stop, reload)
@@ -61,6 +64,11 @@ def run(parsed: argparse.Namespace) -> int:
         LOG.info(f"stopped after {watch.batches} micro-batches{counts}")
         stop.finish(watch.files.remove_temporary, until_s=_REMOVE_S)
         exit_now(0)
+
+
+def _is_json_asked_for(parsed: argparse.Namespace) -> bool:
+    """Whether the flag or the environment asks for a log as JSON; the configuration file may not be readable."""
+    return (parsed.log_format or os.environ.get(f"{ENVIRONMENT_PREFIX}LOG_FORMAT")) == JSON
 
 
 def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:

@@ -16,6 +16,7 @@ from txnwatch.state.model.backoff import doubled
 from txnwatch.state.model.clock_base import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, OtherVersionError, QueryError
 from txnwatch.streaming.client.clock import clock_base
+from txnwatch.streaming.client.reach import why_not_reached
 from txnwatch.streaming.job.failures import Repeats, failure_of, failure_of_ours, text_of
 
 if TYPE_CHECKING:
@@ -170,16 +171,18 @@ def watch_query(
                 LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
                 warnings += 1
             elif seen != first and not is_silent:
-                LOG.warning(_silence(query, watch.settings.bootstrap_server))
+                LOG.warning(_silence(query, watch))
                 is_silent = True
     return None
 
 
-def _silence(query: StreamingQuery, bootstrap_server: str) -> str:
+def _silence(query: StreamingQuery, watch: Watch) -> str:
     """What is known about a query whose micro-batches stop: a batch does not end, or there is nothing to begin one."""
     if query.status["message"] == _PROCESSING:
         return f"the current micro-batch has not completed for {SILENCE_S:.0f} s: {_SLOW}"
-    return f"no broker of {bootstrap_server} has answered for {SILENCE_S:.0f} s"
+    why = why_not_reached(watch.options.bootstrap, watch.options.security)
+    now = f"a new connection fails: {why}" if why is not None else "a new connection succeeds now"
+    return f"no broker of {watch.settings.bootstrap_server} has answered for {SILENCE_S:.0f} s; {now}"
 
 
 def why_it_ended(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:

@@ -12,6 +12,7 @@ import pytest
 from support.ledger_world import LedgerWorld
 from support.log_lines import log_restored
 from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stderr, log_to_stdout, print_error
+from txnwatch.cli.main import main
 from txnwatch.state.model.errors import BrokerError
 
 
@@ -88,3 +89,28 @@ def test_an_error_that_ends_a_run_has_the_form_of_its_log(capsys: pytest.Capture
     assert list(written) == ["time", "level", "logger", "message"]
     assert (written["level"], written["logger"]) == ("error", "txnwatch")
     assert written["message"] == "expected a broker, redis://***@cache:1 found\nnone"
+
+
+@pytest.mark.parametrize(
+    ("flags", "variable", "is_json"),
+    [
+        ((), None, False),
+        (("--log-format", "json"), None, True),
+        ((), "json", True),
+        (("--log-format", "text"), "json", False),
+    ],
+)
+def test_an_error_in_the_settings_has_the_form_that_a_flag_or_the_environment_gives(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    variable: str | None,
+    *,
+    is_json: bool,
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("TXNWATCH_LOG_FORMAT", variable)
+    assert main(["run", "--trigger-ms", "-4", *flags]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "trigger_ms" in line
+    assert line.startswith("{") is is_json

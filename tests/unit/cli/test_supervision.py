@@ -40,8 +40,14 @@ def a_watch(batches: int = 0) -> SimpleNamespace:
         batch_errors=BatchErrors(),
         coverage=coverage,
         settings=SimpleNamespace(bootstrap_server="b:1"),
+        options=SimpleNamespace(bootstrap=(), security=None),
         spark_log="/log/spark.log",
     )
+
+
+@pytest.fixture(autouse=True)
+def _no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "why_not_reached", lambda _bootstrap, _security: "the token endpoint is silent")
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +118,10 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
         "if the brokers answer, the reason is in Spark's output: /log/spark.log"
     )
     assert [line.split(";")[0].rpartition(", ")[2] for line in later[:3]] == ["64 s ago", "128 s ago", "256 s ago"]
-    assert later[3:] == ["ready: every transaction is being watched", "warning: no broker of b:1 has answered for 15 s"]
+    assert later[3:] == [
+        "ready: every transaction is being watched",
+        "warning: no broker of b:1 has answered for 15 s; a new connection fails: the token endpoint is silent",
+    ]
 
 
 def test_a_micro_batch_that_does_not_end_is_not_taken_for_brokers_that_do_not_answer(
