@@ -26,8 +26,8 @@ _LOG_LINE = re.compile(
 )
 _JVM_HAS_ENDED = "JAVA_GATEWAY_EXITED"
 _OF_JAVA = "Py4JJavaError: An error occurred while calling"
-_ATTEMPTS = 5
-_ATTEMPTS_IF_IT_MAY_PASS = 8  # two minutes of pauses
+_ATTEMPTS = 8  # two minutes of pauses
+_ATTEMPTS_WITH_ONE_CAUSE = 5  # if it is not one that may pass
 _MAY_PASS = (BrokerError, LeaseNotRenewedError, SinkError)
 
 
@@ -53,7 +53,7 @@ class Failure:
 
 
 class Repeats:
-    """Counts how often in a row the query fails with the same cause, without a micro-batch in between.
+    """Counts the starts of the query that fail without a micro-batch in between: all of them, and those with one cause.
 
     A cause that may pass is retried for ever only after a micro-batch has completed. Before, it may as well be a wrong
     address.
@@ -62,21 +62,26 @@ class Repeats:
     def __init__(self) -> None:
         self._last = ""
         self._times = 0
+        self._starts = 0
         self._has_worked = False
 
     def add(self, failure: Failure) -> Failure:
-        """The failure; with advice if it has come so often that another start does not help."""
+        """The failure; with advice if so many starts have failed that another one does not help."""
+        if failure.advice or (failure.may_pass and self._has_worked):
+            return failure
         cause = re.sub(r"[0-9a-f-]{8,}|\d+", "#", failure.cause)
         self._times = self._times + 1 if cause == self._last else 1
         self._last = cause
-        attempts = _ATTEMPTS_IF_IT_MAY_PASS if failure.may_pass else _ATTEMPTS
-        if failure.advice or self._times < attempts or (failure.may_pass and self._has_worked):
-            return failure
-        return Failure(failure.cause, f"{attempts} starts in a row failed with it")
+        self._starts += 1
+        if self._starts >= _ATTEMPTS and self._times < self._starts:
+            return Failure(failure.cause, f"{self._starts} starts in a row failed, the last one with it")
+        if self._times >= (_ATTEMPTS if failure.may_pass else _ATTEMPTS_WITH_ONE_CAUSE):
+            return Failure(failure.cause, f"{self._times} starts in a row failed with it")
+        return failure
 
     def clear(self) -> None:
         """A micro-batch has completed."""
-        self._last, self._times, self._has_worked = "", 0, True
+        self._last, self._times, self._starts, self._has_worked = "", 0, 0, True
 
 
 def failure_of_ours(error: TxnwatchError) -> Failure:

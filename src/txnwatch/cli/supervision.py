@@ -17,7 +17,7 @@ from txnwatch.state.model.clock_base import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, OtherVersionError, QueryError
 from txnwatch.streaming.client.clock import clock_base
 from txnwatch.streaming.client.reach import why_not_reached
-from txnwatch.streaming.job.failures import Repeats, failure_of, failure_of_ours, text_of
+from txnwatch.streaming.job.failures import Failure, Repeats, failure_of, failure_of_ours, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,14 +61,14 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
         except (BrokerError, QueryError) as exc:
             if isinstance(exc, AuthorizationError) and watch.batches == 0:
                 raise  # an operator is needed; a right that is taken away later may come back
+            if isinstance(exc, BrokerError):  # a QueryError has been counted where it was raised
+                _check_repeats(exc, repeats)
             stop.run(functools.partial(check_jvm, session, watch.spark_log, wait_s=0.0))
             message = f"{exc}; next attempt"
         except (Py4JError, ConnectionError):
             stop.run(functools.partial(check_jvm, session, watch.spark_log))
             raise
         has_progressed = watch.batches > before
-        if has_progressed:
-            repeats.clear()
         pause_s = doubled(FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
         LOG.warning(f"{message} in {pause_s:.0f} s")
         stop.wait(pause_s)
@@ -83,12 +83,14 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
         BrokerError, QueryError: it could not be started, and a later attempt may succeed.
         TxnwatchError: as `supervise`.
     """
-    reload.is_due = False
+    reload.is_due, before = False, watch.batches
     ledger = stop.run(watch.open_ledger)
     if ledger.open_incidents:
         LOG.info(f"{len(ledger.open_incidents)} incidents are still open from before the start")
     query = stop.run(functools.partial(_started, watch, session, repeats))
     why = stop.run(functools.partial(watch_query, watch, query, stop, session, reload), grace_s=_WATCH_S)
+    if watch.batches > before:
+        repeats.clear()
     if stop.is_set():
         if not stop.finish(functools.partial(_stop_between_batches, query), until_s=_BATCH_S):
             LOG.info("the current micro-batch is interrupted; the next start repeats it")
@@ -100,6 +102,17 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
         return why or why_it_ended(query, repeats, watch)
     finally:
         _ignoring_errors(query.stop)
+
+
+def _check_repeats(error: BrokerError, repeats: Repeats) -> None:
+    """Counts an error that came before the query was started.
+
+    Raises:
+        BrokerError: it has come so often that another start does not help.
+    """
+    failure = repeats.add(failure_of_ours(error))
+    if failure.advice:
+        raise BrokerError(f"{failure.cause}; {failure.advice}") from error
 
 
 def _begin_anew(watch: Watch, session: SparkSession, why: OtherVersionError) -> None:
@@ -191,14 +204,16 @@ def why_it_ended(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     Raises:
         OtherVersionError, CheckpointError, SparkError: the error is permanent.
     """
-    error = query.exception()
+    error, ours = query.exception(), watch.batch_errors.last
     if error is None:
-        return f"it ended without an error; the reason may be in Spark's output: {watch.spark_log}"
-    ours = watch.batch_errors.last
-    failure = repeats.add(failure_of(text_of(error)) if ours is None else failure_of_ours(ours))
+        found = Failure("it ended without an error")
+    else:
+        found = failure_of(text_of(error)) if ours is None else failure_of_ours(ours)
+    failure = repeats.add(found)
+    where = f"more details may be in Spark's output: {watch.spark_log}"
     if failure.advice:
-        raise failure.error(f"more details may be in Spark's output: {watch.spark_log}")
-    return failure.cause
+        raise failure.error(where)
+    return failure.cause if error is not None else f"{failure.cause}; {where}"
 
 
 def _ignoring_errors(action: Any) -> None:  # noqa: ANN401 - a callable of py4j

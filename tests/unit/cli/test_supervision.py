@@ -20,6 +20,7 @@ from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.clock_base import ClockBase
 from txnwatch.state.model.errors import (
+    BrokerError,
     CheckpointError,
     LeaseNotRenewedError,
     OtherVersionError,
@@ -202,6 +203,50 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
         "more details may be in Spark's output: /log/spark.log; next attempt in 0 s"
     )
     assert "the JVM is gone" in second
+
+
+class Endings:
+    """A watch whose queries end, each after so many micro-batches; None is an events topic that cannot be read."""
+
+    spark_log = "/log/spark.log"
+
+    def __init__(self, *batches: int | None) -> None:
+        self.left = list(batches)
+        self.batches = 0
+        self.batch_errors = BatchErrors()
+        self.coverage = Coverage(LogLines(), is_ready=True)
+        self.options = SimpleNamespace(bootstrap=(), security=None)
+
+    def open_ledger(self) -> SimpleNamespace:
+        if self.left[0] is None:
+            self.left.pop(0)
+            raise BrokerError("events: no answer")
+        return SimpleNamespace(open_incidents=[])
+
+    def start_query(self, _: object) -> Any:
+        self.batches += self.left.pop(0) or 0
+        return SimpleNamespace(isActive=False, stop=lambda: None, exception=lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("endings", "left", "message"),
+    [
+        ([None] * 9, 1, "^events: no answer; 8 starts in a row failed with it$"),
+        ([0] * 9, 4, "^Spark: it ended without an error; 5 starts in a row failed with it; more details"),
+        ([None, 0] * 5, 2, "^Spark: it ended without an error; 8 starts in a row failed, the last one with it; more"),
+        ([0, 0, 0, 0, 3, 0, 0, 0, 0, 0], 1, "without an error; 5 starts in a row failed with it; more details"),
+    ],
+    ids=["the events topic", "the query", "both in turn", "it worked in between"],
+)
+def test_no_failure_is_retried_for_ever(
+    monkeypatch: pytest.MonkeyPatch, endings: list[int | None], left: int, message: str
+) -> None:
+    monkeypatch.setattr(supervision, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervision, "POLL_S", 0.0)
+    watch: Any = Endings(*endings)
+    with pytest.raises(TxnwatchError, match=message):
+        supervision.supervise(watch, NO_SESSION, StopRequest(), NO_RELOAD)
+    assert len(watch.left) == left
 
 
 @pytest.mark.parametrize(

@@ -187,12 +187,25 @@ def test_an_unknown_failure_is_given_up_after_five_times_in_a_row() -> None:
     assert found == ["", "", "", "", "5 starts in a row failed with it"]
 
 
-def test_another_failure_or_a_batch_in_between_starts_the_count_again() -> None:
+def test_a_batch_in_between_starts_the_count_again() -> None:
     repeats = Repeats()
-    for cause in ("one", "one", "one", "one", "two", "one", "one", "one", "one"):
-        assert not repeats.add(Failure(cause)).advice
+    for _ in range(3):
+        assert [repeats.add(Failure("one")).advice for _ in range(4)] == [""] * 4
+        repeats.clear()
+
+
+@pytest.mark.parametrize("may_pass", [False, True])
+def test_starts_that_fail_with_changing_causes_are_given_up_too(*, may_pass: bool) -> None:
+    repeats = Repeats()
+    found = [repeats.add(Failure(cause, may_pass=may_pass)).advice for cause in "abababab"]
+    assert found == [*[""] * 7, "8 starts in a row failed, the last one with it"]
+
+
+def test_after_a_batch_only_failures_that_may_pass_are_not_counted() -> None:
+    repeats = Repeats()
     repeats.clear()
-    assert not repeats.add(Failure("one")).advice
+    found = [repeats.add(Failure(f"cause {'ab'[number % 2]}", may_pass=number % 3 == 0)).advice for number in range(12)]
+    assert found == [*[""] * 11, "8 starts in a row failed, the last one with it"]
 
 
 def test_before_the_first_batch_a_failure_that_may_pass_is_given_up_later_than_others() -> None:
