@@ -32,10 +32,12 @@ long: dev-venv ## what takes long and is not in `make test`: whole processes und
 	@$(BIN)/python scripts/generate_docs.py
 
 stop-times: dev-venv ## how long a stop takes in each situation; writes docs/stop-times.md
+	@rm -f docs/stop-times.json
 	@$(BIN)/python -m pytest tests/e2e/test_stopping*.py tests/e2e/test_abort_processes.py -m "" -k "stopping or stop_while" --stop-results docs/stop-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
 cluster-times: dev-venv ## how long detection and a takeover take on a Spark cluster; writes docs/cluster-times.md
+	@rm -f docs/cluster-times.json
 	@$(BIN)/python -m pytest tests/e2e/test_spark_cluster.py -m "" -k nothing_is_lost --cluster-results docs/cluster-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 

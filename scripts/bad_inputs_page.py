@@ -12,10 +12,10 @@ txnwatch answers each input below with one line and an exit code, and without a 
 the flags, the settings or the client properties have to be corrected. The exit code 1 means that txnwatch could not do
 its work. Use the search of your browser to find a message.
 
-Each row has a test. The test checks the expected part of the message, and `make test` fails if a tested input has no
-row here. `make bad-inputs` runs these tests and writes this page. Paths, ports, process numbers and cluster ids are
-examples. Messages of Java, Python, OpenSSL and of the broker are repeated as they are, so they can differ on your
-system."""
+Each row has a test. The test checks the expected part of the message, and fails if its input has no row here.
+`make bad-inputs` runs these tests and writes this page. `make test` runs most of them too; those that take long are in
+`make long`. Paths, ports, process numbers and cluster ids are examples. Messages of Java, Python, OpenSSL and of the
+broker are repeated as they are, so they can differ on your system."""
 
 
 def bad_inputs_page(root: Path, generated: str) -> str:

@@ -1,7 +1,7 @@
-"""On a Spark cluster: no directory, log, page or process of Spark has a secret of Kafka or Redis, nor the checkpoint.
+"""On a Spark cluster: no directory, log, page or process of Spark has a secret of Kafka, Redis or a file system.
 
-The broker and Redis check the passwords, and the broker refuses the login for a while. A text that is no secret is
-found by each search, so each search reads the place.
+Nor has the checkpoint. The broker and Redis check the passwords, and the broker refuses the login for a while. A text
+that is no secret is found by each search, so each search reads the place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from txnwatch_demo.embedded.ports import free_ports
 
 pytestmark = pytest.mark.long
 NAME = "cluster-secrets"
-USER, REDIS = "me", "kanarienvogel-redis"
+USER, REDIS, STORE = "me", "kanarienvogel-redis", "kanarienvogel-store"
 KNOWN = "known-to-executors"
 VERDICT_S = 180.0
 
@@ -49,7 +49,7 @@ class Ran(NamedTuple):
     known: Canaries
 
 
-CANARIES = Canaries(SECRET, REDIS)
+CANARIES = Canaries(SECRET, REDIS, STORE)
 
 
 def write_config(directory: Path, redis_port: int, pages_port: int) -> Path:
@@ -57,6 +57,7 @@ def write_config(directory: Path, redis_port: int, pages_port: int) -> Path:
     path.write_text(
         f'redis_url = "redis://{USER}:${{env:REDIS}}@127.0.0.1:{redis_port}/0"\n[spark_conf]\n'
         f'"spark.authenticate.secret" = "{SPARK_SECRET}"\n"spark.executor.memory" = "700m"\n'
+        f'"spark.hadoop.fs.store.whatever" = "{STORE}"\n'
         f'"spark.driver.host" = "127.0.0.1"\n"spark.executorEnv.A_VARIABLE" = "{KNOWN}"\n'
         f'"spark.executor.extraJavaOptions" = "-Da.property={KNOWN}"\n'
         f'"spark.ui.enabled" = "true"\n"spark.ui.port" = "{pages_port}"\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.kept_checkpoint import KeptCheckpoint
 from support.topics import create_topic, unique
-from support.upgrade import Upgrade
+from support.upgrade import Upgrade, of_another_version
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, statuses
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
@@ -47,6 +48,25 @@ def test_a_checkpoint_of_another_version_is_replaced_and_no_event_is_lost_or_rep
     (of_before,) = (one for one in kept.evidence if one.key[1] == upgrade.stays)
     assert of_before in evidence(checkpoint).evidence
 
+    with of_another_version(code, monkeypatch):
+        upgrade.starts_without_an_event()
+    assert rebuilt(upgrade.running) == 2, "a rollback is the same step"
+    move_back(checkpoint)
+    upgrade.starts_without_an_event()
+    assert rebuilt(upgrade.running) == 2, "it continues from its former checkpoint"
+
+
+def move_back(checkpoint: Path) -> None:
+    """The steps of docs/stopping.md."""
+    for name in ("commits", "offsets", "state", "metadata", ".metadata.crc"):
+        path = checkpoint / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        (checkpoint / PREVIOUS / name).rename(path)
+
+
+def rebuilt(running: RunningWatch) -> int:
+    return len([line for line in running.lines if "the state is rebuilt from the logs" in line])
+
 
 @pytest.mark.long
 def test_a_checkpoint_that_an_earlier_version_wrote_is_replaced_once(
@@ -74,7 +94,7 @@ def test_a_checkpoint_that_an_earlier_version_wrote_is_replaced_once(
         eventually(lambda: len(events_about(bootstrap, stays, topic)) == 2, VERDICT_S, "the end of the known incident")
         assert running.stop() == 0
 
-    assert len([line for line in running.lines if "the state is rebuilt from the logs" in line]) == 1
+    assert rebuilt(running) == 1
     assert statuses(events_about(bootstrap, begins, topic)) == ["opened"]
     assert statuses(events_about(bootstrap, stays, topic)) == ["opened", "resolved"]
     assert {event.incident_id for event in events_about(bootstrap, stays, topic)} == {incident_id}

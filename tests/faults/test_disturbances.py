@@ -161,6 +161,7 @@ def test_verdicts_stay_right_and_the_watch_recovers(
         said=said(lines),
         up=seen.up,
         unproven=seen.unproven,
+        waiting=seen.waiting,
         query_starts=seen.rise("query_starts"),
         throttled_s=round(seen.rise("throttled_s"), 1),
         batch_before_s=round(before.batch_s, 3),

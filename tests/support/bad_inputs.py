@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
-from functools import cache
 from pathlib import Path
 
 from support.result_rows import keep_row
@@ -13,7 +11,6 @@ from txnwatch.cli.output import FAILURE, USAGE
 from txnwatch.state.model.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ROWS = ROOT / "docs" / "bad-inputs.json"
 _PATH = r"/[\w./-]*?([\w.-]+)(?=[:,;'\s)}]|$)"
 _CHANGING = (
     (re.compile(re.escape(tempfile.gettempdir()) + _PATH), r"/path/to/\1"),
@@ -40,24 +37,10 @@ class BadInputs:
         error is that of `main`.
         """
         given = before + self._name
-        if self._path is None:
-            assert key(part, given) in known(), f"no row {part}: {given} in docs/bad-inputs.md: run `make bad-inputs`"
-            return
         if code is None:
             code = USAGE if isinstance(said, ConfigError) else FAILURE
         row = {"part": part, "given": given, "said": _steady(str(said)).strip(), "code": code}
-        keep_row(self._path, key(part, given), row)
-
-
-def key(part: str, given: str) -> str:
-    """The key of a row in the file."""
-    return f"{part}: {given}"
-
-
-@cache
-def known() -> frozenset[str]:
-    """The keys of the rows that the page has."""
-    return frozenset(json.loads(ROWS.read_text()))
+        keep_row(self._path, "bad-inputs", f"{part}: {given}", row)
 
 
 def _steady(said: str) -> str:

@@ -11,7 +11,7 @@ from support.result_rows import keep_row
 
 
 class ClusterTimes:
-    """Without a path nothing is kept."""
+    """Without a path nothing is kept, but each step must have its row in the page."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -21,4 +21,4 @@ class ClusterTimes:
         """Keeps the time of the block if it ends without an error."""
         begun = time.monotonic()
         yield
-        keep_row(self._path, step, {"s": round(time.monotonic() - begun, 1)})
+        keep_row(self._path, "cluster-times", step, {"s": round(time.monotonic() - begun, 1)})

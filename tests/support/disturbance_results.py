@@ -16,7 +16,7 @@ class DisturbanceResult:
     Attributes:
         said: the kinds of warnings in the log.
         date, machine: when and where it was measured.
-        up, unproven: the worst of the two metrics meanwhile.
+        up, unproven, waiting: the worst values of these metrics meanwhile.
         query_starts: how often the query was started again meanwhile.
         throttled_s: for how long brokers throttled the watch, until it proved everything again.
         batch_before_s, batch_s: the mean duration of a micro-batch before the disturbance and meanwhile.
@@ -36,6 +36,7 @@ class DisturbanceResult:
     said: list[str]
     up: float
     unproven: float
+    waiting: float
     query_starts: float
     throttled_s: float
     batch_before_s: float

@@ -33,6 +33,7 @@ THROTTLED = Sign(
     "`txnwatch_throttled_seconds_total` rises, at the latest when the micro-batch completes",
     lambda result: result.throttled_s > 0,
 )
+WAITING = Sign("`txnwatch_sink_waiting_events` is above 0", lambda result: result.waiting > 0)
 SLOW = Sign(
     "`txnwatch_batch_duration_seconds` rises",
     lambda result: result.batch_s > _SLOWER * result.batch_before_s > 0,
@@ -64,6 +65,7 @@ class SignsSeen:
 
     up: float = 1.0
     unproven: float = 0.0
+    waiting: float = 0.0
     clock_offset_s: float = 0.0
     _first: dict[str, float] = field(default_factory=dict)
     _last: dict[str, float] = field(default_factory=dict)
@@ -76,6 +78,8 @@ class SignsSeen:
         self.up = min(self.up, found.value("up") or 0.0)
         unproven = sum(found.value("unproven_partitions", log=log) or 0.0 for log in ("data", "coordinator"))
         self.unproven = max(self.unproven, unproven)
+        waiting = sum(sample.value for sample in found.families["txnwatch_sink_waiting_events"].samples)
+        self.waiting = max(self.waiting, waiting)
         offsets = [sample.value for sample in found.families["txnwatch_broker_clock_offset_seconds"].samples]
         self.clock_offset_s = max([self.clock_offset_s, *offsets], key=abs)
 

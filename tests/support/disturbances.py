@@ -19,6 +19,7 @@ from support.disturbance_signs import (
     SLOW,
     THROTTLED,
     UNPROVEN,
+    WAITING,
     Sign,
 )
 from support.disturbed_world import NODES, DisturbedWorld
@@ -28,6 +29,7 @@ from support.small_disks import full
 _SLOW_MS = 100
 _TEN_MINUTES_MS, _HOUR_MS = 600_000, 3_600_000
 _FEW_BYTES, _LITTLE_TIME = 2_000, 0.1
+LONG_S = 45.0  # longer than the 30 s after which a state that persists is reported
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,15 @@ def cut(world: DisturbedWorld, *nodes: int) -> AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
+def cut_from_redis(world: DisturbedWorld) -> Iterator[None]:
+    world.to_redis.is_cut.set()
+    try:
+        yield
+    finally:
+        world.to_redis.is_cut.clear()
+
+
+@contextlib.contextmanager
 def our_clock(world: DisturbedWorld, offset_ms: int) -> Iterator[None]:
     world.ours.set(offset_ms=offset_ms)
     try:
@@ -132,6 +143,12 @@ _NO_SPACE = "the query ended: ...No space left on device...; restarting it"
 _UNDECIDED = "... can be neither confirmed nor refuted now: coordinator ...: no answer in time"
 _SET_FORWARD = "the query ended: the clock of this machine was set forward by 3600 s; restarting it"
 _SET_BACK = "the query ended: the clock of this machine was set back by 3600 s; restarting it"
+_NOT_PROVEN = "partitions not listed, or not read to their ends, so nothing is proven there: ..."
+_SLOW_BATCHES = "micro-batches are slow: for 30 s, each has taken 2 s or more, the last one ..."
+_KEPT = "...; ... events are kept and delivered later"
+_AHEAD = "the clock of broker ... is at least ... s ahead of the clock of this machine; ..."
+_BEHIND = "the clock of broker ... is at least ... s behind the clock of this machine; ..."
+_THROTTLED = "brokers throttle txnwatch by a quota (...): ..."
 _NOT_COMPLETED = "the current micro-batch has not completed for 15 s"
 
 DISTURBANCES: tuple[Disturbance, ...] = (
@@ -153,8 +170,9 @@ DISTURBANCES: tuple[Disturbance, ...] = (
         "slow_disks",
         "each change of a file of txnwatch takes 100 ms",
         slow_disks,
+        says=(_SLOW_BATCHES,),
         sees=(SLOW,),
-        lasts_s=40.0,
+        lasts_s=LONG_S,
         is_found_meanwhile=True,
     ),
     Disturbance(
@@ -162,7 +180,9 @@ DISTURBANCES: tuple[Disturbance, ...] = (
         "the leader of the partition is suspended (SIGSTOP)",
         partial(paused, node=2),
         is_cut_off=True,
+        says=(_NOT_PROVEN,),
         sees=(UNPROVEN,),
+        lasts_s=LONG_S,
     ),
     Disturbance(
         "paused_coordinator",
@@ -175,7 +195,9 @@ DISTURBANCES: tuple[Disturbance, ...] = (
         "cut_from_leader",
         "the network to the leader of the partition is cut; nothing is refused, no answer comes",
         lambda world: cut(world, 2),
+        says=(_NOT_PROVEN,),
         sees=(UNPROVEN,),
+        lasts_s=LONG_S,
     ),
     Disturbance(
         "cut_from_another",
@@ -191,6 +213,21 @@ DISTURBANCES: tuple[Disturbance, ...] = (
         lambda world: cut(world, *NODES),
         says=("no broker of ... has answered for 15 s", _NOT_COMPLETED),
         sees=(DOWN,),
+    ),
+    Disturbance(
+        "cut_from_redis",
+        "the network to Redis is cut; nothing is refused, no answer comes",
+        cut_from_redis,
+        says=(_KEPT,),
+        sees=(WAITING,),
+        is_found_meanwhile=True,
+    ),
+    Disturbance(
+        "little_time",
+        f"a quota of {_LITTLE_TIME:g} % of the brokers' request threads (`request_percentage`)",
+        little_time,
+        says=(_THROTTLED,),
+        sees=(THROTTLED,),
     ),
     Disturbance(
         "our_clock_ahead",
@@ -210,6 +247,7 @@ DISTURBANCES: tuple[Disturbance, ...] = (
         "their_clocks_ahead",
         "the clocks of all brokers are set forward by 10 minutes, and back after 20 s",
         partial(their_clocks, offset_ms=_TEN_MINUTES_MS),
+        says=(_AHEAD,),
         sees=(FORWARD,),
         is_found_meanwhile=True,
     ),
@@ -217,6 +255,7 @@ DISTURBANCES: tuple[Disturbance, ...] = (
         "their_clocks_back",
         "the clocks of all brokers are set back by 10 minutes, and forward after 20 s",
         partial(their_clocks, offset_ms=-_TEN_MINUTES_MS),
+        says=(_BEHIND,),
         sees=(BACK,),
         is_found_meanwhile=True,
     ),
@@ -224,15 +263,9 @@ DISTURBANCES: tuple[Disturbance, ...] = (
         "few_bytes",
         f"a quota of {_FEW_BYTES:,} bytes per second (`consumer_byte_rate`), far below the write rate",
         few_bytes,
-        lasts_s=40.0,
-        says=("brokers throttle txnwatch by a quota",),
+        lasts_s=LONG_S,
+        says=(_THROTTLED,),
         then_says=(_NOT_COMPLETED,),
-        sees=(THROTTLED,),
-    ),
-    Disturbance(
-        "little_time",
-        f"a quota of {_LITTLE_TIME:g} % of the brokers' request threads (`request_percentage`)",
-        little_time,
         sees=(THROTTLED,),
     ),
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from support.cut_network import ReachedByForwarders
 from support.event_tail import EventTail
 from support.fleet import fleet_of
+from support.forwarder import Forwarder
 from support.kafka_faults import abort_by_hand
 from support.metrics import Scrape
 from support.raw_producer import RawProducer
@@ -27,6 +28,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
 
 NODES = [1, 2]
@@ -44,6 +46,7 @@ class DisturbedWorld:
         checkpoint_disk, scratch_disk: the disks of the watch, as it sees them.
         ours: the clock and the speed of the disks of the watch.
         clocks: those of the brokers, by node.
+        to_redis: the network between the watch and Redis.
     """
 
     kafka: ReachedByForwarders
@@ -55,6 +58,7 @@ class DisturbedWorld:
     ours: Shim
     clocks: dict[int, Shim]
     spare: dict[int, list[TopicPartition]]
+    to_redis: Forwarder
 
     def scrape(self) -> Scrape | None:
         """The metrics, None if there is no answer."""
@@ -85,20 +89,20 @@ def disturbed_world(clusters: Clusters, directory: Path) -> Iterator[DisturbedWo
     ours = Shim(directory / "shim-ours", directory)
     clocks = {node: Shim(directory / f"shim-{node}") for node in NODES}
     kafka = ReachedByForwarders(directory / "kafka", len(NODES), clocks)
-    with kafka.forwarding():
+    with kafka.forwarding(), _redis(directory) as to_redis:
         clusters.start("disturbed", lambda: kafka)
         try:
             with contextlib.closing(connect(kafka, timeout_s=2.0)) as cluster:
                 spare = _topics(cluster)
                 set_verification(kafka.bootstrap_servers, NODES, enabled=False)
                 fleet = fleet_of(kafka.bootstrap_servers, SOURCE, TARGET, writers=4, copiers=1)
-                watch = _watch(kafka, disks)
+                watch = _watch(kafka, disks, to_redis)
                 with (
                     contextlib.closing(EventTail(kafka.bootstrap_servers, EVENTS)) as tail,
                     fleet.kept_up(),
                     _started(watch, ours, disks[1]),
                 ):
-                    world = DisturbedWorld(kafka, cluster, watch, tail, *disks, ours, clocks, spare)
+                    world = DisturbedWorld(kafka, cluster, watch, tail, *disks, ours, clocks, spare, to_redis)
                     _warm_up(world)
                     yield world
         finally:
@@ -116,8 +120,17 @@ def _topics(cluster: Cluster) -> dict[int, list[TopicPartition]]:
     return {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * _SPARE) for node in NODES}
 
 
-def _watch(kafka: ReachedByForwarders, disks: list[Path]) -> RunningWatch:
-    flags = ("--events-topic", EVENTS, "--metrics-port", "0")
+@contextlib.contextmanager
+def _redis(directory: Path) -> Iterator[Forwarder]:
+    """A Redis; the watch reaches it through the forwarder."""
+    with EmbeddedRedis(directory / "redis") as redis, Forwarder(("127.0.0.1", redis.port)) as to_redis:
+        redis.start()
+        to_redis.start()
+        yield to_redis
+
+
+def _watch(kafka: ReachedByForwarders, disks: list[Path], to_redis: Forwarder) -> RunningWatch:
+    flags = ("--events-topic", EVENTS, "--metrics-port", "0", "--redis-url", f"redis://{to_redis.address}/0")
     watch = RunningWatch(kafka.outside, disks[0] / "checkpoint", *flags)
     watch.command = on_disks(*disks, watch.command)
     return watch

@@ -15,7 +15,7 @@ LIMIT_S = 3.0
 
 
 class StopTimes:
-    """Without a path nothing is kept."""
+    """Without a path nothing is kept, but each situation must have its row in the page."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -30,7 +30,7 @@ class StopTimes:
         assert "stopped after" in watch.lines[-1]
         assert took_s < LIMIT_S, (situation, took_s, watch.lines[-5:])
         eventually(lambda: not any(map(_is_running, left)), 10.0, lambda: f"{left} to end")
-        keep_row(self._path, situation, {"s": round(took_s, 2)})
+        keep_row(self._path, "stop-times", situation, {"s": round(took_s, 2)})
 
 
 def _is_running(pid: int) -> bool:

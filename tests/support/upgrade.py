@@ -94,3 +94,12 @@ class Upgrade:
 
     def _is_opened(self, partition: TopicPartition) -> bool:
         return self._about(partition) == ["opened"]
+
+    def starts_without_an_event(self) -> None:
+        """A start, of the version that is installed now; it adds no event."""
+        before = events_of(self._bootstrap, self.topic)
+        with self.running as running:
+            running.until_ready()
+            time.sleep(_SETTLE_S)
+            assert running.stop() == 0
+        assert events_of(self._bootstrap, self.topic) == before
