@@ -25,7 +25,8 @@ the token and the message that carries it (`tests/unit/streaming/client/test_msk
 token, the commands show no secret of AWS (`tests/e2e/test_ways_in.py`).
 
 The wheels of confluent-kafka are built without GSSAPI. So with GSSAPI, commands that use the events topic need a
-confluent-kafka that you build from source. With the wheels `run` ends with exit code 2 before Spark starts."""
+confluent-kafka that you build from source. With the wheels `run` ends with exit code 2 before Spark starts, and
+`doctor` shows what is missing."""
 
 
 def ways_page(root: Path, generated: str) -> str:

@@ -18,7 +18,7 @@ from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, from_bytes
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.sinks.delivery.signature import Keys, mode_warning, read_keys
 from txnwatch.sinks.incidents.commands import EventsFlags
-from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.errors import ConfigError, MissingMechanismError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text.grant import Grantee
 from txnwatch.state.text.redaction import without_credentials
@@ -71,9 +71,10 @@ def _kerberos_config(login: KerberosLogin) -> LibrdkafkaConfig:
     try:
         Producer({"builtin.features": "sasl_gssapi", "log_level": 0})
     except KafkaException as exc:
-        raise ConfigError(
+        raise MissingMechanismError(
             "sasl.mechanism GSSAPI: expected a confluent-kafka that is built with GSSAPI; its wheels have no GSSAPI; "
-            "the events topic needs it (docs/connection.md)"
+            "the events topic needs it (docs/connection.md)",
+            fix="build confluent-kafka from source, with GSSAPI",
         ) from exc
     return config
 

@@ -17,6 +17,18 @@ class ConfigError(TxnwatchError):
     """A setting is unknown, malformed or contradicts another."""
 
 
+class MissingMechanismError(ConfigError):
+    """The installed confluent-kafka does not support the login of the connection.
+
+    Attributes:
+        fix: what to do.
+    """
+
+    def __init__(self, message: str, fix: str) -> None:
+        self.fix = fix
+        super().__init__(message)
+
+
 class WireError(TxnwatchError):
     """Bytes that do not follow Kafka's formats.
 

@@ -22,15 +22,18 @@ from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
 from txnwatch.cli.output import CommandAnswer
 from txnwatch.cli.settings_flags import add_flags
 from txnwatch.config import EVENTS_TOPIC, RunSettings
+from txnwatch.connection import options_of
 from txnwatch.java import java
-from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
 from txnwatch.state.text.redaction import redacted, shown_url
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
 from txnwatch.streaming.job.checkup import check_up
+from txnwatch.streaming.source.options import SourceOptions
 
 _JAVA = 17
+_CLIENT = "confluent-kafka"
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -73,7 +76,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     found = check_up(cluster, parsed.events_topic, wall_clock_ms())
     access = view_of(found, parsed.coordinator_view)
     reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
-    rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed.redis_url)]
+    rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed)]
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
     return CommandAnswer(
@@ -87,15 +90,28 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     )
 
 
-def _here(redis_url: str | None) -> Iterator[CheckRow]:
-    """Checks what `run` needs beside Kafka: Java, PySpark, Redis."""
+def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
+    """Checks what `run` needs beside the brokers: confluent-kafka, Java, PySpark, Redis."""
+    yield check_events_client(options_of(parsed.bootstrap_server, parsed.command_config))
     yield _java()
     try:
         yield CheckRow("machine", "pyspark", Health.OK, version("pyspark"), "run", None)
     except PackageNotFoundError:
         yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'pyspark>=4.3,<4.4'")
-    if redis_url is not None:
-        yield check_redis(redis_url)
+    if parsed.redis_url is not None:
+        yield check_redis(parsed.redis_url)
+
+
+def check_events_client(options: SourceOptions) -> CheckRow:
+    """Whether confluent-kafka, which reads and writes the events topic, can use the connection's security settings."""
+    from txnwatch.librdkafka import librdkafka_config  # noqa: PLC0415 - imports confluent_kafka
+
+    try:
+        librdkafka_config(options)
+    except TxnwatchError as exc:
+        fix = exc.fix if isinstance(exc, MissingMechanismError) else None
+        return CheckRow("machine", _CLIENT, Health.MISSING, str(exc), "run", fix)
+    return CheckRow("machine", _CLIENT, Health.OK, version(_CLIENT), "run", None)
 
 
 def _java() -> CheckRow:
