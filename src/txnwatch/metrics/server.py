@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -21,7 +21,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from txnwatch.metrics.web_config import TlsFiles, Users, WebConfig
+from txnwatch.metrics.web_config import Users, WebConfig
+from txnwatch.metrics.web_tls import TlsFiles
 from txnwatch.state.model.errors import ConfigError
 
 _PATIENCE_S = 5
@@ -50,7 +51,7 @@ class MetricsServer:
         self._is_ready = is_ready
         self._collector = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metrics-collector")
         web = WebConfig() if web is None else web
-        self._users = web.users
+        self._users, self._headers = web.users, web.headers
         try:
             self._server = make_server(host, port, self._serve, _server_of(host, web.tls), _Handler)
         except OSError as exc:
@@ -60,8 +61,8 @@ class MetricsServer:
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 
     def protect(self, web: WebConfig) -> None:
-        """Replaces TLS and users, from the next connection on."""
-        self._users, self._server.tls = web.users, web.tls
+        """Replaces TLS, users and headers, from the next connection on."""
+        self._users, self._headers, self._server.tls = web.users, web.headers, web.tls
 
     def close(self) -> None:
         """Stops listening."""
@@ -70,6 +71,7 @@ class MetricsServer:
         self._collector.shutdown(wait=False, cancel_futures=True)
 
     def _serve(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
+        respond = _with_headers(respond, self._headers)
         if self._users is not None and not is_known(self._users, environ.get("HTTP_AUTHORIZATION", "")):
             return _answer(respond, "401 Unauthorized", "expected a user and a password", ("WWW-Authenticate", "Basic"))
         match environ["PATH_INFO"]:
@@ -104,6 +106,10 @@ def is_known(users: Users, header: str) -> bool:
     except ValueError:  # neither ASCII, base64 nor UTF-8
         return False
     return bool(has_password) and users.accept(user, password)
+
+
+def _with_headers(respond: Callable[..., Any], headers: Mapping[str, str]) -> Callable[..., Any]:
+    return lambda status, own, *rest: respond(status, [*own, *headers.items()], *rest)
 
 
 def _answer(respond: Callable[..., Any], status: str, text: str, *headers: tuple[str, str]) -> list[bytes]:

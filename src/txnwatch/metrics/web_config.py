@@ -1,4 +1,4 @@
-"""The web configuration file of the metrics server: TLS and basic authentication.
+"""The web configuration file of the metrics server: TLS, basic authentication and headers.
 
 The format is that of Prometheus and its exporters (exporter-toolkit). A key that is not supported here is an error,
 because a server without a protection that the file asks for would be worse than none.
@@ -19,50 +19,48 @@ from typing import Any, Final
 
 import bcrypt
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from txnwatch.metrics.web_tls import TlsFiles, TlsSettings
 from txnwatch.state.model.errors import ConfigError
 
-_CLIENT_AUTH: Final = {
-    "NoClientCert": ssl.CERT_NONE,
-    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
-    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
-}
-_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _LONGEST_PASSWORD: Final = 72  # bytes; bcrypt reads no more
 _REMEMBERED: Final = 100
+# The headers that a file may set, and their values; empty for any value.
+_HEADERS: Final = {
+    "Content-Security-Policy": (),
+    "X-Frame-Options": ("deny", "sameorigin"),
+    "X-Content-Type-Options": ("nosniff",),
+    "X-XSS-Protection": (),
+    "Strict-Transport-Security": (),
+}
 _HASH: Final = re.compile(r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}")
 
 
-class _Tls(BaseModel):
+class _Http(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    cert_file: Path
-    key_file: Path
-    client_auth_type: str = "NoClientCert"
-    client_ca_file: Path | None = None
-    min_version: str = "TLS12"
+    headers: dict[str, str] = Field(default_factory=dict)
 
-    @field_validator("client_auth_type", "min_version")
+    @field_validator("headers")
     @classmethod
-    def _is_known(cls, value: str, info: Any) -> str:  # noqa: ANN401 - pydantic's ValidationInfo
-        known = _CLIENT_AUTH if info.field_name == "client_auth_type" else _VERSIONS
-        if value not in known:
-            raise ValueError(f"expected one of {', '.join(known)}, found {value!r}")
-        return value
-
-    @model_validator(mode="after")
-    def _has_both(self) -> _Tls:
-        verifies = self.client_auth_type != "NoClientCert"
-        if verifies != (self.client_ca_file is not None):
-            raise ValueError("expected client_ca_file and a client_auth_type that verifies, or neither")
-        return self
+    def _are_known(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if name not in _HEADERS:
+                raise ValueError(f"expected some of {', '.join(_HEADERS)}, found {name!r}")
+            allowed = _HEADERS[name]
+            if value and allowed and value not in allowed:
+                raise ValueError(f"expected {' or '.join(allowed)} for {name}, found {value!r}")
+            if not (value.isascii() and value.isprintable()):
+                raise ValueError(f"expected printable ASCII for {name}, found {value!r}")
+        return {name: value for name, value in headers.items() if value}
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    tls_server_config: _Tls | None = None
+    tls_server_config: TlsSettings | None = None
+    http_server_config: _Http = _Http()
     basic_auth_users: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @field_validator("basic_auth_users")
@@ -72,37 +70,6 @@ class _File(BaseModel):
             if _HASH.fullmatch(hashed) is None:
                 raise ValueError(f"expected a bcrypt hash for user {user!r}, found other text")
         return users
-
-
-class TlsFiles:
-    """The server's TLS context; a certificate that is renewed on the disk is used from the next connection on."""
-
-    def __init__(self, tls: _Tls, directory: Path) -> None:
-        self._certificate, self._key = directory / tls.cert_file, directory / tls.key_file
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = _VERSIONS[tls.min_version]
-        if tls.client_ca_file is not None:
-            self.context.load_verify_locations(directory / tls.client_ca_file)
-        self.context.verify_mode = _CLIENT_AUTH[tls.client_auth_type]
-        self._loaded = self._stamp()
-        self._load()
-
-    def refresh(self) -> None:
-        """Loads certificate and key again if a file has changed; while they do not fit together, the old ones stay."""
-        try:
-            now = self._stamp()
-            if now != self._loaded:
-                self._load()
-                self._loaded = now
-        except (OSError, ssl.SSLError):
-            return  # a renewal writes two files, one after the other
-
-    def _load(self) -> None:
-        self.context.load_cert_chain(self._certificate, self._key, password="")
-
-    def _stamp(self) -> tuple[tuple[int, int, int], ...]:
-        found = (path.stat() for path in (self._certificate, self._key))
-        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
 
 
 @dataclass
@@ -138,10 +105,11 @@ class Users:
 
 @dataclass(frozen=True)
 class WebConfig:
-    """How the metrics server is protected; by default it is not."""
+    """How the metrics server is protected; by default it is not. Every answer has `headers`."""
 
     tls: TlsFiles | None = None
     users: Users | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_web_config(path: Path | None) -> WebConfig:
@@ -160,7 +128,8 @@ def read_web_config(path: Path | None) -> WebConfig:
         raise ConfigError(f"{where}: {'; '.join(_problem(error) for error in exc.errors())}") from None
     tls = found.tls_server_config
     files = _reading(lambda: TlsFiles(tls, path.parent), f"{where}: tls_server_config") if tls is not None else None
-    return WebConfig(files, Users(found.basic_auth_users) if found.basic_auth_users else None)
+    users = Users(found.basic_auth_users) if found.basic_auth_users else None
+    return WebConfig(files, users, found.http_server_config.headers)
 
 
 def _reading(read: Callable[[], Any], where: str) -> Any:  # noqa: ANN401 - YAML can be anything

@@ -22,6 +22,7 @@ from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
 from txnwatch.state.model.errors import ConfigError
 
+ROOT = Path(__file__).parents[3]
 SECRET = "kanarienvogel"
 HASH = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(4)).decode()
 
@@ -200,6 +201,83 @@ def test_the_lowest_version_is_enforced(authority: Authority) -> None:
             get_secured(server, older)
 
 
+def test_the_highest_version_is_enforced(authority: Authority) -> None:
+    newer = trusting(authority)
+    newer.minimum_version = ssl.TLSVersion.TLSv1_3
+    with closing(a_server(web_config(authority.directory, f"{TLS}  max_version: TLS12\n"))) as server:
+        assert get_secured(server, trusting(authority)) == 200
+        with pytest.raises(OSError, match=r"(?i)version|reset"):
+            get_secured(server, newer)
+
+
+def test_only_the_cipher_suites_of_the_file_are_used_with_tls_1_2(authority: Authority) -> None:
+    suites = "  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, TLS_AES_128_GCM_SHA256]\n"
+    listed, other = trusting(authority), trusting(authority)
+    for context in (listed, other):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    listed.set_ciphers("ECDHE-ECDSA-AES128-SHA")
+    other.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+    with closing(a_server(web_config(authority.directory, TLS))) as server:
+        assert get_secured(server, other) == 200
+    with closing(a_server(web_config(authority.directory, TLS + suites))) as server:
+        assert get_secured(server, listed) == 200
+        assert get_secured(server, trusting(authority)) == 200
+        with pytest.raises(OSError, match=r"(?i)handshake|reset"):
+            get_secured(server, other)
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        *(f"TLS_ECDHE_ECDSA_WITH_{rest}" for rest in ("AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "AES_256_CBC_SHA")),
+        *(f"TLS_ECDHE_RSA_WITH_{rest}" for rest in ("AES_128_GCM_SHA256", "AES_256_GCM_SHA384", "AES_128_CBC_SHA")),
+        *(f"TLS_ECDHE_{key}_WITH_CHACHA20_POLY1305_SHA256" for key in ("RSA", "ECDSA")),
+        "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    ],
+)
+def test_each_cipher_suite_of_the_format_is_known(authority: Authority, suite: str) -> None:
+    found = read_web_config(web_config(authority.directory, f"{TLS}  cipher_suites: [{suite}]\n")).tls
+    assert found is not None
+    names = [one["name"] for one in found.context.get_ciphers() if one["protocol"] != "TLSv1.3"]
+    short = suite.removeprefix("TLS_").replace("_WITH_", "-").replace("AES_", "AES").replace("_CBC", "")
+    assert names == [short.replace("_", "-").removesuffix("-SHA256" if "POLY" in suite else "")]
+
+
+def test_the_headers_of_the_file_are_in_every_answer(tmp_path: Path) -> None:
+    headers = "http_server_config:\n  headers:\n    X-Frame-Options: deny\n    X-XSS-Protection: ''\n"
+    with closing(a_server(web_config(tmp_path, USERS + headers))) as server:
+        url = ("127.0.0.1", port_of(server))
+        for path, authorization in (("/metrics", basic("watch", SECRET)), ("/-/ready", ""), ("/none", "")):
+            with closing(http.client.HTTPConnection(*url, timeout=10.0)) as connection:
+                connection.request("GET", path, headers={"Authorization": authorization})
+                answer = connection.getresponse()
+            assert answer.headers["X-Frame-Options"] == "deny", path
+            assert answer.headers["X-XSS-Protection"] is None
+        server.protect(read_web_config(None))
+        with closing(http.client.HTTPConnection(*url, timeout=10.0)) as connection:
+            connection.request("GET", "/metrics")
+            assert connection.getresponse().headers["X-Frame-Options"] is None
+
+
+def test_changed_authorities_of_clients_replace_the_former_ones_without_a_restart(authority: Authority) -> None:
+    directory, authorities = authority.directory, authority.directory / "clients.pem"
+    authorities.write_text(authority.certificate.read_text())
+    path = web_config(directory, MUTUAL.replace("ca.pem", "clients.pem"))
+
+    def refuses(server: MetricsServer, client: str) -> bool:
+        try:
+            return get_secured(server, trusting(authority, client)) != 200
+        except (http.client.HTTPException, OSError):
+            return True
+
+    with closing(a_server(path)) as server:
+        assert [refuses(server, client) for client in ("client", "stranger")] == [False, True]
+        authorities.write_text((directory / "other.pem").read_text())
+        assert [refuses(server, client) for client in ("client", "stranger")] == [True, False]
+        authorities.write_text("half of a file")
+        assert [refuses(server, client) for client in ("client", "stranger")] == [True, False]
+
+
 def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ca").create()
     authority.issue("server", "IP:127.0.0.2")
@@ -216,8 +294,13 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
     ("text", "message"),
     [
         ("tls_server_config: {cert_file: a}", "tls_server_config.key_file: expected Field required"),
-        (f"{TLS}  cipher_suites: [x]", "tls_server_config.cipher_suites: a key that is not supported here"),
-        ("http_server_config: {http2: true}", "http_server_config: a key that is not supported here"),
+        (f"{TLS}  cipher_suites: [x]", "tls_server_config.cipher_suites: expected some of TLS_ECDHE_.*, found 'x'"),
+        (f"{TLS}  cipher_suites: [TLS_AES_128_GCM_SHA256]", "expected a suite of TLS 1.2 in cipher_suites, or min_ver"),
+        (f"{TLS}  max_version: TLS11", "max_version: expected one of TLS12, TLS13, found 'TLS11'"),
+        (f"{TLS}  min_version: TLS13\n  max_version: TLS12", "expected a max_version from TLS13 on, found TLS12"),
+        ("http_server_config: {headers: {Server: x}}", "headers: expected some of Content-.*, found 'Server'"),
+        ("http_server_config: {headers: {X-Frame-Options: x}}", "expected deny or sameorigin for X-Frame-Options"),
+        ('http_server_config: {headers: {X-XSS-Protection: "1\\r\\n"}}', "expected printable ASCII for X-XSS-"),
         (f"{TLS}  min_version: TLS10", "min_version: expected one of TLS12, TLS13, found 'TLS10'"),
         (f"{TLS}  client_auth_type: RequestClientCert", "client_auth_type: expected one of NoClientCert, Verify"),
         (f"{TLS}  client_ca_file: ca.pem", "tls_server_config: expected client_ca_file and a client_auth_type"),
@@ -234,6 +317,26 @@ def test_an_invalid_file_is_an_error_without_its_secrets(tmp_path: Path, text: s
         read_web_config(web_config(tmp_path, text))
     assert "metrics_web_config_file" in str(raised.value)
     assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        *(("tls_server_config", key) for key in ("cert", "key", "client_ca", "client_allowed_sans")),
+        *(("tls_server_config", key) for key in ("prefer_server_cipher_suites", "curve_preferences")),
+        ("http_server_config", "http2"),
+        (None, "rate_limit"),
+    ],
+)
+def test_a_key_that_is_not_supported_is_refused_and_named_in_the_docs(
+    tmp_path: Path, section: str | None, key: str
+) -> None:
+    text = f"{section}: {{{key}: {SECRET}}}" if section is not None else f"{key}: {SECRET}"
+    name = key if section is None else f"{section}.{key}"
+    with pytest.raises(ConfigError, match=rf"{name}: a key that is not supported here") as raised:
+        read_web_config(web_config(tmp_path, text))
+    assert SECRET not in str(raised.value)
+    assert f"`{name}`" in (ROOT / "docs" / "hardening.md").read_text()
 
 
 def test_a_file_that_is_no_certificate_is_an_error(tmp_path: Path) -> None:
