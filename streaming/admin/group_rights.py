@@ -1,4 +1,4 @@
-"""Which rights the caller has on consumer groups.
+"""Which rights the caller has on groups: consumer groups, share groups, and the group of the automatic abort.
 
 A broker checks the right before it looks for the group, so a group that does not exist answers the question. Any
 broker refuses a caller without DESCRIBE. Only the group's coordinator names the operations that are allowed.
@@ -6,12 +6,14 @@ broker refuses a caller without DESCRIBE. Only the group's coordinator names the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.streaming.admin.share_groups import are_supported, may_read_isolation
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 
@@ -28,24 +30,37 @@ class GroupRights:
     Attributes:
         may_describe: whether groups of any name may be described; None if no broker could answer.
         may_lead: whether the group of the automatic abort may be joined; None if its coordinator did not answer.
+        has_share_groups: whether the brokers support share groups.
+        may_read_isolation: whether the isolation level of share groups of any name may be read; None without an answer.
     """
 
     may_describe: bool | None = None
     may_lead: bool | None = None
+    has_share_groups: bool = False
+    may_read_isolation: bool | None = None
 
 
 def group_rights(cluster: Cluster, lease_group: str) -> GroupRights:
-    """Asks every broker about an unused group and about the group of the automatic abort."""
+    """Asks every broker about an unused group and the group of the automatic abort, and one about share groups."""
     requests = dict.fromkeys(cluster.known.brokers, lambda connection: _request(connection, lease_group))
-    rights = GroupRights()
+    rights = _share_group_rights(cluster)
     for answer in cluster.ask(requests, cluster.timeout_s).values():
         if isinstance(answer, BrokerError):
             continue
         for row in answer.groups:
             if row.group_id == _UNUSED_GROUP:
-                rights = GroupRights(row.error_code != _REFUSED, rights.may_lead)
+                rights = replace(rights, may_describe=row.error_code != _REFUSED)
             elif row.error_code in {_NONE, _REFUSED}:
-                rights = GroupRights(rights.may_describe, _READ in (row.authorized_operations or ()))
+                rights = replace(rights, may_lead=_READ in (row.authorized_operations or ()))
+    return rights
+
+
+def _share_group_rights(cluster: Cluster) -> GroupRights:
+    rights = GroupRights()
+    with contextlib.suppress(BrokerError):
+        rights = replace(rights, has_share_groups=are_supported(cluster))
+        if rights.has_share_groups:
+            rights = replace(rights, may_read_isolation=may_read_isolation(cluster, _UNUSED_GROUP))
     return rights
 
 

@@ -70,6 +70,29 @@ def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Count
     return found
 
 
+def are_supported(cluster: Cluster) -> bool:
+    """Whether a broker has share groups whose offsets it returns.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    return cluster.any_connection().version(DescribeShareGroupOffsetsRequest) is not None
+
+
+def may_read_isolation(cluster: Cluster, group_id: str) -> bool | None:
+    """Whether this user may read the configuration of a share group, which need not exist; None without an answer.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    connection = cluster.any_connection()
+    answer = cluster.call(connection, _configs_request(connection, [group_id]))
+    refused = [problem_of(result.error_code) for result in answer.results if result.resource_name == group_id]
+    if refused == [None]:
+        return True
+    return False if any(one is not None and one.is_denied for one in refused) else None
+
+
 def share_offsets(
     cluster: Cluster,
     groups: Mapping[BrokerId, Sequence[str]],

@@ -244,7 +244,13 @@ TARGETS = [
         DescribeShareGroupOffsets=_share_offsets(),
         DescribeGroups=_described_groups(),
     ),
-    _target("group_rights", "an answer to DescribeGroups", _group_rights, DescribeGroups=_described_groups()),
+    _target(
+        "group_rights",
+        "answers to DescribeGroups and DescribeConfigs of groups",
+        _group_rights,
+        DescribeGroups=_described_groups(),
+        DescribeConfigs=_configs(_GROUP, "txnwatch-unused-group", "share.isolation.level", "read_committed", 4),
+    ),
     _target(
         "topic_rights",
         "an answer to Metadata with operations",

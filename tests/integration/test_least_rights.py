@@ -92,6 +92,7 @@ COMMANDS_WITHOUT: dict[Right, tuple[str, str, bool]] = {
     DESCRIBE_GROUPS: ("Describe on all consumer groups", "Describe --group", True),
     CLUSTER_CONFIGS: ("DescribeConfigs on the cluster", "DescribeConfigs --cluster", True),
     TOPIC_CONFIGS: ("DescribeConfigs on topics", "DescribeConfigs --topic", True),
+    GROUP_CONFIGS: ("DescribeConfigs on all share groups", "DescribeConfigs --group", True),
     CREATE_EVENTS: (f"Create topic {EVENTS_TOPIC}", f"--topic {EVENTS_TOPIC}", True),
     WRITE_MARKERS: ("Alter on the cluster", "Alter --cluster", True),
     HOLD_LEASE: ("Read on group txnwatch-abort-", "Read --group txnwatch-abort-", True),
@@ -146,7 +147,7 @@ def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doct
 ) -> None:
     name, word = f"{EVENTS_TOPIC}.first", right.operation.name.capitalize()
     on_it = [Right(other.operation, other.resource, name) for other in PUBLISH if other is not right]
-    guarded.grants.set((*WATCH, *ABORT, *on_it))
+    guarded.grants.set((*WATCH, *SHARE_GROUPS, *ABORT, *on_it))
     subject = f"{word} topic {name}" if right is CREATE_EVENTS else f"{word} on topic {name}"
     found = eventually(
         lambda: (said := missing_rights(ask("doctor", "--events-topic", name)[1])).keys() == {subject} and said,

@@ -46,6 +46,13 @@ def _topic_configs(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 
 def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     rights = found.group_rights
+    share_groups = (
+        "DescribeConfigs on all share groups",
+        rights.may_read_isolation,
+        "run",
+        "an incident does not name the share groups that have stopped",
+        ("DescribeConfigs", "--group", "*"),
+    )
     for name, allowed, needed_by, without, grant in (
         (
             "Describe on all consumer groups",
@@ -61,9 +68,10 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             "no instance gets the lease, so nothing is aborted automatically",
             ("Read", "--group", found.lease_group),
         ),
+        *([share_groups] if rights.has_share_groups else []),
     ):
         if allowed is None:
-            detail = "the group's coordinator did not answer, or the broker is too old to report it"
+            detail = "no answer, or the broker is too old to report it"
             yield CheckRow("right", name, Health.WARNING, detail, needed_by, None)
         elif allowed:
             yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)

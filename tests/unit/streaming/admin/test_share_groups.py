@@ -14,11 +14,11 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import GroupOffset
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
-from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse
+from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse, may_read_isolation
 from txnwatch.streaming.client.list_offsets import ListedOffset
 
 ORDERS = TopicPartition("orders", 0)
-DENIED = 30
+DENIED, UNKNOWN = 30, -1  # error codes
 
 
 def _listed(group: str, protocol: str, state: str) -> Any:
@@ -135,6 +135,14 @@ def test_a_missing_right_is_reported_and_the_other_groups_are_listed() -> None:
     assert found == OTHERS | {FROZEN}
     ((why, _),) = problems.items()
     assert why.endswith("DESCRIBE_CONFIGS on the group is missing")
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("read_committed", True), (DENIED, False), (UNKNOWN, None)])
+def test_the_right_to_read_the_isolation_level_is_known_only_from_a_clear_answer(
+    *, answer: str | int, expected: bool | None
+) -> None:
+    broker = Broker({"unused": answer})
+    assert may_read_isolation(broker, "unused") is expected  # type: ignore[arg-type]
 
 
 def test_with_an_older_broker_the_other_groups_are_listed() -> None:
