@@ -12,7 +12,7 @@ _ABOUT = """\
 The decoders of bytes that come from outside are fuzzed: what brokers answer to the requests of the scan and of a fresh
 read, what a server sends before a login and during it, what a token endpoint answers, what any client can write to a
 topic or to Redis, and what other programs can write to a file that txnwatch reads. Not fuzzed is what libraries decode:
-TLS, Kerberos, the protocol of Redis, the answers of a schema registry, keystores (JKS, PKCS12, PEM), TOML, and the
+TLS, Kerberos, the protocol of Redis, the answers of a schema registry, keystores (JKS and PKCS12), TOML, and the
 MessagePack of the state in the checkpoint, which only txnwatch writes. `make fuzz` runs the fuzzer for an hour, two
 decoders at a time, and writes this page. A run of some decoders replaces only their rows, so the figures below can be
 from several runs. [Atheris](https://github.com/google/atheris) changes inputs and keeps those that reach new branches
