@@ -116,3 +116,32 @@ def test_the_health_check_of_a_protected_metrics_server(tmp_path: Path) -> None:
         web = read_web_config(tmp_path / "web.yml")
         with closing(MetricsServer(CollectorRegistry(), "127.0.0.1", port, lambda: False, web)):
             assert HEALTHCHECK.is_healthy(port), text
+
+
+@pytest.mark.parametrize(
+    ("args", "has_metrics"),
+    [
+        (["tini", "--", "txnwatch", "run"], True),
+        (["tini", "--", "txnwatch", "run", "--bootstrap-server", "kafka:9092"], True),
+        (["/opt/txnwatch/bin/python", "/opt/txnwatch/bin/txnwatch", "run"], True),
+        (["/opt/txnwatch/bin/python", "-m", "txnwatch", "run"], True),
+        (ENTRYPOINT.command(["run"], {}), True),
+        (
+            ENTRYPOINT.command(
+                ["driver", "local:///opt/txnwatch/txnwatch_run.py", "--bootstrap-server", "kafka:9092"],
+                {"SPARK_HOME": "/opt/txnwatch/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.5"},
+            ),
+            True,
+        ),
+        (ENTRYPOINT.command(["executor"], EXECUTOR), False),
+        (ENTRYPOINT.command(["status", "--wide"], {}), False),
+        (ENTRYPOINT.command(["find-hanging", "--topics", "run"], {}), False),
+        (ENTRYPOINT.command([], {}), False),
+        (["docker-init", "--", "python", "/opt/txnwatch/entrypoint.py", "run"], True),
+        (["docker-init", "--", "python", "/opt/txnwatch/entrypoint.py", "status"], False),
+        (["/pause"], True),
+        (["/sbin/init"], True),
+    ],
+)
+def test_the_health_check_asks_no_container_that_runs_another_command(args: list[str], *, has_metrics: bool) -> None:
+    assert HEALTHCHECK.has_metrics(args) is has_metrics
