@@ -55,6 +55,7 @@ OTHER = {
     "TXNWATCH_TEST_KAFKA_IMAGE": "tests only, see [Contributing](../CONTRIBUTING.md)",
     "TXNWATCH_TEST_REDIS_IMAGE": "tests only, see [Contributing](../CONTRIBUTING.md)",
     "TXNWATCH_TEST_IMAGE_BASE": "tests only, see [Contributing](../CONTRIBUTING.md)",
+    "TXNWATCH_TEST_NO_SKIP": "tests only, see [Contributing](../CONTRIBUTING.md)",
     "TXNWATCH_SEEDS": "tests only, see [Contributing](../CONTRIBUTING.md)",
     "TXNWATCH_FIRST_SEED": "tests only: the first seed of the simulation",
 }

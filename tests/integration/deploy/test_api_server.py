@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.missing_tools import skip_or_fail
 from support.waiting import eventually
 from txnwatch_demo.embedded.ports import free_ports
 
@@ -49,7 +50,7 @@ def run_kubectl(tools: ModuleType, kubectl: Path, tmp_path_factory: pytest.TempP
     try:
         server, etcd = api_server.api_server()
     except tools.UnavailableError as exc:
-        pytest.skip(f"no API server: {exc}")
+        skip_or_fail(f"no API server: {exc}")
     home = tmp_path_factory.mktemp("api-server")
     store, peers, secure = free_ports(3)
     url = f"http://127.0.0.1:{store}"
