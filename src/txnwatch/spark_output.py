@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Self
 
 from txnwatch.state.model.errors import ConfigError
 
@@ -73,9 +74,27 @@ def _copy(reading: int, file: RotatedLog) -> None:
         file.close()
 
 
-def text_since(log: Path, begin: int) -> str:
-    """What was appended to the file, or the whole file if it was renamed in between."""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(begin if log.stat().st_size >= begin else 0)
-        return file.read().decode(errors="replace")
-    return ""
+class NewText:
+    """Reads what is written to a log from now on, also if its file is renamed or removed; a context manager."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._file = log.open("rb")  # so that no other file gets its inode
+        self._file.seek(0, os.SEEK_END)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self) -> str:
+        """The text until now."""
+        own = os.fstat(self._file.fileno()).st_ino
+        newer: list[bytes] = []
+        for file in (self._log, *(self._log.with_name(f"{self._log.name}.{n + 1}") for n in range(OLDER_FILES))):
+            with contextlib.suppress(OSError):
+                if file.stat().st_ino == own:
+                    break
+                newer.append(file.read_bytes())
+        return b"".join([self._file.read(), *reversed(newer)]).decode(errors="replace")

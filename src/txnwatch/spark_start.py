@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from txnwatch.config import RunSettings
 from txnwatch.config_providers import hidden_from_children
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX
-from txnwatch.spark_output import output_to, text_since
+from txnwatch.spark_output import NewText, output_to
 from txnwatch.streaming.job.failures import check_python, start_error
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
@@ -34,17 +35,18 @@ def started_session(
 
     report_its_end_once()
     check_python(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
-    begin = spark_log.stat().st_size if spark_log.exists() else 0
-    try:
-        with output_to(spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
-            return spark_session(
-                checkpoint,
-                master=master,
-                is_checkpoint_shared=settings.checkpoint_is_shared,
-                conf=settings.spark_conf,
-                state_partitions=settings.state_partitions,
-                output=output,
-                scratch=scratch,
-            )
-    except (Py4JError, PySparkException, ImportError) as exc:
-        raise start_error(exc, text_since(spark_log, begin), f"details: {spark_log}") from exc
+    with contextlib.ExitStack() as stack:
+        try:
+            with output_to(spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
+                new_text = stack.enter_context(NewText(spark_log))
+                return spark_session(
+                    checkpoint,
+                    master=master,
+                    is_checkpoint_shared=settings.checkpoint_is_shared,
+                    conf=settings.spark_conf,
+                    state_partitions=settings.state_partitions,
+                    output=output,
+                    scratch=scratch,
+                )
+        except (Py4JError, PySparkException, ImportError) as exc:
+            raise start_error(exc, new_text.read(), f"details: {spark_log}") from exc

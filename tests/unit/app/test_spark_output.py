@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import eventually
-from txnwatch.spark_output import RotatedLog, output_to
+from txnwatch.spark_output import NewText, RotatedLog, output_to
 from txnwatch.state.model.errors import ConfigError
 
 
@@ -76,3 +76,27 @@ def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path)
         output_to(tmp_path / "spark.log"),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [],
+        [b"one"],
+        [b"one", b"two", b"three"],
+        [b"a" * 9, b"b" * 9],
+        [b"a" * 7, b"b" * 9, b"c" * 9],
+    ],
+    ids=["nothing", "no rotation", "one rotation", "two rotations", "its file is removed"],
+)
+@pytest.mark.parametrize("before", [b"", b"old"], ids=["an empty file", "a file of an earlier start"])
+def test_new_text_is_read_over_rotations(tmp_path: Path, before: bytes, written: list[bytes]) -> None:
+    log = tmp_path / "spark.log"
+    log.write_bytes(before)
+    (tmp_path / "spark.log.1").write_bytes(b"older")
+    with NewText(log) as new:
+        file = RotatedLog(log, limit_bytes=10)
+        for part in written:
+            file.write(part)
+        file.close()
+        assert new.read() == b"".join(written).decode()
