@@ -13,6 +13,8 @@ from txnwatch.config_providers import hidden_from_children
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX
 from txnwatch.spark_output import NewText, output_to
 from txnwatch.streaming.job.failures import check_python, start_error
+from txnwatch.streaming.job.interpreter import check_interpreter
+from txnwatch.streaming.job.unreachable_master import error_of_the_master
 
 if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
     from pyspark.sql import SparkSession
@@ -34,7 +36,10 @@ def started_session(
     from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
     report_its_end_once()
-    check_python(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
+    interpreter = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    check_python(interpreter)
+    with hidden_from_children(ENVIRONMENT_PREFIX):
+        check_interpreter(interpreter)
     with contextlib.ExitStack() as stack:
         try:
             with output_to(spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
@@ -49,4 +54,5 @@ def started_session(
                     scratch=scratch,
                 )
         except (Py4JError, PySparkException, ImportError) as exc:
-            raise start_error(exc, new_text.read(), f"details: {spark_log}") from exc
+            written, where = new_text.read(), f"details: {spark_log}"
+            raise (error_of_the_master(written, where) or start_error(exc, written, where)) from exc

@@ -18,11 +18,15 @@ import pytest
 from support.bad_inputs import BadInputs
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.cli.output import FAILURE
+from txnwatch.cli.output import FAILURE, USAGE
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 ENDS_S = 120.0
 EVENTS = ("--events-topic", "bad-inputs.events")
+REFUSING = (
+    *("--master", "spark://127.0.0.1:1", "--checkpoint-is-shared", "true"),
+    *("--spark-conf", "spark.authenticate.secret=kanarienvogel"),
+)
 
 
 def end_of(kafka: EmbeddedKafka, *flags: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -104,6 +108,42 @@ def checkpoint(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -
         running.until_ready()
         assert running.stop() == 0
     return directory
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "expected"),
+    [
+        pytest.param({}, REFUSING, ("refused", "check --master: local[N], spark://"), marks=pytest.mark.long),
+        ({}, ("--checkpoint", "hdfs://127.0.0.1:1/x"), ("refused", "--checkpoint cannot be used: check its address")),
+        ({"PYSPARK_PYTHON": "/bin/false"}, (), ("found /bin/false", "ends with exit code 1", "check PYSPARK_PYTHON")),
+    ],
+    ids=[
+        "a master that refuses the connection",
+        "an HDFS that refuses the connection",
+        "an interpreter that ends at once",
+    ],
+)
+def test_a_start_that_spark_repeats_ends_in_bounded_time(
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    environment: dict[str, str],
+    flags: tuple[str, ...],
+    expected: tuple[str, ...],
+    bad_inputs: BadInputs,
+) -> None:
+    own = () if "--checkpoint" in flags else ("--checkpoint", str(tmp_path / "checkpoint"))
+    code, line = end_of(kafka, *own, *flags, env=environment)
+    assert [part for part in expected if part not in line] == [], line
+    assert code == FAILURE
+    bad_inputs.keep("Spark", line, code=code)
+
+
+def test_a_local_checkpoint_with_a_cluster_as_master(kafka: EmbeddedKafka, bad_inputs: BadInputs) -> None:
+    code, line = end_of(kafka, "--checkpoint", "/path/to/directory", "--master", "spark://127.0.0.1:1")
+    assert "expected a file system that all hosts of the cluster reach, found the directory /path/to/directory" in line
+    assert "give a URI such as hdfs://" in line
+    assert code == USAGE
+    bad_inputs.keep("Checkpoints", line, code=code)
 
 
 def damage(directory: Path, pattern: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from support.kafka_faults import late_write_after_abort
 from support.s3 import EmbeddedS3, s3_classpath
 from support.topics import create_topic, unique
@@ -104,13 +105,16 @@ def test_a_store_that_cannot_be_used_ends_with_one_line(
     assert done.returncode == 1
 
 
-def test_a_store_that_ignores_conditions_is_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_store_that_ignores_the_conditions_of_a_write(
+    kafka: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
+) -> None:
     with EmbeddedS3(tmp_path / "s3", is_conditional=False) as store:
         flags = ("--events-topic", EVENTS, *config(store, tmp_path))
         done = ended(RunningWatch(kafka.bootstrap_servers, store.uri("refused"), *flags).command)
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "its file system replaces a file although it exists" in done.stderr
     assert done.returncode == 1
+    bad_inputs.keep("Checkpoints", done.stderr, before="on S3, ", code=done.returncode)
 
 
 def ended(command: list[str]) -> subprocess.CompletedProcess[str]:

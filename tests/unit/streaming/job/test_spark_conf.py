@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bad_inputs import BadInputs
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.job.file_systems import file_system_settings
@@ -80,9 +81,13 @@ def test_a_flag_replaces_a_key_of_the_file_and_keeps_the_others(tmp_path: Path) 
     assert "kanarienvogel" not in repr(found)
 
 
-def test_an_error_names_the_source_and_shows_no_value() -> None:
-    with pytest.raises(ConfigError, match=r"^spark_conf: spark.master: expected the setting master, from flag$"):
+def test_a_setting_of_spark_that_txnwatch_has_itself(bad_inputs: BadInputs) -> None:
+    """The error names the source and shows no value."""
+    with pytest.raises(
+        ConfigError, match=r"^spark_conf: spark.master: expected the setting master, from flag$"
+    ) as raised:
         load_settings({**BOOTSTRAP, "spark_conf": ["spark.a.secret=kanarienvogel", "spark.master=x"]}, None, {})
+    bad_inputs.keep("Settings", raised.value)
 
 
 def test_a_checkpoint_elsewhere_has_bounded_connections() -> None:
