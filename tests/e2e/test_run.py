@@ -223,6 +223,7 @@ def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(
     watch.until("works again: all kept events are delivered")
 
 
+@pytest.mark.long
 def test_a_broker_that_goes_away_and_comes_back_kills_nothing(
     watch: RunningWatch, kafka: EmbeddedKafka, partition: TopicPartition
 ) -> None:

@@ -175,6 +175,7 @@ def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
         assert watcher["undetected"] == ["stuck_prepare", "late", "long_running"]
 
 
+@pytest.mark.long
 def test_a_write_outside_of_its_live_transaction_is_found_while_the_transaction_is_open(
     scene: Scene, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ def test_a_plain_run_has_candidates_ends_and_open_transactions() -> None:
     assert all(name in text for name in ("SpanCandidate(", "SpanEnded(", "OpenSpan("))
 
 
+@pytest.mark.long
 def test_failed_attempts_change_no_output(tmp_path: Path) -> None:
     plan = Plan(str(tmp_path), "local[2,4]", batches=10, seed=1)
     assert_same(executed(plan, TESTS), range(1, plan.batches + 1))

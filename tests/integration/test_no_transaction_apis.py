@@ -49,6 +49,7 @@ def cluster(service: GatedKafka) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.long
 def test_late_data_is_found_and_resolved_by_the_logs_alone(
     service: GatedKafka, cluster: Cluster, tmp_path: Path
 ) -> None:
