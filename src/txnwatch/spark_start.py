@@ -12,7 +12,7 @@ from txnwatch.config import RunSettings
 from txnwatch.config_providers import hidden_from_children
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX
 from txnwatch.spark_output import NewText, output_to
-from txnwatch.streaming.job.failures import check_python, start_error
+from txnwatch.streaming.job.failures import start_error
 from txnwatch.streaming.job.interpreter import check_interpreter
 from txnwatch.streaming.job.unreachable_master import error_of_the_master
 
@@ -37,7 +37,6 @@ def started_session(
 
     report_its_end_once()
     interpreter = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    check_python(interpreter)
     with hidden_from_children(ENVIRONMENT_PREFIX):
         check_interpreter(interpreter)
     with contextlib.ExitStack() as stack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -135,16 +134,6 @@ def start_error(error: BaseException, output: str, where: str) -> TxnwatchError:
     text = output if has_ended and output.strip() else text_of(error)
     failure = failure_of(_without_log(text))
     return Failure(failure.cause, failure.advice or "Spark did not start").error(where)
-
-
-def check_python(interpreter: str) -> None:
-    """Checks the interpreter of Spark's Python workers.
-
-    Raises:
-        SparkError: there is no such program.
-    """
-    if shutil.which(interpreter) is None:
-        raise SparkError(f"PYSPARK_PYTHON: expected a Python interpreter, found no program {interpreter}")
 
 
 def text_of(error: BaseException) -> str:

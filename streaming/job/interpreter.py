@@ -5,6 +5,7 @@ Spark waits ten seconds for the connection of a worker that has ended at once, a
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
@@ -19,10 +20,12 @@ def check_interpreter(interpreter: str, *, answers_s: float = _ANSWERS_S) -> Non
     """Checks that a program is a Python. The interpreter of the driver itself is not run.
 
     Raises:
-        SparkError: it is something else, it cannot be run, or it does not answer in time.
+        SparkError: there is no such program, it is something else, it cannot be run, or it does not answer in time.
     """
     if interpreter == sys.executable:
         return
+    if shutil.which(interpreter) is None:
+        raise SparkError(f"PYSPARK_PYTHON: expected a Python interpreter, found no program {interpreter}")
     found = _what_is_wrong(interpreter, answers_s)
     if found is not None:
         raise SparkError(

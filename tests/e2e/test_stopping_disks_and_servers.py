@@ -138,12 +138,11 @@ def test_while_tokens_expire_and_their_endpoint_does_not_answer(
         with a_watch(bootstrap, tmp_path, *login) as running:
             running.until_ready()
             assert broker.tokens.answers
-            forwarder.is_cut.set()
-            line = running.until("no broker of", timeout_s=60.0)
-            assert "a new connection fails" in line
-            assert f"token endpoint {url}: " in line
-            stop_times.stop(running, "tokens have expired, and their endpoint stops answering")
-            forwarder.is_cut.clear()
+            with forwarder.cut():
+                line = running.until("no broker of", timeout_s=60.0)
+                assert "a new connection fails" in line
+                assert f"token endpoint {url}: " in line
+                stop_times.stop(running, "tokens have expired, and their endpoint stops answering")
         clusters.end("expiring")
 
 
@@ -172,10 +171,9 @@ def test_while_the_file_system_of_the_checkpoint_stops_answering(
             checkpoint = f"hdfs://{forwarder.address}/stopping"
             with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=tmp_path) as running:
                 running.until_ready()
-                forwarder.is_cut.set()
-                time.sleep(5.0)  # ten triggers: a micro-batch waits for the file system
-                stop_times.stop(running, "the file system of the checkpoint stops answering while it is in use")
-                forwarder.is_cut.clear()
+                with forwarder.cut():
+                    time.sleep(5.0)  # ten triggers: a micro-batch waits for the file system
+                    stop_times.stop(running, "the file system of the checkpoint stops answering while it is in use")
 
 
 def test_while_the_schema_registry_does_not_answer(

@@ -39,14 +39,10 @@ class ReachedByForwarders(EmbeddedKafka):
     @contextlib.contextmanager
     def cut(self, nodes: Iterable[int]) -> Iterator[None]:
         """Nothing reaches these brokers from outside, and no answer comes, while the block runs."""
-        cut = [self._forwarders[node].is_cut for node in nodes]
-        for one in cut:
-            one.set()
-        try:
+        with contextlib.ExitStack() as cut:
+            for node in nodes:
+                cut.enter_context(self._forwarders[node].cut())
             yield
-        finally:
-            for one in cut:
-                one.clear()
 
     def start_broker(self, node: int) -> None:
         """Starts one broker with its clock."""

@@ -102,13 +102,8 @@ def cut(world: DisturbedWorld, *nodes: int) -> AbstractContextManager[None]:
     return world.kafka.cut(nodes)
 
 
-@contextlib.contextmanager
-def cut_from_redis(world: DisturbedWorld) -> Iterator[None]:
-    world.to_redis.is_cut.set()
-    try:
-        yield
-    finally:
-        world.to_redis.is_cut.clear()
+def cut_from_redis(world: DisturbedWorld) -> AbstractContextManager[None]:
+    return world.to_redis.cut()
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from typing import Self
 
 _ANY_PORT = 0
@@ -57,6 +58,15 @@ class Forwarder:
         """From here on connections are taken."""
         self._listener.listen()
         self._run(self._accept)
+
+    @contextlib.contextmanager
+    def cut(self) -> Iterator[None]:
+        """Nothing is passed on while the block runs."""
+        self.is_cut.set()
+        try:
+            yield
+        finally:
+            self.is_cut.clear()
 
     def _run(self, work: object, *arguments: socket.socket) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from txnwatch.state.model.broker_clocks import Clock
-from txnwatch.state.model.findings import BucketCount, Finding
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.ids import BrokerId
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.quantities import NO_TIME, DurationMs
+from txnwatch.watch.bucket_counts import any_count
 
 REPORTED_MS = DurationMs(10_000)
 _AGREES_MS = REPORTED_MS // 2  # less than what is reported, so that a clock near the limit gives two lines at most
@@ -32,7 +33,7 @@ class ClockDifferences:
 
     def on_batch(self, emitted: Iterable[Finding]) -> None:
         """Takes the output of one micro-batch: all buckets have the same bounds on the clocks."""
-        count = next((finding for finding in emitted if isinstance(finding, BucketCount)), None)
+        count = any_count(emitted)
         if count is None:
             return
         for broker, clock in count.clocks:

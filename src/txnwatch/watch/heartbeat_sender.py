@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from txnwatch import __version__
 from txnwatch.state.events.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BrokerError, SinkError
-from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
+from txnwatch.state.model.findings import Finding, ReadLimitReached
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.progress import Progress
 from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.watch.bucket_counts import any_count
 from txnwatch.watch.missing_evidence import MissingEvidence, is_of_log
 
 _TOPICS_MS = DurationMs(60_000)
@@ -56,11 +57,11 @@ class HeartbeatSender:
 
     def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Sends a heartbeat to each sink that is due, if the micro-batch has evaluated a barrier."""
-        barrier = next((finding.barrier for finding in emitted if isinstance(finding, BucketCount)), None)
+        count = any_count(emitted)
         due = [target for target in self.targets if now_ms >= target.due_ms]
-        if barrier is None or not due:
+        if count is None or not due:
             return
-        heartbeat = self._heartbeat(barrier, emitted, now_ms)
+        heartbeat = self._heartbeat(count.barrier, emitted, now_ms)
         for target in due:
             target.due_ms = now_ms + target.pause_ms
             try:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from txnwatch.state.model.findings import BucketCount, Finding
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
 from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.watch.bucket_counts import any_count
+from txnwatch.watch.persistent_alerts import PERSISTENT_MS
 
 SLOW_MS = DurationMs(2_000)  # a hang is then reported after 4 s or more; with quick micro-batches, after about 1 s
-_CHANGED_AFTER_MS = DurationMs(30_000)
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class SlowBatches:
 
     def on_batch(self, emitted: Iterable[Finding]) -> None:
         """Takes the output of one micro-batch; without an evaluated bucket, its duration is not known."""
-        count = next((finding for finding in emitted if isinstance(finding, BucketCount)), None)
+        count = any_count(emitted)
         if count is None:
             return
         now_ms = self.now_ms()
@@ -42,7 +43,7 @@ class SlowBatches:
             return
         if self._differs_since_ms is None:
             self._differs_since_ms = count.data_listed_ms
-        if elapsed(self._differs_since_ms, now_ms) >= _CHANGED_AFTER_MS:
+        if elapsed(self._differs_since_ms, now_ms) >= PERSISTENT_MS:
             self._is_reported, self._differs_since_ms = not self._is_reported, None
             self._report(took_ms)
 
@@ -51,7 +52,7 @@ class SlowBatches:
             self.log.info(f"micro-batches take less than {SLOW_MS / 1000:.0f} s again")
             return
         self.log.warning(
-            f"micro-batches are slow: for {_CHANGED_AFTER_MS / 1000:.0f} s, each has taken {SLOW_MS / 1000:.0f} s or "
+            f"micro-batches are slow: for {PERSISTENT_MS / 1000:.0f} s, each has taken {SLOW_MS / 1000:.0f} s or "
             f"more, the last one {took_ms / 1000:.1f} s, so hangs are reported later; a disk is slow, the machine is "
             "busy, or a broker answers slowly; the metric txnwatch_batch_duration_seconds has all durations"
         )

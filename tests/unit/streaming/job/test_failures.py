@@ -20,7 +20,6 @@ from txnwatch.state.model.errors import (
 from txnwatch.streaming.job.failures import (
     Failure,
     Repeats,
-    check_python,
     failure_of,
     failure_of_ours,
     root_cause,
@@ -241,8 +240,3 @@ def test_the_reason_of_a_jvm_that_did_not_start_is_in_its_output(output: str, ex
 def test_an_error_that_names_the_code_in_its_text_is_no_jvm_that_has_ended() -> None:
     error = start_error(RuntimeError("no JAVA_GATEWAY_EXITED"), "JAVA_HOME is not set\n", "details: /spark.log")
     assert "no JAVA_GATEWAY_EXITED; Spark did not start" in str(error)
-
-
-def test_an_interpreter_that_is_not_there() -> None:
-    with pytest.raises(SparkError, match="found no program /no/python"):
-        check_python("/no/python")

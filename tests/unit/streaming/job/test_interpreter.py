@@ -41,3 +41,8 @@ def test_a_python_is_accepted(tmp_path: Path) -> None:
 
 def test_a_python_that_prints_something_itself_is_accepted(tmp_path: Path) -> None:
     check_interpreter(program(tmp_path, f'#!/bin/sh\necho activated\nexec {sys.executable} "$@"'))
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    with pytest.raises(SparkError, match="found no program /no/python"):
+        check_interpreter("/no/python")
