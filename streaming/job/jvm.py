@@ -22,8 +22,12 @@ _ENDS_S = 2.0  # its connections are closed before its process has ended
 
 
 def report_its_end_once() -> None:
-    """Keeps Py4J and PySpark from writing tracebacks when the JVM ends, because `check_jvm` reports it in one line."""
-    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)  # it uses the root logger
+    """Keeps Py4J and PySpark from writing tracebacks when the JVM ends, because `check_jvm` reports it in one line.
+
+    An error in a callback from the JVM is not lost: Spark gets it as the answer and reports it as the query's error.
+    """
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)  # a part of it uses the root logger
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = _ignored
 
