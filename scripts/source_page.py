@@ -139,6 +139,7 @@ OPTIONS = {
     "coordinatorView": "coordinator_access",
     "controlFile": "control_file",
     "nextBarrierFile": "next_barrier_file",
+    "formerPositionsFile": "former_positions_file",
     "packed": "packed",
 }
 

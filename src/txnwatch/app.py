@@ -243,11 +243,11 @@ class Watch:
         """
         from txnwatch.streaming.job.executors import cores_of  # noqa: PLC0415
         from txnwatch.streaming.job.query import JobSettings, start  # noqa: PLC0415
-        from txnwatch.streaming.job.set_aside import complete_move  # noqa: PLC0415
+        from txnwatch.watch.rebuilding import is_rebuilt  # noqa: PLC0415
 
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
-        self._is_rebuilt = complete_move(session, self.checkpoint)
+        self._is_rebuilt = is_rebuilt(session, self.checkpoint, self.files.former_positions, self.log)
         self._query = start(
             session,
             JobSettings(

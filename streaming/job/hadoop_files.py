@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from txnwatch.streaming.job.failures import root_cause, text_of
+from txnwatch.streaming.job.hadoop_file_system import file_system_of
 
 _DIRECTORY = "txnwatch-lease"
 # PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
@@ -29,11 +30,8 @@ class HadoopFiles:
     """
 
     def __init__(self, session: SparkSession, checkpoint: str) -> None:
-        jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - Spark has no public API for it
-        state: Any = session._jsparkSession.sessionState()  # noqa: SLF001 - as above
-        self._path = jvm.org.apache.hadoop.fs.Path
         self._root = f"{checkpoint.rstrip('/')}/{_DIRECTORY}"
-        self._files: Any = self._try(lambda: self._path(self._root).getFileSystem(state.newHadoopConf()))
+        self._path, self._files = self._try(lambda: file_system_of(session, self._root))
 
     def numbers(self) -> list[int]:
         """The numbers of all files."""

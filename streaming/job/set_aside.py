@@ -1,8 +1,8 @@
 """Moves a checkpoint of another version aside, so that a new one begins in the same directory.
 
-The state is rebuilt from the logs: the new query reads `__transaction_state` from its beginning, and data from the last
-stable offsets. The moved checkpoint is kept until the next move. All of it goes through Spark's own file system, so a
-URI is moved like a local directory.
+The state is rebuilt from the logs: the new query reads `__transaction_state` from its beginning, and data from where
+the moved checkpoint ends (replaced_checkpoint.py). The moved checkpoint is kept until the next move. All of it goes
+through Spark's own file system, so a URI is moved like a local directory.
 
 Law: a move can end at any moment, and the next start completes it before its query begins. The directory of the move is
 created first and gets its final name last. `commits` is moved first: without commits, a checkpoint is valid with any of
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job.failures import root_cause, text_of
+from txnwatch.streaming.job.hadoop_file_system import file_system_of
 
 PREVIOUS = "txnwatch-previous"
 _MOVING = "txnwatch-previous.moving"
@@ -63,10 +64,7 @@ class _Directory:
 
     def __init__(self, session: SparkSession, root: str) -> None:
         self._root = root
-        jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - Spark has no public API for it
-        state: Any = session._jsparkSession.sessionState()  # noqa: SLF001 - as above
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._files: Any = self._path(root).getFileSystem(state.newHadoopConf())
+        self._path, self._files = file_system_of(session, root)
 
     def shows(self, name: str) -> bool:
         """Whether it exists; an error of the file system is raised."""

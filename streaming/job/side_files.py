@@ -21,6 +21,7 @@ class SideFiles:
     Attributes:
         spark_log: the output of Spark.
         rereads, next_barrier: what the job asks its source for, in terms of the current checkpoint.
+        former_positions: where the checkpoint has read to that the current one replaces.
         evidence: what this watch has found itself; it outlives the checkpoint.
     """
 
@@ -33,6 +34,7 @@ class SideFiles:
         self.spark_log = directory / "spark.log"
         self.rereads = directory / "txnwatch-rereads.json"
         self.next_barrier = directory / "txnwatch-next-barrier.json"
+        self.former_positions = directory / "txnwatch-former-positions.json"
         self.evidence = directory / "txnwatch-evidence.jsonl"
 
     def checkpoint_is_new(self) -> None:

@@ -25,13 +25,15 @@ from txnwatch.streaming.client import list_offsets as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.streaming.source.former_positions import read_former_positions
 from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_census, to_describe, to_read_again
 from txnwatch.streaming.source.idle_barriers import IDLE_S, can_skip, read_next_barrier
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
-from txnwatch.streaming.source.options import EARLIEST, SourceOptions
-from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, is_begun, plan
+from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
 from txnwatch.streaming.source.reread_file import read_requests
 from txnwatch.streaming.source.snapshot_schedule import Census, SnapshotSchedule
+from txnwatch.streaming.source.start_offsets import start_offsets
 
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
@@ -47,6 +49,7 @@ class Lister:
         absences: how often in a row a topic that is read was missing from the metadata.
         granted: the requests of the job that are being served.
         schedule: decides which partitions are described.
+        former: where an earlier query has read to, if this one continues it with a new state.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Lister:
         self.limits = Limits(options.max_offsets_per_trigger)
         self.schedule = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
+        self.former = read_former_positions(_path(options.former_positions_file))
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
@@ -236,6 +240,11 @@ class Lister:
             self.looked_s = -math.inf  # a leader has moved or failed: refresh the metadata before the next round
         return answers
 
+    def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        topics = self._cluster.known.topics
+        listed = {partition: topics[partition.topic].topic_id for partition in partitions}
+        return start_offsets(previous, listed, self.options.starting_offsets, self.former, self._ask)
+
     def _answers(
         self, listed: Mapping[TopicPartition, ListedOffset | Problem], starts: Mapping[TopicPartition, Offset]
     ) -> dict[TopicPartition, ListedPartition]:
@@ -245,34 +254,6 @@ class Lister:
             )
             for partition, answer in listed.items()
         }
-
-    def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """The start offsets of partitions that are not read yet.
-
-        Partitions that exist at the start begin at `startingOffsets`; `latest` is the last stable offset, because no
-        open transaction begins below it. Partitions found later, and `__transaction_state`, begin at their log start.
-        """
-        topics = self._cluster.known.topics
-        stable: list[TopicPartition] = []
-        earliest: list[TopicPartition] = []
-        starts: dict[TopicPartition, Offset] = {}
-        wanted = self.options.starting_offsets
-        for partition in partitions:
-            known = previous.positions.get(partition)
-            if is_begun(known) and known.topic_id == topics[partition.topic].topic_id:
-                continue
-            found_later = previous.barrier > 0 and known is None
-            if partition.topic == TRANSACTION_STATE_TOPIC or found_later or wanted == EARLIEST:
-                earliest.append(partition)
-            elif isinstance(wanted, dict) and partition in wanted:
-                starts[partition] = wanted[partition]
-            else:
-                stable.append(partition)
-        found = {
-            **self._ask(earliest, timestamp=ends.EARLIEST),
-            **self._ask(stable, isolation=ends.READ_COMMITTED),
-        }
-        return {**starts, **{partition: at.offset for partition, at in found.items() if isinstance(at, ListedOffset)}}
 
 
 def check_access(offset: SourceOffset, options: SourceOptions) -> None:

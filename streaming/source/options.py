@@ -48,6 +48,7 @@ KNOWN = {
     "coordinatorview": "log (read `__transaction_state`), or api or none (do not read it)",
     "controlfile": "file in which the job asks for ranges to be read again; only for `txnwatch run`",
     "nextbarrierfile": "file in which the job writes when the next barrier is due; only for `txnwatch run`",
+    "formerpositionsfile": "file with the positions of a former checkpoint; only for `txnwatch run`",
     "packed": "true for one blob of facts per task and bucket; only for `txnwatch run`",
     "episodes": "batch only: true for a row per episode (one finished transaction on one partition) instead of facts",
 }
@@ -79,6 +80,7 @@ class SourceOptions:
     coordinator_access: CoordinatorAccess
     control_file: str | None
     next_barrier_file: str | None
+    former_positions_file: str | None
     packed: bool
     episodes: bool
 
@@ -143,6 +145,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         coordinator_access=_value(raw, "coordinatorview", CoordinatorAccess, CoordinatorAccess.LOG),
         control_file=raw.get("controlfile"),
         next_barrier_file=raw.get("nextbarrierfile"),
+        former_positions_file=raw.get("formerpositionsfile"),
         packed=_value(raw, "packed", _boolean, False),
         episodes=_value(raw, "episodes", _boolean, False),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable
@@ -23,10 +24,12 @@ from txnwatch.sinks.delivery.redis_views import event_of_hash
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.state.events import heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, CheckpointError, ConfigError
+from txnwatch.state.text.outside_json import read_json
 from txnwatch.streaming.client.tokens import token_of
 from txnwatch.streaming.job.checkpoint import last_offset
 from txnwatch.streaming.job.lease import Holder, holder_of
 from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.source.former_positions import positions_in, read_former_positions
 from txnwatch.streaming.source.idle_barriers import read_next_barrier
 from txnwatch.streaming.source.offsets import VERSION
 from txnwatch.streaming.source.packed_facts import pack_facts, unpack_facts
@@ -79,6 +82,8 @@ def _checkpoint(data: bytes) -> None:
     offsets = _DIRECTORY / "checkpoint" / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / "0").write_bytes(data)
+    with contextlib.suppress(IndexError, ValueError):
+        positions_in(read_json(data.decode(errors="replace").splitlines()[2]))
     last_offset(str(offsets.parent))
 
 
@@ -145,6 +150,14 @@ TARGETS = [
     ),
     Target("requests", "the file of read requests", _as_file(read_requests), (), [b'[["orders-0", 5, ""]]'], _JSON),
     Target("next_barrier", "the file of the next barrier", _as_file(read_next_barrier), (), [b"[5, 7]"], _JSON),
+    Target(
+        "former_positions",
+        "the file of the positions of a former checkpoint",
+        _as_file(read_former_positions),
+        (),
+        [b'[["orders-0", "Zm9v", 5], ["orders-1", "Zm9v", null]]'],
+        _JSON,
+    ),
     Target(
         "lease",
         "a file of a checkpoint's lease",

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 # In a process of its own: the JVM of a process is started once.
 SCRIPT = """
 import os, signal, sys, threading, time

@@ -35,10 +35,12 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import plan_run, read_plan
 from txnwatch.streaming.source import snapshot_schedule as census
+from txnwatch.streaming.source.former_positions import FormerPosition
 from txnwatch.streaming.source.hidden_participants import hidden_participants
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
@@ -57,6 +59,7 @@ _SHARE_BY_CENSUS = 0.3
 _SHARE_BEHIND = 0.4
 _MUCH = 300
 _SHARE_LEFT_OUT = 0.6
+_SHARE_CONTINUED = 0.3
 _FIGURES = (BucketCount, OpenTransactions)
 _NOTHING = (CensusIncomplete(()),)
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
@@ -135,6 +138,7 @@ class WorldReader:
         self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
+        self.continues = chance if chance.random() < _SHARE_CONTINUED else None
         self.judged: NextBarrierDue | None = None
         self.remembered = LastOpenLists()
         self.unproven: list[Unproven] = []
@@ -229,6 +233,8 @@ class WorldReader:
     def list_ends(self) -> ReaderListing | None:
         """Lists D, then T, with the real lister; None if no broker answered."""
         world = self.world
+        if self.continues is not None and self.done.barrier == 0:
+            self.lister.former = self.former_positions(self.continues)
         since = world.tick
         self.lister.limits = self.limits
         moments: list[int] = []
@@ -250,6 +256,20 @@ class WorldReader:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
         return ReaderListing(end, since, moments[0])
+
+    def former_positions(self, rng: random.Random) -> dict[TopicPartition, FormerPosition]:
+        """Where a former query may have read to; some partitions and topics are new since, some logs were cut off."""
+        self.seen["continues a former query"] += 1
+        return {
+            log.partition: FormerPosition(
+                log.topic_id if rng.random() < 0.9 else "another topic",
+                rng.choice(
+                    (None, *(Offset(max(0, entry.next_offset + rng.choice((0, 0, 0, 5)))) for entry in entries))
+                ),
+            )
+            for log in sorted(self.world.data.values(), key=lambda log: log.partition)
+            if (entries := log.entries[-20:]) and rng.random() < 0.8
+        }
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""

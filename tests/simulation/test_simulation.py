@@ -25,6 +25,7 @@ NEEDED = frozenset(
         "ended: absorbed",
         "a partition is far behind",
         "barrier left out",
+        "continues a former query",
         "ended: marker",
         "ended: partition_gone",
         "ended: truncated",

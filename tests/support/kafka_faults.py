@@ -34,6 +34,20 @@ def stray_write(cluster: Cluster, transactional_id: str, partition: TopicPartiti
     return producer
 
 
+def next_transaction(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> None:
+    """The next transaction of a producer; it absorbs what is open on the partition."""
+    producer = RawProducer(cluster, transactional_id).init()
+    producer.add(partition)
+    producer.produce(partition)
+    producer.end(commit=True)
+
+
+def absorbed_write(cluster: Cluster, transactional_id: str, partition: TopicPartition) -> None:
+    """A stray write that the next transaction of its producer absorbs at once."""
+    stray_write(cluster, transactional_id, partition)
+    next_transaction(cluster, transactional_id, partition)
+
+
 def abort_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: ProducerId) -> None:
     """Writes an ABORT marker as an administrator does, with the epochs of DescribeProducers.
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from support.answers import state_of
 from support.fault_world import OFFSETS, FaultWorld, now_s
 from support.injection import inject
-from support.kafka_faults import LONG_TIMEOUT_MS, abort_by_hand, foreign_marker, late_write, stray_write
+from support.kafka_faults import (
+    LONG_TIMEOUT_MS,
+    abort_by_hand,
+    foreign_marker,
+    late_write,
+    next_transaction,
+    stray_write,
+)
 from support.offset_producer import OffsetProducer
 from support.raw_producer import RawProducer
 from support.topics import unique
@@ -132,24 +139,18 @@ def forgotten(world: FaultWorld) -> Fault:
     return _fault(world, producer, partition)
 
 
-def next_transaction(world: FaultWorld, name: str, partition: TopicPartition) -> None:
-    """The producer's next transaction takes in what lies open."""
-    producer = RawProducer(world.cluster, name).init()
-    producer.add(partition)
-    producer.produce(partition)
-    producer.end(commit=True)
-
-
 def absorbed_later(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     producer = stray_write(world.cluster, unique("app"), partition)
-    return _fault(world, producer, partition, lambda: next_transaction(world, producer.transactional_id, partition))
+    return _fault(
+        world, producer, partition, lambda: next_transaction(world.cluster, producer.transactional_id, partition)
+    )
 
 
 def absorbed_at_once(world: FaultWorld) -> Fault:
     partition = world.partition(2)
     producer = stray_write(world.cluster, unique("app"), partition)
-    next_transaction(world, producer.transactional_id, partition)
+    next_transaction(world.cluster, producer.transactional_id, partition)
     return _fault(world, producer, partition, lambda: None)
 
 

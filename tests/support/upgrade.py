@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_faults import abort_by_hand, late_write_after_abort
+from support.kafka_faults import abort_by_hand, absorbed_write, late_write_after_abort
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
@@ -23,6 +23,7 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 _OTHER_VERSION = "import txnwatch.state.model.serializer as serializer\nserializer.MEANING = 0\n"
 _SETTLE_S = 4.0
+_ABSORBED = ["opened", "resolved"]
 
 
 @contextlib.contextmanager
@@ -39,6 +40,7 @@ class Upgrade:
 
     Attributes:
         stays, ends, begins: a hang that stays, one that ends and one that begins while nothing runs.
+        absorbed, absorbed_meanwhile: a stray write that the other version reports, and one while nothing runs.
         verdict_s: how long an incident may take.
     """
 
@@ -54,7 +56,9 @@ class Upgrade:
         self._bootstrap, self._cluster = kafka.bootstrap_servers, cluster
         self.topic, self.verdict_s = unique("upgrade.events"), verdict_s
         self.stays, self.ends, self.begins = (create_topic(cluster, unique("upgrade"))[0] for _ in range(3))
-        watched = "|".join(partition.topic for partition in (self.stays, self.ends, self.begins))
+        self.absorbed, self.absorbed_meanwhile = (create_topic(cluster, unique("upgrade"))[0] for _ in range(2))
+        partitions = (self.stays, self.ends, self.begins, self.absorbed, self.absorbed_meanwhile)
+        watched = "|".join(partition.topic for partition in partitions)
         own = ("--events-topic", self.topic, "--topics", watched, "--census-topics", watched)
         self.running = RunningWatch(self._bootstrap, checkpoint, *own, *flags, directory=directory)
 
@@ -66,9 +70,12 @@ class Upgrade:
             ended = late_write_after_abort(self._cluster, unique("zombie"), self.ends)
             opened = lambda: self._is_opened(self.stays) and self._is_opened(self.ends)  # noqa: E731
             eventually(opened, self.verdict_s, "the incidents of the other version")
+            absorbed_write(self._cluster, unique("stray"), self.absorbed)
+            eventually(lambda: self._about(self.absorbed) == _ABSORBED, self.verdict_s, "its stray write")
             assert running.stop() == 0
         abort_by_hand(self._cluster, self.ends, ended.producer_id)
         late_write_after_abort(self._cluster, unique("zombie"), self.begins)
+        absorbed_write(self._cluster, unique("stray"), self.absorbed_meanwhile)
 
     def run_this_version(self) -> None:
         """It replaces the checkpoint; no event is lost, and none is published twice."""
@@ -79,6 +86,8 @@ class Upgrade:
             assert line.endswith(f"kept in {running.checkpoint}/{PREVIOUS}, and the state is rebuilt from the logs")
             eventually(lambda: self._is_opened(self.begins), self.verdict_s, "the hang that began in between")
             eventually(lambda: len(self._about(self.ends)) == 2, self.verdict_s, "the end in between")
+            meanwhile = lambda: self._about(self.absorbed_meanwhile) == _ABSORBED  # noqa: E731
+            eventually(meanwhile, self.verdict_s, "the stray write in between")
             time.sleep(_SETTLE_S)
             after = events_of(self._bootstrap, self.topic)
             assert running.stop() == 0
@@ -87,7 +96,8 @@ class Upgrade:
         assert self._about(self.begins) == ["opened"]
         first, last = events_about(self._bootstrap, self.ends, self.topic)
         assert (first.incident_id, "resolved") == (last.incident_id, last.status)
-        assert len(after) == len(before) + 2
+        assert self._about(self.absorbed) == _ABSORBED
+        assert len(after) == len(before) + 2 + len(_ABSORBED)
 
     def _about(self, partition: TopicPartition) -> list[str]:
         return statuses(events_about(self._bootstrap, partition, self.topic))

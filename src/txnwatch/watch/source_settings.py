@@ -46,6 +46,7 @@ def source_options(
         **_if_set("inputPartitions", settings.input_partitions or cores),
         "controlFile": str(files.rereads),
         "nextBarrierFile": str(files.next_barrier),
+        **_if_set("formerPositionsFile", files.former_positions if is_rebuilt else None),
     }
 
 

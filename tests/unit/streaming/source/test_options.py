@@ -45,6 +45,7 @@ def test_an_option_that_is_not_given_has_its_default() -> None:
         coordinator_access=CoordinatorAccess.LOG,
         control_file=None,
         next_barrier_file=None,
+        former_positions_file=None,
         packed=False,
         episodes=False,
     )
@@ -78,6 +79,7 @@ OPTION_CASES: dict[str, tuple[str, str, str, object]] = {
     "a view": ("coordinatorView", "api", "coordinator_access", CoordinatorAccess.API),
     "a control file": ("controlFile", "/tmp/Rereads", "control_file", "/tmp/Rereads"),
     "a next barrier file": ("nextBarrierFile", "/tmp/NextBarrier", "next_barrier_file", "/tmp/NextBarrier"),
+    "a file of positions": ("formerPositionsFile", "/tmp/Former", "former_positions_file", "/tmp/Former"),
     "packed": ("packed", "true", "packed", True),
     "episodes": ("episodes", "True", "episodes", True),
     "no episodes": ("episodes", "false", "episodes", False),

@@ -1,0 +1,112 @@
+"""Where the reading of each partition begins: at the log start, at the last stable offset, or where it ended before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.problem import Problem
+from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
+from txnwatch.streaming.source import options
+from txnwatch.streaming.source.former_positions import FormerPosition
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.options import Offsets
+from txnwatch.streaming.source.start_offsets import start_offsets
+
+ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+LOG_START, LAST_STABLE, END = 10, 50, 80
+READ = Position("id", 60, 3, 60, 1)
+
+
+class Leaders:
+    """Leaders of partitions with the same offsets; `silent` do not answer a request for this (timestamp, isolation)."""
+
+    def __init__(self, *silent: tuple[int, int]) -> None:
+        self.silent = silent
+        self.asked: list[TopicPartition] = []
+
+    def __call__(
+        self, partitions: Collection[TopicPartition], timestamp: int = LATEST, isolation: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
+        self.asked.extend(partitions)
+        offset = {(EARLIEST, READ_UNCOMMITTED): LOG_START, (LATEST, READ_COMMITTED): LAST_STABLE}.get(
+            (timestamp, isolation), END
+        )
+        is_silent = (timestamp, isolation) in self.silent
+        answer = Problem("NOT_LEADER_OR_FOLLOWER") if is_silent else ListedOffset(offset, 3, 1)
+        return dict.fromkeys(partitions, answer)
+
+
+def start_of(
+    partition: TopicPartition,
+    *,
+    known: Position | NotBegun | None = None,
+    barrier: int = 0,
+    wanted: Offsets = options.LATEST,
+    former: dict[TopicPartition, FormerPosition] | None = None,
+    leaders: Leaders | None = None,
+) -> int | None:
+    positions = {} if known is None else {partition: known}
+    previous = SourceOffset("cluster", barrier, 1, 1, positions)
+    found = start_offsets(previous, {partition: "id"}, wanted, former or {}, leaders or Leaders())
+    assert found.keys() <= {partition}
+    return found.get(partition)
+
+
+def test_data_begins_where_nothing_below_is_open() -> None:
+    assert start_of(ORDERS) == LAST_STABLE
+
+
+@pytest.mark.parametrize("former", [{}, {LOG: FormerPosition("id", 40), ORDERS: FormerPosition("id", 40)}])
+def test_the_coordinators_log_is_read_from_its_start(former: dict[TopicPartition, FormerPosition]) -> None:
+    assert start_of(LOG, former=former) == LOG_START
+
+
+def test_a_partition_found_later_is_read_from_its_start() -> None:
+    assert start_of(ORDERS, barrier=4) == LOG_START
+    assert start_of(ORDERS, barrier=4, known=NotBegun("id")) == LAST_STABLE
+
+
+def test_the_option_decides_where_the_first_start_begins() -> None:
+    assert start_of(ORDERS, wanted=options.EARLIEST) == LOG_START
+    assert start_of(ORDERS, wanted={ORDERS: 7}) == 7
+    assert start_of(PAYMENTS, wanted={ORDERS: 7}) == LAST_STABLE
+
+
+def test_a_partition_that_is_read_has_no_start_unless_it_was_created_anew() -> None:
+    leaders = Leaders()
+    assert start_of(ORDERS, barrier=4, known=READ, leaders=leaders) is None
+    assert leaders.asked == []
+    assert start_of(ORDERS, barrier=4, known=Position("older", 60, 3, 60, 1)) == LAST_STABLE
+
+
+@pytest.mark.parametrize(
+    ("read_to", "start"), [(40, 40), (LAST_STABLE, LAST_STABLE), (70, LAST_STABLE), (5, LOG_START), (900, LAST_STABLE)]
+)
+@pytest.mark.parametrize(("barrier", "known"), [(0, None), (3, NotBegun("id"))], ids=["at once", "its leader was away"])
+def test_reading_continues_where_a_former_query_ended_but_never_above_open_data(
+    barrier: int, known: NotBegun | None, read_to: int, start: int
+) -> None:
+    former = {ORDERS: FormerPosition("id", read_to)}
+    assert start_of(ORDERS, barrier=barrier, known=known, former=former) == start
+
+
+def test_a_partition_that_the_former_query_did_not_know_is_new() -> None:
+    former = {PAYMENTS: FormerPosition("id", 40)}
+    assert start_of(ORDERS, former=former) == LOG_START
+    assert start_of(ORDERS, former={ORDERS: FormerPosition("of a deleted topic", 40)}) == LOG_START
+
+
+def test_a_partition_whose_leader_never_answered_the_former_query_begins_at_the_last_stable_offset() -> None:
+    assert start_of(ORDERS, former={ORDERS: FormerPosition("id", None)}) == LAST_STABLE
+
+
+@pytest.mark.parametrize("silent", [(EARLIEST, READ_UNCOMMITTED), (LATEST, READ_COMMITTED)], ids=["start", "stable"])
+def test_without_both_answers_reading_does_not_continue(silent: tuple[int, int]) -> None:
+    former = {ORDERS: FormerPosition("id", 40)}
+    assert start_of(ORDERS, former=former, leaders=Leaders(silent)) is None
+    assert start_of(ORDERS, leaders=Leaders((LATEST, READ_COMMITTED))) is None
+    assert start_of(LOG, leaders=Leaders((EARLIEST, READ_UNCOMMITTED))) is None
