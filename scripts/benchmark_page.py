@@ -25,6 +25,7 @@ TITLES = {
     "profile": "Where the time of one micro-batch goes",
     "operators": "The stateful operator in Spark",
     "executors": "From one executor to two",
+    "workers": "A Kafka log on a Spark cluster",
     "latency": "From a hang to its event",
     "changing": "From a hang to its event, while all producers write",
     "census": "A round of the census",
@@ -80,6 +81,11 @@ The same micro-batches on a standalone Spark cluster of one and of two workers. 
 of their own, each worker has one executor with one core, and the traffic is encrypted. The ratio compares *source,
 state and sink*. The driver needs a core too, so two executors on two cores gain less than on three. Rows with *state
 partitions* are of a session in one JVM with two cores: a state partition is a task.
+""",
+    "workers": """
+A batch query with txnwatch's source reads a topic of two partitions on a standalone Spark cluster of one and of two
+workers with one core each. Each record has a batch of its own, so the tasks need more time than the broker. The figures
+are medians of three rounds. Broker, master, workers and driver share the machine.
 """,
     "latency": """
 A hang is a write that arrives after the abort of its transaction, at a random moment. *Seconds* is the median time from

@@ -27,6 +27,8 @@ _LAYERS = {
     "integration": "integration",
     "e2e": "e2e",
 }
+# The servers of a session are started once, and tests with servers do not slow each other down.
+_ONE_WORKER = pytest.mark.xdist_group("servers")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,6 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         layer = _LAYERS.get(item.path.relative_to(here).parts[0])
         if layer is not None:
             item.add_marker(layer)
+        if layer != "unit":
+            item.add_marker(_ONE_WORKER)
 
 
 def pytest_report_header() -> list[str]:

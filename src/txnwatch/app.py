@@ -47,6 +47,7 @@ from txnwatch.watch.coordinator_view_lines import report_view
 from txnwatch.watch.coverage import Coverage
 from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.finding_lines import FindingLines
+from txnwatch.watch.rebuilding import Rebuilding
 from txnwatch.watch.slow_batches import SlowBatches
 from txnwatch.watch.source_requests import write_source_requests
 from txnwatch.watch.source_settings import source_options
@@ -88,7 +89,6 @@ class Watch:
     batch_errors: BatchErrors = field(default_factory=BatchErrors, init=False)
     sinks: SinkSet | None = field(default=None, init=False)
     _query: StreamingQuery | None = field(default=None, init=False)
-    _is_rebuilt: bool = field(default=False, init=False)
     _cores: int | None = field(default=None, init=False)
     _lease: CheckpointLease | None = field(default=None, init=False)
     _in_use: threading.RLock = field(default_factory=threading.RLock, init=False)
@@ -107,6 +107,7 @@ class Watch:
             properties,
             events_keys(self.settings.events_key_file, self.log.warning),
         )
+        self._rebuilding = Rebuilding(self.log)
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
         self.certificates = CertificateFiles(self.options.security.tls)
@@ -134,7 +135,7 @@ class Watch:
             self._properties,
             self.files,
             self.access,
-            is_rebuilt=self._is_rebuilt,
+            is_rebuilt=self._rebuilding.is_rebuilt,
             cores=self._cores,
         )
 
@@ -243,11 +244,10 @@ class Watch:
         """
         from txnwatch.streaming.job.executors import cores_of  # noqa: PLC0415
         from txnwatch.streaming.job.query import JobSettings, start  # noqa: PLC0415
-        from txnwatch.watch.rebuilding import is_rebuilt  # noqa: PLC0415
 
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
-        self._is_rebuilt = is_rebuilt(session, self.checkpoint, self.files.former_positions, self.log)
+        self._rebuilding.look(session, self.checkpoint, self.files.former_positions)
         self._query = start(
             session,
             JobSettings(
@@ -273,7 +273,7 @@ class Watch:
 
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self.sinks is not None
-        emitted = self._throttling.on_batch(emitted)
+        emitted = self._rebuilding.unreported(self._throttling.on_batch(emitted))
         self._finding_lines.on_batch(emitted)
         self.coverage.on_batch(emitted)
         self._clock_differences.on_batch(emitted)

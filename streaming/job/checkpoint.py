@@ -60,6 +60,19 @@ def last_cluster(checkpoint: str) -> str | None:
         return offset.cluster_id if offset is not None else None
 
 
+def check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> None:
+    """Checks that the checkpoint is of the cluster that the brokers answer for.
+
+    Raises:
+        CheckpointError: it is of another one.
+    """
+    if known not in {None, "", cluster_id}:
+        raise CheckpointError(
+            f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
+            f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
+        )
+
+
 @contextmanager
 def _reading(checkpoint: str) -> Iterator[None]:
     try:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+# PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
+JVM_ERRORS = (Py4JError, PySparkException)
 
 
 class HadoopFileSystem(NamedTuple):

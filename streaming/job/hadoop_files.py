@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from txnwatch.streaming.job.failures import root_cause, text_of
-from txnwatch.streaming.job.hadoop_file_system import file_system_of
+from txnwatch.streaming.job.hadoop_file_system import JVM_ERRORS, file_system_of
 
 _DIRECTORY = "txnwatch-lease"
-# PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
-JVM_ERRORS = (Py4JError, PySparkException)
 # S3A throws the second one if the store refuses to replace an object.
 _EXISTS = ("FileAlreadyExistsException", "RemoteFileChangedException")
 # Without it S3A looks whether the object exists, and later replaces it.

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from txnwatch.state.model.errors import AuthorizationError, CheckpointError
+from txnwatch.state.model.errors import AuthorizationError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.text.lists import some
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
-from txnwatch.streaming.job.checkpoint import check_files, last_cluster
+from txnwatch.streaming.job.checkpoint import check_files, check_same_cluster, last_cluster
 from txnwatch.streaming.job.coordinator_view import ChosenView, choose_view
 from txnwatch.streaming.job.read_right import hidden_topic, refused_read
 from txnwatch.streaming.source.options import SourceOptions
@@ -59,9 +59,4 @@ def check_cluster(
 
 def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
     check_files(checkpoint)
-    known = last_cluster(checkpoint)
-    if known not in {None, "", cluster_id}:
-        raise CheckpointError(
-            f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
-            f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
-        )
+    check_same_cluster(checkpoint, last_cluster(checkpoint), cluster_id)

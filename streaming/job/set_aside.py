@@ -4,6 +4,8 @@ The state is rebuilt from the logs: the new query reads `__transaction_state` fr
 the moved checkpoint ends (replaced_checkpoint.py). The moved checkpoint is kept until the next move. All of it goes
 through Spark's own file system, so a URI is moved like a local directory.
 
+A checkpoint without a committed micro-batch has nothing to keep: it is deleted, and an earlier one stays.
+
 Law: a move can end at any moment, and the next start completes it before its query begins. The directory of the move is
 created first and gets its final name last. `commits` is moved first: without commits, a checkpoint is valid with any of
 its other parts missing (checkpoint.py). Files of txnwatch itself are no part of a checkpoint and stay where they are.
@@ -13,29 +15,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from txnwatch.state.model.errors import CheckpointError
+from txnwatch.streaming.job.checkpoint import check_same_cluster
 from txnwatch.streaming.job.failures import root_cause, text_of
-from txnwatch.streaming.job.hadoop_file_system import file_system_of
+from txnwatch.streaming.job.hadoop_file_system import JVM_ERRORS, file_system_of
+from txnwatch.streaming.job.spark_logs import SparkLogs
 
 PREVIOUS = "txnwatch-previous"
 _MOVING = "txnwatch-previous.moving"
 _PARTS = ("commits", "offsets", "state", "sources", "metadata")
 
 
-def set_aside(session: SparkSession, checkpoint: str) -> str:
+def set_aside(session: SparkSession, checkpoint: str, cluster_id: str) -> str:
     """Moves Spark's part of the checkpoint into a directory inside it; returns that directory.
 
     No query may use the checkpoint.
 
     Raises:
-        CheckpointError: the file system refuses it; the next start continues the move.
+        CheckpointError: it is of another cluster than `cluster_id`, or the file system refuses the move; the next start
+            continues it.
     """
     files = _Directory(session, checkpoint)
-    files.make(_MOVING)
-    _move_all(files)
+    is_begun = files.has(_MOVING)
+    if not is_begun:
+        check_same_cluster(checkpoint, files.cluster(), cluster_id)
+    if is_begun or files.has_commits() or not files.has(PREVIOUS):
+        files.make(_MOVING)
+        _move_all(files)
+    else:
+        for part in reversed(_PARTS):
+            files.remove(part)
     return f"{checkpoint.rstrip('/')}/{PREVIOUS}"
 
 
@@ -65,6 +76,7 @@ class _Directory:
     def __init__(self, session: SparkSession, root: str) -> None:
         self._root = root
         self._path, self._files = file_system_of(session, root)
+        self._logs = SparkLogs(session, root)
 
     def shows(self, name: str) -> bool:
         """Whether it exists; an error of the file system is raised."""
@@ -72,6 +84,17 @@ class _Directory:
 
     def has(self, name: str) -> bool:
         return bool(self._try(lambda: self.shows(name)))
+
+    def has_commits(self) -> bool:
+        return self._try(self._logs.last_committed) is not None
+
+    def cluster(self) -> str | None:
+        """The cluster of the last planned offset; None if there is no offset that can be read."""
+        try:
+            batch = self._logs.last_planned()
+            return str(self._logs.offset(batch).get("cluster_id", "")) if batch is not None else None
+        except (*JVM_ERRORS, ValueError):
+            return None
 
     def make(self, name: str) -> None:
         self._try(lambda: self._files.mkdirs(self._at(name)))
@@ -94,7 +117,7 @@ class _Directory:
     def _try(self, call: Any) -> Any:  # noqa: ANN401 - a call of the JVM
         try:
             return call()
-        except Py4JError as exc:
+        except JVM_ERRORS as exc:
             raise self._error(root_cause(text_of(exc))) from exc
 
     def _error(self, why: str) -> CheckpointError:

@@ -21,7 +21,7 @@ class SideFiles:
     Attributes:
         spark_log: the output of Spark.
         rereads, next_barrier: what the job asks its source for, in terms of the current checkpoint.
-        former_positions: where the checkpoint has read to that the current one replaces.
+        former_positions: the positions of the checkpoint that the current one replaces.
         evidence: what this watch has found itself; it outlives the checkpoint.
     """
 

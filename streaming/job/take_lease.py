@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 from txnwatch.state.model.ports import Log
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.failures import Failure, failure_of, text_of
-from txnwatch.streaming.job.hadoop_files import JVM_ERRORS, HadoopFiles
+from txnwatch.streaming.job.hadoop_file_system import JVM_ERRORS
+from txnwatch.streaming.job.hadoop_files import HadoopFiles
 from txnwatch.streaming.job.lease import CheckpointLease
 
 _ADVICE = "the file system of --checkpoint cannot be used: check its address"

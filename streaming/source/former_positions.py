@@ -58,12 +58,12 @@ def write_former_positions(path: Path, positions: Mapping[TopicPartition, Former
     replace_text(path, json.dumps([[str(partition), *at] for partition, at in sorted(positions.items())]))
 
 
-def read_former_positions(path: Path | None) -> dict[TopicPartition, FormerPosition]:
-    """The positions; none if there is no file, or if it is damaged."""
+def read_former_positions(path: Path | None) -> dict[TopicPartition, FormerPosition] | None:
+    """The positions; None if there is no file, or if it is damaged."""
     if path is None:
-        return {}
+        return None
     try:
         rows = _ROWS.decode(path.read_text())
         return {TopicPartition.parse(text): FormerPosition(topic_id, offset) for text, topic_id, offset in rows}
     except (OSError, ValueError):
-        return {}
+        return None

@@ -49,7 +49,7 @@ class Lister:
         absences: how often in a row a topic that is read was missing from the metadata.
         granted: the requests of the job that are being served.
         schedule: decides which partitions are described.
-        former: where an earlier query has read to, if this one continues it with a new state.
+        former: where an earlier query has read to, if this one continues it with a new state; None if it does not.
     """
 
     def __init__(

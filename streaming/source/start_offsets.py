@@ -12,7 +12,7 @@ from typing import Protocol
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
 from txnwatch.streaming.client import list_offsets as ends
 from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.source.former_positions import FormerPosition
@@ -21,8 +21,8 @@ from txnwatch.streaming.source.options import EARLIEST, Offsets
 from txnwatch.streaming.source.planner import is_begun
 
 
-class Asks(Protocol):
-    """ListOffsets of a round of listing."""
+class ListOffsets(Protocol):
+    """The request to the leaders of partitions."""
 
     def __call__(
         self, partitions: Collection[TopicPartition], timestamp: int = ..., isolation: int = ...
@@ -34,43 +34,41 @@ def start_offsets(
     previous: SourceOffset,
     listed: Mapping[TopicPartition, str],
     wanted: Offsets,
-    former: Mapping[TopicPartition, FormerPosition],
-    ask: Asks,
+    former: Mapping[TopicPartition, FormerPosition] | None,
+    ask: ListOffsets,
 ) -> dict[TopicPartition, Offset]:
     """The start offsets of partitions that are not read yet; none for a partition whose leader does not answer.
 
     Partitions that exist at the start begin at `wanted`; `latest` is the last stable offset. Partitions found later,
     and `__transaction_state`, begin at their log start. If an earlier query has read to the positions `former`, its
-    partitions continue there, and all others are found later.
+    partitions continue there; partitions that it did not know are new, and begin at their log start.
 
     Args:
         previous: the last offset.
         listed: the partitions of this round, with their topic ids.
         wanted: the option `startingOffsets`.
-        former: where an earlier query has read to; empty if there was none.
+        former: where an earlier query has read to; None if there was none.
         ask: requests offsets from the leaders.
     """
     starts: dict[TopicPartition, Offset] = {}
-    at: dict[_Start, list[TopicPartition]] = {start: [] for start in _Start}
+    by_start: dict[_Start, list[TopicPartition]] = {start: [] for start in _Start}
     for partition, topic_id in listed.items():
-        known, earlier = previous.positions.get(partition), former.get(partition)
+        known = previous.positions.get(partition)
         if is_begun(known) and known.topic_id == topic_id:
             continue
-        found_later = previous.barrier > 0 and known is None
-        if partition.topic == TRANSACTION_STATE_TOPIC or found_later or wanted == EARLIEST:
-            at[_Start.LOG_START].append(partition)
-        elif isinstance(wanted, dict) and partition in wanted:
+        if isinstance(wanted, dict) and partition in wanted and (previous.barrier == 0 or known is not None):
             starts[partition] = wanted[partition]
         else:
-            at[_start(topic_id, earlier, former)].append(partition)
-    first = _found(ask([*at[_Start.LOG_START], *at[_Start.FORMER]], timestamp=ends.EARLIEST))
-    stable = _found(ask([*at[_Start.LAST_STABLE], *at[_Start.FORMER]], isolation=ends.READ_COMMITTED))
-    for partition in at[_Start.FORMER]:
-        offset = former[partition].offset
-        if partition in first and partition in stable and offset is not None:
-            starts[partition] = max(first[partition], min(offset, stable[partition]))
-    starts.update({partition: first[partition] for partition in at[_Start.LOG_START] if partition in first})
-    starts.update({partition: stable[partition] for partition in at[_Start.LAST_STABLE] if partition in stable})
+            by_start[_start(partition, topic_id, previous, wanted, former)].append(partition)
+    from_start, stable, continued = (by_start[start] for start in _Start)
+    first = _found(ask([*from_start, *continued], timestamp=ends.EARLIEST))
+    last_stable = _found(ask([*stable, *continued], isolation=ends.READ_COMMITTED))
+    starts.update({partition: first[partition] for partition in from_start if partition in first})
+    starts.update({partition: last_stable[partition] for partition in stable if partition in last_stable})
+    for partition in continued:
+        if former is not None and partition in first and partition in last_stable:
+            read_to = former[partition].offset or FIRST_OFFSET
+            starts[partition] = max(first[partition], min(read_to, last_stable[partition]))
     return starts
 
 
@@ -80,11 +78,22 @@ class _Start(Enum):
     FORMER = auto()
 
 
-def _start(topic_id: str, earlier: FormerPosition | None, former: Mapping[TopicPartition, FormerPosition]) -> _Start:
-    """The start of a partition for which nobody wants an offset."""
-    if earlier is None or earlier.topic_id != topic_id:
-        return _Start.LOG_START if former else _Start.LAST_STABLE
-    return _Start.LAST_STABLE if earlier.offset is None else _Start.FORMER
+def _start(
+    partition: TopicPartition,
+    topic_id: str,
+    previous: SourceOffset,
+    wanted: Offsets,
+    former: Mapping[TopicPartition, FormerPosition] | None,
+) -> _Start:
+    if partition.topic == TRANSACTION_STATE_TOPIC or wanted == EARLIEST:
+        return _Start.LOG_START
+    earlier = former.get(partition) if former is not None else None
+    if earlier is not None and earlier.offset is None:
+        return _Start.LAST_STABLE
+    if earlier is not None and earlier.topic_id == topic_id:
+        return _Start.FORMER
+    is_new = former is not None if previous.barrier == 0 else partition not in previous.positions
+    return _Start.LOG_START if is_new else _Start.LAST_STABLE
 
 
 def _found(answers: Mapping[TopicPartition, ListedOffset | Problem]) -> dict[TopicPartition, Offset]:

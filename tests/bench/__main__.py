@@ -23,6 +23,7 @@ from bench import (
     quota,
     scan,
     steady,
+    workers,
 )
 from bench.results import Results, machine
 
@@ -32,6 +33,7 @@ BENCHMARKS = {
     "profile": batch_profile.run,
     "operators": operators.run,
     "executors": executors.run,
+    "workers": workers.run,
     "latency": latency.run,
     "changing": changing.run,
     "census": census.run,

@@ -10,12 +10,14 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from support.kafka_faults import late_write_after_abort
 from support.spark_cluster import OPENED, SECRET, SparkCluster
+from support.stop_times import LIMIT_S
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import events_about
@@ -194,6 +196,10 @@ def test_it_watches_is_healthy_and_stops_between_two_batches(running: tuple[str,
     eventually(lambda: out(*health) == "healthy", 30, "the health check")
     status = ("exec", name, "txnwatch", "status", "--events-topic", "image.events", "--format", "json")
     eventually(lambda: docker(*status).returncode == 0, READY_S, lambda: docker(*status).stdout)
+    begun = datetime.now(UTC)
     docker("stop", "--time", str(STOP_S), name, timeout_s=STOP_S + 10)
-    assert out("inspect", "--format", "{{.State.ExitCode}}", name) == "0", logs(name)
+    code, finished = out("inspect", "--format", "{{.State.ExitCode}} {{.State.FinishedAt}}", name).split()
+    assert code == "0", logs(name)
+    took_s = (datetime.fromisoformat(finished[:26] + "+00:00") - begun).total_seconds()  # it has nanoseconds
+    assert 0.0 < took_s < LIMIT_S, (took_s, logs(name)[-2000:])
     assert "stopped after" in logs(name)

@@ -255,11 +255,15 @@ class WorldReader:
         if end is None:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
+        self.seen["continues a former query"] += sum(
+            start == at.offset and start < self.world.data[partition].last_stable_offset
+            for partition, at in (self.lister.former or {}).items()
+            if (start := end.begun.get(partition)) is not None and partition in self.world.data
+        )
         return ReaderListing(end, since, moments[0])
 
     def former_positions(self, rng: random.Random) -> dict[TopicPartition, FormerPosition]:
         """Where a former query may have read to; some partitions and topics are new since, some logs were cut off."""
-        self.seen["continues a former query"] += 1
         return {
             log.partition: FormerPosition(
                 log.topic_id if rng.random() < 0.9 else "another topic",

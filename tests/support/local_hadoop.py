@@ -34,6 +34,8 @@ class Files:
 
     def delete(self, path: str, _: bool) -> bool:  # noqa: FBT001 - as in Hadoop
         self._change()
+        if Path(path).is_file():
+            Path(path).unlink()
         shutil.rmtree(path, ignore_errors=True)
         return True
 

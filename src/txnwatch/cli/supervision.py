@@ -119,7 +119,7 @@ def _begin_anew(watch: Watch, session: SparkSession, why: OtherVersionError) -> 
     """Keeps the checkpoint of another version under another name, so that the query begins a new one."""
     from txnwatch.streaming.job.set_aside import set_aside  # noqa: PLC0415
 
-    kept = set_aside(session, watch.checkpoint)
+    kept = set_aside(session, watch.checkpoint, watch.cluster_id)
     watch.files.checkpoint_is_new()
     LOG.warning(f"{why}; the old checkpoint is kept in {kept}, and the state is rebuilt from the logs")
 

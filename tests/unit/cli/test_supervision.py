@@ -171,7 +171,7 @@ class Starts:
 
     batches, spark_log = 0, "/log/spark.log"
 
-    checkpoint = "/checkpoint"
+    checkpoint, cluster_id = "/checkpoint", "c"
 
     def __init__(self, stop: StopRequest, *errors: Exception) -> None:
         self.stop, self.errors = stop, list(errors)
@@ -330,7 +330,8 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The checkpoints that were moved aside."""
     moved: list[str] = []
 
-    def move(_: object, checkpoint: str) -> str:
+    def move(_: object, checkpoint: str, cluster_id: str) -> str:
+        assert cluster_id == "c"
         moved.append(checkpoint)
         return f"{checkpoint}/txnwatch-previous"
 

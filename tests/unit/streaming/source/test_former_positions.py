@@ -80,5 +80,10 @@ def test_without_a_file_that_can_be_read_there_are_no_positions(tmp_path: Path, 
     path = tmp_path / "positions"
     if text is not None:
         path.write_text(text)
-    assert read_former_positions(path) == {}
-    assert read_former_positions(None) == {}
+    assert read_former_positions(path) is None
+    assert read_former_positions(None) is None
+
+
+def test_a_checkpoint_without_data_has_read_nothing(tmp_path: Path) -> None:
+    write_former_positions(tmp_path / "positions", positions_in({"topics": {LOG.topic: {"id": "a", "partitions": {}}}}))
+    assert read_former_positions(tmp_path / "positions") == {}

@@ -51,7 +51,7 @@ def start_of(
 ) -> int | None:
     positions = {} if known is None else {partition: known}
     previous = SourceOffset("cluster", barrier, 1, 1, positions)
-    found = start_offsets(previous, {partition: "id"}, wanted, former or {}, leaders or Leaders())
+    found = start_offsets(previous, {partition: "id"}, wanted, former, leaders or Leaders())
     assert found.keys() <= {partition}
     return found.get(partition)
 
@@ -60,8 +60,8 @@ def test_data_begins_where_nothing_below_is_open() -> None:
     assert start_of(ORDERS) == LAST_STABLE
 
 
-@pytest.mark.parametrize("former", [{}, {LOG: FormerPosition("id", 40), ORDERS: FormerPosition("id", 40)}])
-def test_the_coordinators_log_is_read_from_its_start(former: dict[TopicPartition, FormerPosition]) -> None:
+@pytest.mark.parametrize("former", [None, {}, {LOG: FormerPosition("id", 40), ORDERS: FormerPosition("id", 40)}])
+def test_the_coordinators_log_is_read_from_its_start(former: dict[TopicPartition, FormerPosition] | None) -> None:
     assert start_of(LOG, former=former) == LOG_START
 
 
@@ -86,7 +86,11 @@ def test_a_partition_that_is_read_has_no_start_unless_it_was_created_anew() -> N
 @pytest.mark.parametrize(
     ("read_to", "start"), [(40, 40), (LAST_STABLE, LAST_STABLE), (70, LAST_STABLE), (5, LOG_START), (900, LAST_STABLE)]
 )
-@pytest.mark.parametrize(("barrier", "known"), [(0, None), (3, NotBegun("id"))], ids=["at once", "its leader was away"])
+@pytest.mark.parametrize(
+    ("barrier", "known"),
+    [(0, None), (3, None), (3, NotBegun("id"))],
+    ids=["at once", "its topic was not shown before", "its leader was away"],
+)
 def test_reading_continues_where_a_former_query_ended_but_never_above_open_data(
     barrier: int, known: NotBegun | None, read_to: int, start: int
 ) -> None:
@@ -94,14 +98,23 @@ def test_reading_continues_where_a_former_query_ended_but_never_above_open_data(
     assert start_of(ORDERS, barrier=barrier, known=known, former=former) == start
 
 
-def test_a_partition_that_the_former_query_did_not_know_is_new() -> None:
-    former = {PAYMENTS: FormerPosition("id", 40)}
+@pytest.mark.parametrize(
+    "former",
+    [{}, {PAYMENTS: FormerPosition("id", 40)}, {ORDERS: FormerPosition("of a deleted topic", 40)}],
+    ids=["no data", "another topic", "a deleted topic"],
+)
+def test_what_the_former_query_did_not_know_is_new_at_the_first_barrier(
+    former: dict[TopicPartition, FormerPosition],
+) -> None:
     assert start_of(ORDERS, former=former) == LOG_START
-    assert start_of(ORDERS, former={ORDERS: FormerPosition("of a deleted topic", 40)}) == LOG_START
+    assert start_of(ORDERS, former=former, barrier=4) == LOG_START
+    for known in (NotBegun("id"), Position("older", 60, 3, 60, 1)):
+        assert start_of(ORDERS, former=former, barrier=4, known=known) == LAST_STABLE
 
 
-def test_a_partition_whose_leader_never_answered_the_former_query_begins_at_the_last_stable_offset() -> None:
-    assert start_of(ORDERS, former={ORDERS: FormerPosition("id", None)}) == LAST_STABLE
+@pytest.mark.parametrize("topic_id", ["id", ""], ids=["leader", "right"])
+def test_what_the_former_query_could_not_read_begins_at_the_last_stable_offset(topic_id: str) -> None:
+    assert start_of(ORDERS, former={ORDERS: FormerPosition(topic_id, None)}) == LAST_STABLE
 
 
 @pytest.mark.parametrize("silent", [(EARLIEST, READ_UNCOMMITTED), (LATEST, READ_COMMITTED)], ids=["start", "stable"])
