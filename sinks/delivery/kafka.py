@@ -260,6 +260,8 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str) -> str | None:
         if error.code() == KafkaError.TOPIC_EXCEPTION:  # an invalid name: a retry does not help
             raise ConfigError(f"events topic {topic!r}: {error.str()}") from exc
         raise BrokerError(f"events topic {topic!r}: expected to create it, found: {error.str()}") from exc
+    except TimeoutError as exc:
+        raise BrokerError(f"events topic {topic!r}: no answer of the brokers within {_TIMEOUT_S:.0f} s") from exc
     return None
 
 
