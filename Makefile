@@ -11,9 +11,9 @@ help: ## list the targets
 demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--keep leaves it running)
 	@$(BIN)/txnwatch demo $(ARGS)
 
-# Two workers: one has all tests with servers, the other one begins with those that need none.
+# Two workers: one has all tests with servers (tests/conftest.py).
 test: dev-venv ## every test a contributor needs, one summary
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 unit: dev-venv ## unit and property tests and the simulation: no JVM, no network
 	@$(BIN)/python -m pytest tests/unit tests/property tests/simulation $(ARGS)

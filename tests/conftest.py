@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from support.bad_inputs import BadInputs
 
@@ -27,8 +28,6 @@ _LAYERS = {
     "integration": "integration",
     "e2e": "e2e",
 }
-# The servers of a session are started once, and tests with servers do not slow each other down.
-_ONE_WORKER = pytest.mark.xdist_group("servers")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,8 +55,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         layer = _LAYERS.get(item.path.relative_to(here).parts[0])
         if layer is not None:
             item.add_marker(layer)
-        if layer != "unit":
-            item.add_marker(_ONE_WORKER)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """One worker runs all tests with servers: a session starts its servers once. The others run unit tests by file."""
+
+    class ServersInOneWorker(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if _LAYERS.get(Path(file).parts[1]) == "unit" else "servers"
+
+    return ServersInOneWorker(config, log)
 
 
 def pytest_report_header() -> list[str]:

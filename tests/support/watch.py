@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Self
 
@@ -131,13 +132,15 @@ class RunningWatch:
     def stop_group(self) -> int:
         """SIGTERM to the whole process group, as a terminal or a container runtime sends it; returns the exit code."""
         os.killpg(self.pid, signal.SIGTERM)
-        assert self._process is not None
-        return self._process.wait(60.0)
+        return self.wait()
 
     def wait(self) -> int:
-        """Waits for the end; returns the exit code."""
+        """Waits for the end, and until all lines are there; returns the exit code."""
         assert self._process is not None
-        return self._process.wait(60.0)
+        code = self._process.wait(60.0)
+        self.ended_s = time.monotonic()
+        self._reader.join(10.0)
+        return code
 
     def _signal(self, number: signal.Signals) -> int:
         assert self._process is not None

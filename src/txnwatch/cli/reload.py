@@ -2,7 +2,8 @@
 
 Changed certificate files need no signal.
 
-Law: the handler only sets a flag; the thread that supervises the query reads the configuration. A SIGHUP never ends the
+Law: the handler only sets a flag, and takes no lock, because the thread that it interrupts may hold that lock. The
+thread that supervises the query reads the configuration. A SIGHUP never ends the
 process: if anything in the configuration is invalid, nothing changes.
 
 Settings that the query or the ledger has are applied by starting the query again in the same Spark session, between two
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -40,6 +40,7 @@ class Reload:
         load: reads the settings from flags, environment and file.
 
     Attributes:
+        requested: whether a SIGHUP has come since the last reading.
         is_due: the query has to start again; no micro-batch begins until then.
         server: the metrics server, if there is one.
         certificates: the files that are used without a signal when they change.
@@ -48,7 +49,7 @@ class Reload:
 
     def __init__(self, load: Callable[[], RunSettings]) -> None:
         self._load = load
-        self.requested = threading.Event()
+        self.requested = False
         self.is_due = False
         self.server: MetricsServer | None = None
         self.certificates: CertificateFiles | None = None
@@ -56,7 +57,7 @@ class Reload:
 
     def request(self) -> None:
         """Requests it; `apply` does the work."""
-        self.requested.set()
+        self.requested = True
 
     @contextlib.contextmanager
     def on_signal(self) -> Iterator[None]:
@@ -73,9 +74,9 @@ class Reload:
 
     def apply(self, watch: Watch) -> bool:
         """Applies what has changed, if it was requested. Returns whether the query has to start again."""
-        if not self.requested.is_set():
+        if not self.requested:
             return self._is_due_without_a_signal()
-        self.requested.clear()
+        self.requested = False
         former = watch.settings
         try:
             fresh = self._load()

@@ -4,6 +4,9 @@ Law: no step that can block (a connection, Spark, a destination) runs in the mai
 time is left behind, and the process exits without it. The interpreter's own end takes time too, so it is left out. All
 this is as safe as `kill -9`: a micro-batch that is not committed is repeated at the next start, and an event that is
 not delivered is found again.
+
+A signal handler interrupts the main thread anywhere, also while it holds the lock of an event or of standard output. So
+the handler takes no lock: a thread writes the line and sets the event.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from queue import SimpleQueue
 from types import FrameType
 from typing import NoReturn, TypeVar
 
@@ -44,7 +48,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        self._requested_at = 0.0
+        self._requested_at: float | None = None
         self.has_left_steps = False
 
     def is_set(self) -> bool:
@@ -57,9 +61,9 @@ class StopRequest:
 
     def set(self) -> None:
         """Requests the stop."""
-        if not self._event.is_set():
+        if self._requested_at is None:
             self._requested_at = time.monotonic()
-            self._event.set()
+        self._event.set()
 
     def run(self, step: Callable[[], _T], *, limit_s: float = math.inf, grace_s: float = 0.0) -> _T:
         """The result of a step that may block. A step that ends by itself at a stop has `grace_s` seconds for it.
@@ -76,7 +80,7 @@ class StopRequest:
             if time.monotonic() > deadline and not outcome.done():
                 self.has_left_steps = True
                 raise StepTooLongError
-            if self._event.is_set() and time.monotonic() >= self._requested_at + grace_s and not outcome.done():
+            if self.is_set() and self._since_s() >= grace_s and not outcome.done():
                 self.has_left_steps = True
                 raise StopRequestedError
         return outcome.result()
@@ -86,7 +90,7 @@ class StopRequest:
 
         Without a request the time counts from now. The errors of the steps are ignored: the process ends anyway.
         """
-        deadline = (self._requested_at if self.is_set() else time.monotonic()) + until_s
+        deadline = time.monotonic() - max(0.0, self._since_s()) + until_s
         for outcome in [_in_thread(step) for step in steps]:
             try:
                 outcome.exception(max(0.0, deadline - time.monotonic()))
@@ -98,20 +102,34 @@ class StopRequest:
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         """SIGTERM and Ctrl-C request the stop while the block runs; a second Ctrl-C ends it at once."""
+        received: SimpleQueue[int | None] = SimpleQueue()  # its `put` may be called in a signal handler
 
         def on_signal(number: int, _: FrameType | None) -> None:
-            if self.is_set() and time.monotonic() - self._requested_at > _INSISTING_S:
+            now = time.monotonic()
+            if self._requested_at is None:
+                self._requested_at = now
+                received.put(number)
+            elif now - self._requested_at > _INSISTING_S:
                 raise KeyboardInterrupt
-            if not self.is_set():
+
+        def request() -> None:
+            number = received.get()
+            if number is not None:
                 LOG.info(f"{signal.Signals(number).name}: stopping after the current micro-batch")
                 self.set()
 
+        threading.Thread(target=request, name="signals", daemon=True).start()
         former = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+            received.put(None)
+
+    def _since_s(self) -> float:
+        """How long ago the stop was requested; below 0 if it was not."""
+        return time.monotonic() - self._requested_at if self._requested_at is not None else -math.inf
 
 
 def exit_now(code: int) -> NoReturn:

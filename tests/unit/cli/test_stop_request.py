@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -76,3 +78,29 @@ def test_steps_that_end_in_time_leave_nothing() -> None:
     stop = StopRequest()
     assert stop.finish(lambda: None, until_s=5.0)
     assert not stop.has_left_steps
+
+
+IN_A_LOCK = """
+import signal, sys
+from txnwatch.cli.reload import Reload
+from txnwatch.cli.stop_request import StopRequest
+
+stop, reload, signals = StopRequest(), Reload(dict), [signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGTERM]
+
+def within_a_wait(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "wait" and "_waiters" in frame.f_code.co_names:
+        sys.setprofile(None)
+        while signals:
+            signal.raise_signal(signals.pop(0))
+
+with stop.on_signals(), reload.on_signal():
+    sys.setprofile(within_a_wait)
+    stop.wait(0.1)
+    print(stop.wait(10.0), reload.requested, signals)
+"""
+
+
+def test_a_signal_that_comes_while_the_main_thread_holds_the_lock_of_the_event_is_received() -> None:
+    """The main thread holds that lock at the beginning of each wait."""
+    done = subprocess.run([sys.executable, "-c", IN_A_LOCK], capture_output=True, text=True, check=False, timeout=30.0)
+    assert done.stdout == "True True []\n", done.stderr
