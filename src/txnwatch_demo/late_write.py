@@ -47,7 +47,7 @@ def write_late(cluster: Cluster, producer: StepwiseProducer, partition: TopicPar
 def await_end(cluster: Cluster, producer: StepwiseProducer, partition: TopicPartition) -> None:
     """Waits until the marker is written; EndTxn answers before that."""
     admin = ClusterAdmin(cluster)
-    for _ in range(200):
+    for _ in range(1_200):
         if admin.read_partitions([partition])[partition].open_transaction(producer.producer_id) is None:
             return
         time.sleep(0.05)

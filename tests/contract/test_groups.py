@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as Position
 
 from contract.groups_contract import GroupsContract
 from support.fake_groups import FakeGroups
-from support.topics import create_topic, unique
+from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.admin.consumer_groups import ClusterGroups
@@ -45,19 +45,19 @@ class BrokerStage:
     def __init__(self, kafka: EmbeddedKafka, cluster: Cluster) -> None:
         self.groups = ClusterGroups(cluster)
         self._cluster = cluster
-        self._bootstrap = kafka.bootstrap_servers
+        self._kafka = kafka
         self._members: dict[str, Consumer] = {}
 
     def topic(self, partitions: int) -> list[TopicPartition]:
         return create_topic(self._cluster, unique("groups"), partitions)
 
     def consumer(self, group_id: str) -> Consumer:
-        return Consumer({"bootstrap.servers": self._bootstrap, "group.id": group_id, "enable.auto.commit": False})
+        return Consumer(
+            {"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": group_id, "enable.auto.commit": False}
+        )
 
     def commit(self, group_id: str, partition: TopicPartition, offset: int) -> None:
-        consumer = self.consumer(group_id)
-        consumer.commit(offsets=[Position(*partition, offset)], asynchronous=False)
-        consumer.close()
+        commit_an_offset(self._kafka, partition, group_id, offset)
 
     def join(self, group_id: str, partition: TopicPartition, offset: int) -> None:
         consumer = self._members[group_id] = self.consumer(group_id)

@@ -121,7 +121,7 @@ def test_a_truncated_body_is_a_bad_record(registry: SchemaRegistry) -> None:
 
 def away(registry: SchemaRegistry, topic: str) -> tuple[Forwarder, RegistryCodec]:
     forwarder = Forwarder(("127.0.0.1", registry.port))
-    return forwarder, a_codec({"url": f"http://{forwarder.address}/apis/ccompat/v7"}, topic)
+    return forwarder, a_codec({"url": f"http://{forwarder.address}/apis/ccompat/v7", "timeout": 30.0}, topic)
 
 
 def test_a_registry_that_is_away_loses_nothing_and_raises_nothing(

@@ -206,7 +206,7 @@ def test_healthy_applications_are_never_mentioned(watch: RunningWatch, kafka: Em
     assert [application.error for application in applications] == [None] * len(applications)
     assert min(application.steps for application in applications) > 10
     assert events_of(bootstrap, EVENTS)[before:] == []
-    assert not [line for line in watch.lines if "warning" in line]
+    assert watch.warnings == []
 
 
 def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as Position
+from confluent_kafka import Producer
 
 from support.group_protocols import StreamsMember, configure_group
 from support.kafka_faults import late_write_after_abort
-from support.topics import create_topic, unique
+from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from txnwatch.sinks.incidents.follow_up import FollowUp
 from txnwatch.state.model.ids import TopicPartition
@@ -30,15 +29,8 @@ def partition(kafka: EmbeddedKafka, cluster: Cluster) -> TopicPartition:
     write(kafka, created, BEFORE)
     late_write_after_abort(cluster, unique("zombie"), created)
     write(kafka, created, BEFORE)
-    await_group_coordinator(kafka, created)
+    commit_an_offset(kafka, created)  # until a coordinator exists, no group can be listed
     return created
-
-
-def await_group_coordinator(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
-    """The first commit on a new cluster makes `__consumer_offsets`; until that is loaded, no group can be listed."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": unique("first")})
-    consumer.commit(offsets=[Position(*partition, 0)], asynchronous=False)
-    consumer.close()
 
 
 def write(kafka: EmbeddedKafka, partition: TopicPartition, count: int) -> None:

@@ -25,7 +25,7 @@ from txnwatch.cli.main import main
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.late_write import set_verification
+from txnwatch_demo.late_write import await_end, set_verification
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 LOG_USER, API_USER, NONE_USER = "reads-the-log", "asks", "sees-only-topics"
@@ -197,7 +197,7 @@ def late_write(cluster: Cluster, name: str, partition: TopicPartition) -> None:
     producer.add(partition)
     producer.produce(partition, [b"in time"])
     producer.end(commit=False)
-    time.sleep(1.0)
+    await_end(cluster, producer, partition)
     producer.produce(partition, [b"too late"])
 
 

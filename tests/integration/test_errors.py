@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from support.acl_recipes import Grants, Right
@@ -17,7 +15,7 @@ from support.bad_inputs import BadInputs
 from support.log_lines import log_restored
 from support.problems import a_problem
 from support.servers import Clusters, connect
-from support.topics import create_topic, unique
+from support.topics import commit_an_offset, create_topic, unique
 from txnwatch.cli.main import main
 from txnwatch.cli.output import FAILURE, USAGE
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -194,9 +192,7 @@ def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: Embedde
 def test_a_group_that_may_not_be_described_is_a_problem_that_names_the_right(guarded: EmbeddedKafka) -> None:
     partition = TopicPartition("readable", 0)
     for name in ("shown", "kept"):
-        consumer = Consumer({"bootstrap.servers": guarded.bootstrap_servers, "group.id": name})
-        consumer.commit(offsets=[Position(*partition, 5)], asynchronous=False)
-        consumer.close()
+        commit_an_offset(guarded, partition, name, 5)
     Grants(guarded.bootstrap_servers, "somebody").add(Right(AclOperation.DESCRIBE, ResourceType.GROUP, "kept"))
     with contextlib.closing(connect(guarded)) as cluster:
         found = ClusterGroups(cluster).committed_offsets([partition])

@@ -114,5 +114,5 @@ def test_a_coordinator_returns_for_how_long_a_transaction_has_been_open(
     assert found.start_ms is not None
     before_ms = wall_clock_ms() - found.start_ms
     eventually(lambda: is_open_for_longer(cluster, found, before_ms) is True, 5.0, "a yes once it is older")
-    assert is_open_for_longer(cluster, found, wall_clock_ms() - found.start_ms + 1_000) is False
+    assert is_open_for_longer(cluster, found, wall_clock_ms() - found.start_ms + 60_000) is False
     assert is_open_for_longer(cluster, found, 0) is True

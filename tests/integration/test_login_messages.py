@@ -19,7 +19,7 @@ from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import Security
 
-IN_TIME_S = 1.0
+IN_TIME_S, LIMIT_S = 1.0, 10.0  # the limit is for a machine with other work
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 VERSIONS = b"".join(struct.pack(">hhhb", key, 0, version, 0) for key, version in ((18, 3), (17, 1), (36, 1)))
 SALT = base64.b64encode(b"salt").decode()
@@ -82,7 +82,7 @@ def connect(behaviour: Behaviour, mechanism: str = "SCRAM-SHA-256") -> Exception
         began_s = time.monotonic()
         with pytest.raises(BrokerError) as raised:
             Connection(endpoint, security, timeout_s=IN_TIME_S)
-        assert time.monotonic() - began_s < 2 * IN_TIME_S
+        assert time.monotonic() - began_s < LIMIT_S
     assert str(endpoint) in str(raised.value)
     assert "\n" not in str(raised.value)
     assert "sesame-open" not in str(raised.value)

@@ -148,8 +148,8 @@ def test_no_more_is_received_a_second_than_is_allowed(kafka: EmbeddedKafka, clus
     assert [read.notices for read in reads] == [[], []]
     assert [read.fold.offsets for read in reads] == [list(range(end)), list(range(other_end))]
     least_s = sum(read.size for read in reads) / allowed
-    assert least_s <= took_s < 1.5 * least_s
-    assert unlimited_s < least_s / 2
+    assert least_s <= took_s < 3 * least_s
+    assert unlimited_s < took_s / 2
 
 
 def test_every_request_counts_its_throttle_time_and_the_next_one_waits(kafka: EmbeddedKafka, cluster: Cluster) -> None:

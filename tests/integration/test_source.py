@@ -147,7 +147,7 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
         seen, query = len(batches), start(spark, settings, take)
         eventually(lambda seen=seen: len(batches) >= seen + 2, BATCH_S, "two micro-batches")
         query.stop()
-    assert _processes("pyspark.sql.worker.") <= before
+    eventually(lambda: _processes("pyspark.sql.worker.") <= before, 10.0, "the planning processes to end")
     workers = _processes("pyspark.worker")
     assert workers, "they keep connections and state from task to task"
     assert len([pid for pid in workers if _parent(pid) not in workers]) == 1, "source and operator share one daemon"

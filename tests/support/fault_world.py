@@ -96,7 +96,7 @@ class FaultWorld:
 @contextlib.contextmanager
 def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator[FaultWorld]:
     """A world on a cluster that has just started; `flags` are the watch's own."""
-    with contextlib.closing(connect(kafka, timeout_s=2.0)) as cluster:
+    with contextlib.closing(connect(kafka, timeout_s=10.0)) as cluster:
         create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
         create_topic(cluster, OFFSETS.topic, replicas=[[1]], config=_COMPACTED)
         create_topic(cluster, EVENTS, replicas=[[1]], config=_COMPACTED)

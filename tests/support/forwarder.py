@@ -77,7 +77,11 @@ class Forwarder:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._target, timeout=10.0)
+                try:
+                    server = socket.create_connection(self._target, timeout=10.0)
+                except OSError:
+                    client.close()
+                    continue
                 server.settimeout(None)
                 self._pairs.append((client, server))
                 self._run(self._pass_on, client, server)

@@ -45,6 +45,7 @@ class Gate:
         self._lock = threading.Lock()
         self._rule: tuple[int, bool, Act, threading.Event] | None = None
         self._ends: list[socket.socket] = []
+        self._accepting: threading.Thread | None = None
         self.hidden: set[str] = set()
         self.unsupported: set[int] = set()
 
@@ -57,13 +58,18 @@ class Gate:
         """From here on connections are passed on to host:port."""
         host, _, port = server.rpartition(":")
         self._target = (host, int(port))
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
         return self
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        if self._accepting is not None:
+            self._accepting.join(10.0)
         for end in (self._listener, *self._ends):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -102,7 +108,11 @@ class Gate:
             while True:
                 client, _ = self._listener.accept()
                 assert self._target is not None
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:
+                    client.close()
+                    continue
                 self._ends += [client, server]
                 asked: dict[int, tuple[int, int]] = {}
                 for work, source, sink in ((self._requests, client, server), (self._answers, server, client)):

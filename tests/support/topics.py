@@ -78,13 +78,15 @@ def admin_of(cluster: Cluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": servers, "log_level": 2})
 
 
-def commit_an_offset(kafka: EmbeddedKafka, partition: TopicPartition) -> None:
-    """A group commits an offset, so that `__consumer_offsets` and its coordinator exist."""
-    group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": unique("group")})
+def commit_an_offset(
+    kafka: EmbeddedKafka, partition: TopicPartition, group_id: str | None = None, offset: int = 0
+) -> None:
+    """A group commits an offset; the first commit on a cluster creates `__consumer_offsets`, which is then loaded."""
+    group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group_id or unique("group")})
 
     def is_committed() -> bool:
         try:
-            group.commit(offsets=[Committed(partition.topic, partition.partition, 0)], asynchronous=False)
+            group.commit(offsets=[Committed(partition.topic, partition.partition, offset)], asynchronous=False)
         except KafkaException as exc:
             if exc.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
                 return False

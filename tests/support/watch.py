@@ -24,6 +24,13 @@ from txnwatch.state.model.incident import IncidentEvent
 READY_S = 240.0
 QUICK = {"PYTHONWARNINGS": "ignore"}
 
+_SLOW_MACHINE = (
+    "micro-batches are slow",
+    "no micro-batch has completed since",
+    "the current micro-batch has not completed for",
+    "can be neither confirmed nor refuted now",
+)
+
 
 class RunningWatch:
     """One `txnwatch run`, in a directory of its own if one is given; a context manager that ends it.
@@ -86,6 +93,11 @@ class RunningWatch:
             return matching[times - 1] if len(matching) >= times else None
 
         return eventually(found, timeout_s, lambda: f"{text!r} in {self.lines[-5:]}") or ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings, without those that a machine with other work may cause."""
+        return [line for line in self.lines if "warning" in line and not any(slow in line for slow in _SLOW_MACHINE)]
 
     @property
     def metrics_url(self) -> str:

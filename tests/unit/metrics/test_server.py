@@ -84,7 +84,7 @@ def test_idle_clients_do_not_delay_others(authority: Authority, config: str | No
             assert [get(server, path) for path in ("/-/healthy", "/-/ready", "/metrics")] == [200, 200, 200]
         else:
             assert get_secured(server, trusting(authority)) == 200
-        assert time.monotonic() - since < 2.0
+        assert time.monotonic() - since < 10.0
 
 
 def test_an_idle_client_is_disconnected() -> None:

@@ -98,7 +98,7 @@ def test_a_throttle_beyond_the_time_of_the_start_is_an_error_at_once() -> None:
     started = time.monotonic()
     with pytest.raises(BrokerError, match=r"broker broker:9092 throttles txnwatch for another 3600\.0 s"):
         start(data, PLAIN)
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 10.0
 
 
 def test_a_throttle_within_the_time_of_the_start_is_waited_for() -> None:

@@ -23,6 +23,7 @@ from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.span_history import OFFSETS_BELOW, SpanHistoryFold, SpanHistoryReader, near
 
 MINE, OTHER = 7, 8
+BUDGET_S = 0.3
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 DATA = a_batch(0, producer_id=MINE)
 FIRST = a_marker(1, producer_id=MINE, producer_epoch=1, commit=True)
@@ -98,6 +99,11 @@ class Logs:
         self.known = Metadata("cluster", {}, {at.topic: TopicInfo(at.topic, "id", {}) for at in self.batches})
         monkeypatch.setattr(extent, "read_ranges", self.read)
 
+    def use_up(self) -> None:
+        """Uses up the time that is left, if it is limited."""
+        while time.monotonic() <= self.until < float("inf"):
+            time.sleep(0.01)
+
     @contextmanager
     def budget(self, seconds: float) -> Any:
         assert seconds > 0
@@ -159,8 +165,8 @@ def test_a_read_that_exceeds_its_time_continues_where_it_ended(logs: Logs) -> No
     logs.on_read = lambda read, _: read.fold.feed(next(steps))
     reader = reader_of(logs)
     for _ in TWO_EPOCHS[:4]:
-        logs.until = time.monotonic() + 0.05
-        logs.on_read = lambda read, _: (read.fold.feed(next(steps)), time.sleep(0.06))[0]  # type: ignore[func-returns-value]
+        logs.until = time.monotonic() + BUDGET_S
+        logs.on_read = lambda read, _: (read.fold.feed(next(steps)), logs.use_up())[0]  # type: ignore[func-returns-value]
         assert reader.read([a_span(4)])[a_span(4)] == BEING_READ
     logs.until = float("inf")
     assert summary(reader.read([a_span(4)])[a_span(4)]) == (4, 1, False)
@@ -172,8 +178,8 @@ def test_a_read_that_did_not_begin_in_time_is_a_problem(logs: Logs) -> None:
 
 
 def test_a_partition_of_which_nothing_came_does_not_pass_for_one_that_is_being_read(logs: Logs) -> None:
-    logs.until = time.monotonic() + 0.05
-    logs.on_read = lambda *_: time.sleep(0.06)
+    logs.until = time.monotonic() + BUDGET_S
+    logs.on_read = lambda *_: logs.use_up()
     assert reader_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory(
         problem="its partition's log returned no data in time"
     )
