@@ -236,7 +236,7 @@ class KafkaEventsTopic:
         self._served(lambda: self._producer.flush(self._timeout_s))
 
 
-def ensure_topic(client_config: Mapping[str, Any], topic: str) -> str | None:
+def ensure_topic(client_config: Mapping[str, Any], topic: str, *, timeout_s: float = _TIMEOUT_S) -> str | None:
     """Creates the events topic, compacted, if it does not exist.
 
     Returns a warning if it exists and is not compacted: the ledger then loses incidents that are older than the
@@ -248,11 +248,11 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str) -> str | None:
     """
     admin = AdminClient({**client_config, **NO_CLIENT_LOG, "client.id": "txnwatch-events"})
     try:
-        known = admin.list_topics(timeout=_TIMEOUT_S)
+        known = admin.list_topics(timeout=timeout_s)
         if topic in known.topics:
-            return _compaction_warning(admin, topic)
+            return _compaction_warning(admin, topic, timeout_s)
         wanted = NewTopic(topic, 1, min(_REPLICAS, len(known.brokers)), config=_CONFIG)
-        admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
+        admin.create_topics([wanted], operation_timeout=timeout_s)[topic].result(timeout_s)
     except KafkaException as exc:
         error = exc.args[0]
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -261,14 +261,14 @@ def ensure_topic(client_config: Mapping[str, Any], topic: str) -> str | None:
             raise ConfigError(f"events topic {topic!r}: {error.str()}") from exc
         raise BrokerError(f"events topic {topic!r}: expected to create it, found: {error.str()}") from exc
     except TimeoutError as exc:
-        raise BrokerError(f"events topic {topic!r}: no answer of the brokers within {_TIMEOUT_S:.0f} s") from exc
+        raise BrokerError(f"events topic {topic!r}: no answer of the brokers within {timeout_s:.0f} s") from exc
     return None
 
 
-def _compaction_warning(admin: AdminClient, topic: str) -> str | None:
+def _compaction_warning(admin: AdminClient, topic: str, timeout_s: float) -> str | None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
-        found = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+        found = admin.describe_configs([resource])[resource].result(timeout_s)
     except KafkaException:
         return None  # no right to read the setting: no warning
     policy = str(found["cleanup.policy"].value)
