@@ -11,7 +11,7 @@ help: ## list the targets
 demo: run-venv ## a real Kafka, a real hang: found, named and resolved (ARGS=--keep leaves it running)
 	@$(BIN)/txnwatch demo $(ARGS)
 
-# Two workers: one has all tests with servers (tests/conftest.py).
+# tests/conftest.py says which worker has which tests.
 test: dev-venv ## every test a contributor needs, one summary
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 

@@ -59,14 +59,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """One worker runs all tests with servers: a session starts its servers once. The others run unit tests by file."""
+    """A worker starts the servers of a session once, so one has all whole runs, and one the tests of contracts."""
 
-    class ServersInOneWorker(LoadScopeScheduling):
+    class ByLayer(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return file if _LAYERS.get(Path(file).parts[1]) == "unit" else "servers"
+            directory = Path(file).parts[1]
+            if _LAYERS.get(directory) == "unit":
+                return file
+            return directory if directory == "contract" else "servers"
 
-    return ServersInOneWorker(config, log)
+    return ByLayer(config, log)
 
 
 def pytest_report_header() -> list[str]:
