@@ -25,7 +25,7 @@ TITLES = {
     "profile": "Where the time of one micro-batch goes",
     "operators": "The stateful operator in Spark",
     "executors": "From one executor to two",
-    "workers": "A Kafka log on a Spark cluster",
+    "workers": "The coordinators' log on a Spark cluster",
     "latency": "From a hang to its event",
     "changing": "From a hang to its event, while all producers write",
     "census": "A round of the census",
@@ -83,9 +83,9 @@ state and sink*. The driver needs a core too, so two executors on two cores gain
 partitions* are of a session in one JVM with two cores: a state partition is a task.
 """,
     "workers": """
-A batch query with txnwatch's source reads a topic of two partitions on a standalone Spark cluster of one and of two
-workers with one core each. Each record has a batch of its own, so the tasks need more time than the broker. The figures
-are medians of three rounds. Broker, master, workers and driver share the machine.
+A batch query with txnwatch's source reads the whole `__transaction_state` on a standalone Spark cluster of one and of
+two workers with one core each. All its rows go through Arrow to Spark. The figures are medians of three rounds. Broker,
+master, workers and driver share the machine.
 """,
     "latency": """
 A hang is a write that arrives after the abort of its transaction, at a random moment. *Seconds* is the median time from

@@ -55,14 +55,14 @@ def run(directory: Path, rows: list[Row]) -> None:
             written = 0
             for number, size in enumerate(SIZES):
                 late_write_after_abort(cluster, f"zombie-{size}", TopicPartition("hung", number))
-                _write(kafka.bootstrap_servers, cluster, written, size)
+                write_ids(kafka.bootstrap_servers, cluster, written, size)
                 written = size
                 row.points.append(_measure(kafka.bootstrap_servers, directory, size, number, row))
     rows.append(row)
 
 
-def _write(bootstrap: str, cluster: Cluster, first: int, end: int) -> None:
-    """Records of ids; every one is what the encoders have written, with its name and producer id put in place."""
+def write_ids(bootstrap: str, cluster: Cluster, first: int, end: int) -> None:
+    """Writes records of ids to the coordinators' log: those of the encoders, with other names and producer ids."""
     idle = TransactionLogValue(
         1, _PLACE, 0, 900_000, TransactionState.EMPTY, None, time.time_ns() // 10**6, None, _PLACE
     )

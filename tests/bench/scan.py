@@ -72,7 +72,7 @@ def _shapes() -> Iterator[tuple[str, tuple[int, ...], Callable[[str, int], tuple
     yield "1 MB batches", SIZES_MB, partial(_large, batch=LARGE, codec="none")
     yield "16 KB batches", SIZES_MB, partial(_large, batch=MIDDLE, codec="none")
     yield "1 MB batches, gzip", SIZES_MB, partial(_large, batch=LARGE, codec="gzip")
-    yield "one-record batches", ONE_RECORD, small_batches
+    yield "one-record batches", ONE_RECORD, _small
 
 
 def _unit(shape: str) -> str:
@@ -163,8 +163,7 @@ def _large(bootstrap: str, megabytes: int, *, batch: int, codec: str) -> tuple[s
     return topic, records
 
 
-def small_batches(bootstrap: str, batches: int) -> tuple[str, int]:
-    """Transactional records with a batch each; the topic and how many they are."""
+def _small(bootstrap: str, batches: int) -> tuple[str, int]:
     topic = _create(bootstrap, f"small-{batches}")
     settings = {"bootstrap.servers": bootstrap, "batch.num.messages": 1, "linger.ms": 0}
     producer = Producer({**settings, "transactional.id": topic})

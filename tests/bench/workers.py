@@ -1,7 +1,6 @@
-"""A Kafka log that one executor of a standalone Spark cluster reads, and that two of them read.
+"""The coordinators' log, read by one executor of a standalone Spark cluster, and by two of them.
 
-All records have a batch of their own, so the walk in Python takes most of the time, and not the broker. Master,
-workers, driver and broker share the machine: on two cores the two executors do not have a core each.
+Master, workers, driver and broker share the machine: on two cores the two executors do not have a core each.
 """
 
 from __future__ import annotations
@@ -11,46 +10,64 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
 from bench.executors import HOST
+from bench.million import write_ids
 from bench.results import Point, Row
-from bench.scan import ONE_RECORD, ROUNDS, small_batches
 from bench.scan_ways import spark_source
+from support.kafka_faults import late_write_after_abort
 from support.spark_cluster import SECRET, SparkCluster
 from support.synthetic_source import a_session
+from txnwatch.state.model.ids import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
-BESIDE = "one executor"
+SIZES, ROUNDS = (10_000, 100_000, 1_000_000), 3
+TOPIC = "hung"
 
 
 def run(directory: Path, rows: list[Row]) -> None:
-    """Each number of workers with a driver of its own, because a JVM has one session."""
+    """The log grows from size to size; each cluster has a driver of its own, because a JVM has one session."""
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])  # executors have directories of their own
+    found: dict[int, list[Point]] = {1: [], 2: []}
     with EmbeddedKafka(directory / "kafka", heap="1g") as kafka:
         kafka.start()
-        topics = [small_batches(kafka.bootstrap_servers, size)[0] for size in ONE_RECORD]
-        found = [_read(kafka.bootstrap_servers, topics, directory / f"cluster-{count}", count) for count in (1, 2)]
-    for count, seconds in enumerate(found, 1):
-        points = [
-            Point(size, wall_s, ratio=wall_s / beside_s, figures={"batches/s": size / wall_s})
-            for size, wall_s, beside_s in zip(ONE_RECORD, seconds, found[0], strict=True)
-        ]
-        rows.append(Row("workers", f"{count} executor{'s' * (count > 1)}", "batches of one record", BESIDE, points))
+        set_verification(kafka.bootstrap_servers, [1], enabled=False)
+        with closing(Cluster([Endpoint.parse(kafka.bootstrap_servers)], Security())) as cluster:
+            admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+            admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30.0)
+            cluster.refresh()
+            late_write_after_abort(cluster, "zombie", TopicPartition(TOPIC, 0))
+            for written, size in zip((0, *SIZES), SIZES, strict=False):
+                write_ids(kafka.bootstrap_servers, cluster, written, size)
+                for workers, points in found.items():
+                    wall_s = _read(kafka.bootstrap_servers, directory / f"{size}-{workers}", workers)
+                    beside_s = found[1][-1].wall_s if workers > 1 else wall_s
+                    points.append(Point(size, wall_s, ratio=wall_s / (beside_s or wall_s)))
+    rows += [
+        Row("workers", f"{workers} executor{'s' * (workers > 1)}", "transactional ids", "one executor", points)
+        for workers, points in found.items()
+    ]
 
 
-def _read(bootstrap: str, topics: Sequence[str], directory: Path, workers: int) -> list[float]:
-    """The median seconds of each topic."""
+def _read(bootstrap: str, directory: Path, workers: int) -> float:
+    """The median of the seconds."""
     with SparkCluster(directory, workers, host=HOST) as cluster:
-        asked = [sys.executable, "-m", "bench.workers", bootstrap, cluster.master, str(workers), *topics]
+        asked = [sys.executable, "-m", "bench.workers", bootstrap, cluster.master, str(workers)]
         done = subprocess.run(asked, cwd=directory, stdout=subprocess.PIPE, check=True, text=True)
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    found: float = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def main(bootstrap: str, master: str, tasks: str, *topics: str) -> None:
-    """Reads the topics in this process; the first reading of each does not count."""
+def main(bootstrap: str, master: str, tasks: str) -> None:
+    """Reads the log in this process; the first reading does not count, because the JVMs are cold."""
     # An operator has these in spark-defaults.conf.
     conf = (f"spark.authenticate.secret={SECRET}", f"spark.driver.host={HOST}")
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in conf), "pyspark-shell"])
@@ -58,15 +75,10 @@ def main(bootstrap: str, master: str, tasks: str, *topics: str) -> None:
     directory.mkdir()
     session = a_session(directory, master, state_partitions=1)
     options = {"kafka.bootstrap.servers": bootstrap, "startingOffsets": "earliest", "inputPartitions": tasks}
-    found: list[float] = []
-    for topic in topics:
-        read = [
-            spark_source(session, "kafka-transactions", {**options, "subscribe": topic}).wall_s
-            for _ in range(1 + ROUNDS)
-        ]
-        found.append(statistics.median(read[1:]))
+    options["subscribe"] = TOPIC
+    read = [spark_source(session, "kafka-transactions", options).wall_s for _ in range(1 + ROUNDS)]
     session.stop()
-    print(json.dumps(found))
+    print(json.dumps(statistics.median(read[1:])))
 
 
 if __name__ == "__main__":
