@@ -59,7 +59,6 @@ _SHARE_BY_CENSUS = 0.3
 _SHARE_BEHIND = 0.4
 _MUCH = 300
 _SHARE_LEFT_OUT = 0.6
-_SHARE_CONTINUED = 0.3
 _FIGURES = (BucketCount, OpenTransactions)
 _NOTHING = (CensusIncomplete(()),)
 _TASK_SIZE = 4  # offsets worth a task here: small worlds have several plans a batch, too
@@ -138,7 +137,9 @@ class WorldReader:
         self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
-        self.continues = chance if chance.random() < _SHARE_CONTINUED else None
+        if world.setting.continues:
+            self.options = replace(self.options, starting_offsets=LATEST)
+            self.lister.options = replace(self.lister.options, starting_offsets=LATEST)
         self.judged: NextBarrierDue | None = None
         self.remembered = LastOpenLists()
         self.unproven: list[Unproven] = []
@@ -233,8 +234,8 @@ class WorldReader:
     def list_ends(self) -> ReaderListing | None:
         """Lists D, then T, with the real lister; None if no broker answered."""
         world = self.world
-        if self.continues is not None and self.done.barrier == 0:
-            self.lister.former = self.former_positions(self.continues)
+        if world.setting.continues and self.done.barrier == 0:
+            self.lister.former = self.former_positions(self.rng)
         since = world.tick
         self.lister.limits = self.limits
         moments: list[int] = []

@@ -25,7 +25,6 @@ NEEDED = frozenset(
         "ended: absorbed",
         "a partition is far behind",
         "barrier left out",
-        "continues a former query",
         "ended: marker",
         "ended: partition_gone",
         "ended: truncated",
@@ -57,6 +56,16 @@ def test_no_verdict_is_false_and_no_hang_is_missed() -> None:
         assert not outcome.problems, report(shrink(outcome))
         seen += outcome.seen
     assert SEEDS < 300 or seen.keys() >= NEEDED, f"never happened: {sorted(NEEDED - seen.keys())}"
+
+
+def test_nor_if_a_new_state_continues_where_a_former_query_has_read_to() -> None:
+    rebuilt, seeds = replace(USUAL, head_start=150, continues=True), SEEDS // 4
+    seen: Counter[str] = Counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+        outcome = run(seed, rebuilt)
+        assert not outcome.problems, report(shrink(outcome))
+        seen += outcome.seen
+    assert seen["continues a former query"] > seeds // 10
 
 
 @pytest.mark.parametrize("seed", [3_659, 113_512, 113_828])
