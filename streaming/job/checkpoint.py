@@ -16,6 +16,8 @@ from txnwatch.streaming.source.offsets import SourceOffset
 
 _LOCK = ".txnwatch-lock"
 _HOLDER = ".txnwatch-holder"  # a file of its own, because taking the lock empties the lock's file
+_OFFSET_LINE = 2  # the lines before it have the version of Spark's log, and settings
+_NO_OFFSET = "expected an offset as JSON in the third line"
 _INCOMPLETE = "restore the whole checkpoint from a copy, or start with a new --checkpoint directory"
 
 
@@ -37,7 +39,7 @@ def last_offset(checkpoint: str) -> SourceOffset | None:
     if latest is None:
         return None
     try:
-        return SourceOffset.from_json(_raw_offset(latest))
+        return SourceOffset.from_json(offset_in(latest.read_text()))
     except (IndexError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise CheckpointError(
             f"--checkpoint {checkpoint}: expected txnwatch's offsets in {latest}, found something else: it is another "
@@ -56,7 +58,7 @@ def last_cluster(checkpoint: str) -> str | None:
             offset = last_offset(checkpoint)
         except OtherVersionError:
             latest = _last_file(checkpoint)
-            return str(_raw_offset(latest).get("cluster_id", "")) if latest is not None else None
+            return str(offset_in(latest.read_text()).get("cluster_id", "")) if latest is not None else None
         return offset.cluster_id if offset is not None else None
 
 
@@ -89,9 +91,19 @@ def _last_file(checkpoint: str) -> Path | None:
     return _newest(directory / "offsets") if directory is not None else None
 
 
-def _raw_offset(file: Path) -> dict[str, Any]:
-    raw: dict[str, Any] = read_json(file.read_text().splitlines()[2])
-    return raw
+def offset_in(text: str) -> dict[str, Any]:
+    """The offset of the source, as JSON, in the text of a file of Spark's log of offsets.
+
+    Raises:
+        ValueError: the text has no such offset.
+    """
+    try:
+        found = read_json(text.splitlines()[_OFFSET_LINE])
+    except (IndexError, ValueError) as exc:
+        raise ValueError(_NO_OFFSET) from exc
+    if not isinstance(found, dict):
+        raise ValueError(_NO_OFFSET)  # noqa: TRY004 - of a file, not of a caller
+    return found
 
 
 def check_files(checkpoint: str) -> None:

@@ -22,15 +22,6 @@ class FormerPositionsError(CheckpointError):
     """The checkpoint that was replaced has no positions that can be read."""
 
 
-def has_committed(session: SparkSession, checkpoint: str) -> bool:
-    """Whether the current checkpoint has a micro-batch that was committed.
-
-    Raises:
-        Py4JError, PySparkException: its file system cannot be used.
-    """
-    return SparkLogs(session, checkpoint).last_committed() is not None
-
-
 def former_positions(session: SparkSession, checkpoint: str) -> dict[TopicPartition, FormerPosition]:
     """The positions of the checkpoint that was replaced.
 

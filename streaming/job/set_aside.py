@@ -1,7 +1,7 @@
 """Moves a checkpoint of another version aside, so that a new one begins in the same directory.
 
 The state is rebuilt from the logs: the new query reads `__transaction_state` from its beginning, and data from where
-the moved checkpoint ends (replaced_checkpoint.py). The moved checkpoint is kept until the next move. All of it goes
+the moved checkpoint ends (former_checkpoint.py). The moved checkpoint is kept until the next move. All of it goes
 through Spark's own file system, so a URI is moved like a local directory.
 
 A checkpoint without a committed micro-batch has nothing to keep: it is deleted, and an earlier one stays.
@@ -37,11 +37,11 @@ def set_aside(session: SparkSession, checkpoint: str, cluster_id: str) -> str:
         CheckpointError: it is of another cluster than `cluster_id`, or the file system refuses the move; the next start
             continues it.
     """
-    files = _Directory(session, checkpoint)
+    files, logs = _Directory(session, checkpoint), SparkLogs(session, checkpoint)
     is_begun = files.has(_MOVING)
     if not is_begun:
-        check_same_cluster(checkpoint, files.cluster(), cluster_id)
-    if is_begun or files.has_commits() or not files.has(PREVIOUS):
+        check_same_cluster(checkpoint, logs.cluster(), cluster_id)
+    if is_begun or files.attempt(logs.last_committed) is not None or not files.has(PREVIOUS):
         files.make(_MOVING)
         _move_all(files)
     else:
@@ -76,31 +76,19 @@ class _Directory:
     def __init__(self, session: SparkSession, root: str) -> None:
         self._root = root
         self._path, self._files = file_system_of(session, root)
-        self._logs = SparkLogs(session, root)
 
     def shows(self, name: str) -> bool:
         """Whether it exists; an error of the file system is raised."""
         return bool(self._files.exists(self._at(name)))
 
     def has(self, name: str) -> bool:
-        return bool(self._try(lambda: self.shows(name)))
-
-    def has_commits(self) -> bool:
-        return self._try(self._logs.last_committed) is not None
-
-    def cluster(self) -> str | None:
-        """The cluster of the last planned offset; None if there is no offset that can be read."""
-        try:
-            batch = self._logs.last_planned()
-            return str(self._logs.offset(batch).get("cluster_id", "")) if batch is not None else None
-        except (*JVM_ERRORS, ValueError):
-            return None
+        return bool(self.attempt(lambda: self.shows(name)))
 
     def make(self, name: str) -> None:
-        self._try(lambda: self._files.mkdirs(self._at(name)))
+        self.attempt(lambda: self._files.mkdirs(self._at(name)))
 
     def remove(self, name: str) -> None:
-        self._try(lambda: self._files.delete(self._at(name), True))
+        self.attempt(lambda: self._files.delete(self._at(name), True))
 
     def move(self, name: str, to: str) -> None:
         """Moves it, if it is there. On an object store an interrupted move leaves parts of it in both places."""
@@ -108,13 +96,13 @@ class _Directory:
             return
         if self.has(to):
             self.remove(name)
-        elif not self._try(lambda: self._files.rename(self._at(name), self._at(to))):
+        elif not self.attempt(lambda: self._files.rename(self._at(name), self._at(to))):
             raise self._error(f"{name} cannot be moved")
 
     def _at(self, name: str) -> Any:  # noqa: ANN401 - a Path of the JVM
         return self._path(f"{self._root}/{name}")
 
-    def _try(self, call: Any) -> Any:  # noqa: ANN401 - a call of the JVM
+    def attempt(self, call: Any) -> Any:  # noqa: ANN401 - a call of the JVM
         try:
             return call()
         except JVM_ERRORS as exc:

@@ -6,11 +6,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from txnwatch.state.text.outside_json import read_json
-from txnwatch.streaming.job.hadoop_file_system import file_system_of
-
-_OFFSET_LINE = 2  # the lines before it have the version of Spark's log, and settings
-_NO_OFFSET = "expected an offset as JSON in the third line"
+from txnwatch.streaming.job.checkpoint import offset_in
+from txnwatch.streaming.job.hadoop_file_system import JVM_ERRORS, file_system_of
 
 
 class SparkLogs:
@@ -50,10 +47,12 @@ class SparkLogs:
             text = bytes(stream.readAllBytes()).decode(errors="replace")
         finally:
             stream.close()
+        return offset_in(text)
+
+    def cluster(self) -> str | None:
+        """The cluster of the last planned offset; None if there is no offset that can be read."""
         try:
-            found = read_json(text.splitlines()[_OFFSET_LINE])
-        except (IndexError, ValueError) as exc:
-            raise ValueError(_NO_OFFSET) from exc
-        if not isinstance(found, dict):
-            raise ValueError(_NO_OFFSET)  # noqa: TRY004 - of a file, not of a caller
-        return found
+            batch = self.last_planned()
+            return str(self.offset(batch).get("cluster_id", "")) if batch is not None else None
+        except (*JVM_ERRORS, ValueError):
+            return None

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
+from txnwatch.state.model.quantities import Offset
 from txnwatch.streaming.client import list_offsets as ends
 from txnwatch.streaming.client.list_offsets import ListedOffset
 from txnwatch.streaming.source.former_positions import FormerPosition
@@ -51,6 +51,7 @@ def start_offsets(
         ask: requests offsets from the leaders.
     """
     starts: dict[TopicPartition, Offset] = {}
+    read_to: dict[TopicPartition, Offset] = {}
     by_start: dict[_Start, list[TopicPartition]] = {start: [] for start in _Start}
     for partition, topic_id in listed.items():
         known = previous.positions.get(partition)
@@ -58,24 +59,23 @@ def start_offsets(
             continue
         if isinstance(wanted, dict) and partition in wanted and (previous.barrier == 0 or known is not None):
             starts[partition] = wanted[partition]
+            continue
+        start = _start(partition, topic_id, previous, wanted, former)
+        if isinstance(start, _Start):
+            by_start[start].append(partition)
         else:
-            by_start[_start(partition, topic_id, previous, wanted, former)].append(partition)
-    from_start, stable, continued = (by_start[start] for start in _Start)
-    first = _found(ask([*from_start, *continued], timestamp=ends.EARLIEST))
-    last_stable = _found(ask([*stable, *continued], isolation=ends.READ_COMMITTED))
-    starts.update({partition: first[partition] for partition in from_start if partition in first})
-    starts.update({partition: last_stable[partition] for partition in stable if partition in last_stable})
-    for partition in continued:
-        if former is not None and partition in first and partition in last_stable:
-            read_to = former[partition].offset or FIRST_OFFSET
-            starts[partition] = max(first[partition], min(read_to, last_stable[partition]))
+            read_to[partition] = start
+    first = _found(ask([*by_start[_Start.LOG_START], *read_to], timestamp=ends.EARLIEST))
+    stable = _found(ask([*by_start[_Start.LAST_STABLE], *read_to], isolation=ends.READ_COMMITTED))
+    starts.update({at: offset for at, offset in {**first, **stable}.items() if at not in read_to})
+    both = first.keys() & stable.keys()
+    starts.update({at: max(first[at], min(offset, stable[at])) for at, offset in read_to.items() if at in both})
     return starts
 
 
 class _Start(Enum):
     LOG_START = auto()
     LAST_STABLE = auto()
-    FORMER = auto()
 
 
 def _start(
@@ -84,14 +84,16 @@ def _start(
     previous: SourceOffset,
     wanted: Offsets,
     former: Mapping[TopicPartition, FormerPosition] | None,
-) -> _Start:
+) -> _Start | Offset:
+    """Where a partition begins; an offset is that of a former query."""
     if partition.topic == TRANSACTION_STATE_TOPIC or wanted == EARLIEST:
         return _Start.LOG_START
     earlier = former.get(partition) if former is not None else None
-    if earlier is not None and earlier.offset is None:
-        return _Start.LAST_STABLE
-    if earlier is not None and earlier.topic_id == topic_id:
-        return _Start.FORMER
+    if earlier is not None:
+        if earlier.offset is None:
+            return _Start.LAST_STABLE
+        if earlier.topic_id == topic_id:
+            return earlier.offset
     is_new = former is not None if previous.barrier == 0 else partition not in previous.positions
     return _Start.LOG_START if is_new else _Start.LAST_STABLE
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.operators import Measured, measure
 from bench.results import Point, Row
@@ -74,11 +74,7 @@ def _master(setup: Setup, directory: Path) -> Iterator[str]:
 
 def main(setup: Setup, directory: Path, master: str) -> None:
     """One setup, in this process."""
-    # An operator has these in spark-defaults.conf.
-    conf = (f"spark.authenticate.secret={SECRET}", f"spark.driver.host={HOST}")
-    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in conf), "pyspark-shell"])
-    directory.mkdir(parents=True)
-    session = a_session(directory, master, state_partitions=setup.state_partitions)
+    session = session_on(master, directory, setup.state_partitions)
 
     def measured(changing: int) -> Measured:
         # The executors of a cluster are descendants of the parent of this process.
@@ -88,6 +84,15 @@ def main(setup: Setup, directory: Path, master: str) -> None:
     found = [measured(changing) for changing in CHANGING]
     session.stop()
     print(json.dumps(found))
+
+
+def session_on(master: str, directory: Path, state_partitions: int) -> Any:
+    """A session on a SparkCluster, with files in a new directory."""
+    # An operator has these in spark-defaults.conf.
+    conf = (f"spark.authenticate.secret={SECRET}", f"spark.driver.host={HOST}")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in conf), "pyspark-shell"])
+    directory.mkdir(parents=True)
+    return a_session(directory, master, state_partitions=state_partitions)
 
 
 def _processor() -> BucketProcessor:

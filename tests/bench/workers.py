@@ -15,13 +15,12 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bench.executors import HOST
+from bench.executors import HOST, session_on
 from bench.million import write_ids
 from bench.results import Point, Row
 from bench.scan_ways import spark_source
 from support.kafka_faults import late_write_after_abort
-from support.spark_cluster import SECRET, SparkCluster
-from support.synthetic_source import a_session
+from support.spark_cluster import SparkCluster
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
@@ -68,14 +67,9 @@ def _read(bootstrap: str, directory: Path, workers: int) -> float:
 
 def main(bootstrap: str, master: str, tasks: str) -> None:
     """Reads the log in this process; the first reading does not count, because the JVMs are cold."""
-    # An operator has these in spark-defaults.conf.
-    conf = (f"spark.authenticate.secret={SECRET}", f"spark.driver.host={HOST}")
-    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join([*(f"--conf {one}" for one in conf), "pyspark-shell"])
-    directory = Path("driver").absolute()
-    directory.mkdir()
-    session = a_session(directory, master, state_partitions=1)
-    options = {"kafka.bootstrap.servers": bootstrap, "startingOffsets": "earliest", "inputPartitions": tasks}
-    options["subscribe"] = TOPIC
+    session = session_on(master, Path("driver").absolute(), 1)
+    log = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC}
+    options = {**log, "startingOffsets": "earliest", "inputPartitions": tasks}
     read = [spark_source(session, "kafka-transactions", options).wall_s for _ in range(1 + ROUNDS)]
     session.stop()
     print(json.dumps(statistics.median(read[1:])))

@@ -24,9 +24,8 @@ from txnwatch.sinks.delivery.redis_views import event_of_hash
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.state.events import heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, CheckpointError, ConfigError
-from txnwatch.state.text.outside_json import read_json
 from txnwatch.streaming.client.tokens import token_of
-from txnwatch.streaming.job.checkpoint import last_offset
+from txnwatch.streaming.job.checkpoint import last_offset, offset_in
 from txnwatch.streaming.job.lease import Holder, holder_of
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.former_positions import positions_in, read_former_positions
@@ -82,8 +81,8 @@ def _checkpoint(data: bytes) -> None:
     offsets = _DIRECTORY / "checkpoint" / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / "0").write_bytes(data)
-    with contextlib.suppress(IndexError, ValueError):
-        positions_in(read_json(data.decode(errors="replace").splitlines()[2]))
+    with contextlib.suppress(ValueError):
+        positions_in(offset_in(data.decode(errors="replace")))
     last_offset(str(offsets.parent))
 
 

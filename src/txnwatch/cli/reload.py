@@ -3,8 +3,8 @@
 Changed certificate files need no signal.
 
 Law: the handler only sets a flag, and takes no lock, because the thread that it interrupts may hold that lock. The
-thread that supervises the query reads the configuration. A SIGHUP never ends the
-process: if anything in the configuration is invalid, nothing changes.
+thread that supervises the query reads the configuration. A SIGHUP never ends the process: if anything in the
+configuration is invalid, nothing changes.
 
 Settings that the query or the ledger has are applied by starting the query again in the same Spark session, between two
 micro-batches. This is the restart that follows an error of the query, so it loses and repeats nothing.

@@ -48,7 +48,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        self._requested_at: float | None = None
+        self._requested_at = math.inf
         self.has_left_steps = False
 
     def is_set(self) -> bool:
@@ -61,8 +61,7 @@ class StopRequest:
 
     def set(self) -> None:
         """Requests the stop."""
-        if self._requested_at is None:
-            self._requested_at = time.monotonic()
+        self._requested_at = min(self._requested_at, time.monotonic())
         self._event.set()
 
     def run(self, step: Callable[[], _T], *, limit_s: float = math.inf, grace_s: float = 0.0) -> _T:
@@ -80,7 +79,7 @@ class StopRequest:
             if time.monotonic() > deadline and not outcome.done():
                 self.has_left_steps = True
                 raise StepTooLongError
-            if self.is_set() and self._since_s() >= grace_s and not outcome.done():
+            if self.is_set() and time.monotonic() >= self._requested_at + grace_s and not outcome.done():
                 self.has_left_steps = True
                 raise StopRequestedError
         return outcome.result()
@@ -90,7 +89,7 @@ class StopRequest:
 
         Without a request the time counts from now. The errors of the steps are ignored: the process ends anyway.
         """
-        deadline = time.monotonic() - max(0.0, self._since_s()) + until_s
+        deadline = min(self._requested_at, time.monotonic()) + until_s
         for outcome in [_in_thread(step) for step in steps]:
             try:
                 outcome.exception(max(0.0, deadline - time.monotonic()))
@@ -106,7 +105,7 @@ class StopRequest:
 
         def on_signal(number: int, _: FrameType | None) -> None:
             now = time.monotonic()
-            if self._requested_at is None:
+            if self._requested_at == math.inf:
                 self._requested_at = now
                 received.put(number)
             elif now - self._requested_at > _INSISTING_S:
@@ -126,10 +125,6 @@ class StopRequest:
             for number, handler in former.items():
                 signal.signal(number, handler)
             received.put(None)
-
-    def _since_s(self) -> float:
-        """How long ago the stop was requested; below 0 if it was not."""
-        return time.monotonic() - self._requested_at if self._requested_at is not None else -math.inf
 
 
 def exit_now(code: int) -> NoReturn:

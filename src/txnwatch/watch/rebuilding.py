@@ -41,17 +41,14 @@ class Rebuilding:
             CheckpointError: the move cannot be completed.
             Py4JError, PySparkException: the file system of the checkpoint cannot be used.
         """
-        from txnwatch.streaming.job.former_checkpoint import (  # noqa: PLC0415
-            FormerPositionsError,
-            former_positions,
-            has_committed,
-        )
+        from txnwatch.streaming.job.former_checkpoint import FormerPositionsError, former_positions  # noqa: PLC0415
         from txnwatch.streaming.job.set_aside import complete_move  # noqa: PLC0415
+        from txnwatch.streaming.job.spark_logs import SparkLogs  # noqa: PLC0415
 
         self.is_rebuilt = complete_move(session, checkpoint)
         if not self.is_rebuilt:
             return
-        is_begun = has_committed(session, checkpoint)
+        is_begun = SparkLogs(session, checkpoint).last_committed() is not None
         if not (is_begun and positions_file.exists()):
             try:
                 write_former_positions(positions_file, former_positions(session, checkpoint))
