@@ -31,12 +31,13 @@ from txnwatch.state.events.claims import (
 )
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.known_outcome import unknown
 from txnwatch.state.evidence.resolution import is_premature
 from txnwatch.state.model.description import DescribedTransaction, TransactionView
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.ids import ProducerId
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
-from txnwatch.state.model.incident_payload import Action, ExpectedOutcome, Resolution
+from txnwatch.state.model.incident_payload import Action, OutcomeDoubt, Resolution
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.quantities import TimestampMs
 
@@ -75,10 +76,11 @@ class Claims:
     def as_found(self, event: IncidentEvent) -> IncidentEvent:
         """A hanging event with the outcome that this process has found; the one in the event may be forged."""
         evidence = self.findings.get(event.span) if event.span is not None and self.is_found(event) else None
-        outcome = outcome_as_found(event, evidence.outcome if evidence is not None else ExpectedOutcome.UNKNOWN)
-        if event.expected_outcome == outcome:
-            return event
-        found = replace(event, expected_outcome=outcome)
+        found = outcome_as_found(
+            event, evidence.known if evidence is not None else unknown(OutcomeDoubt.NOT_FOUND_HERE)
+        )
+        if event.expected_outcome == found.expected_outcome:
+            return found
         return replace(found, suggested_command=suggested(self.origin, found))
 
     def ours(self, event: IncidentEvent) -> IncidentEvent:

@@ -8,7 +8,7 @@ from txnwatch.sinks.incidents.commands import Origin, end_hanging, explain_id, e
 from txnwatch.state.evidence.blocked_reads import blocked_reads
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.incident_end import decided_outcome
-from txnwatch.state.evidence.known_outcome import known_outcome
+from txnwatch.state.evidence.known_outcome import Outcome, known_outcome, with_outcome
 from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.findings import (
     SpanCandidate,
@@ -35,12 +35,12 @@ def span_event(
     found: SpanConfirmation,
     cleanup_policy: str | None,
     now_ms: TimestampMs,
-    outcome: ExpectedOutcome | None = None,
+    outcome: Outcome | None = None,
 ) -> IncidentEvent:
-    """The event that opens an incident about a confirmed span; `outcome` is the outcome, if already known."""
+    """The event that opens an incident about a confirmed span; `outcome` is what is known of it, by all reads."""
     reading, producer = _read(found)
     view, description, span = candidate.view, found.description, candidate.span
-    outcome = outcome or known_outcome(candidate, found).outcome
+    outcome = outcome or known_outcome(candidate, found)
     event = IncidentEvent(
         incident_id=_span_id(origin, reading.topic_id, candidate, producer.start_offset),
         sequence=1,
@@ -66,13 +66,13 @@ def span_event(
         age_ms=elapsed(span.first_seen_ms, now_ms),
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(origin, candidate, found, now_ms),
-        expected_outcome=outcome,
-        suggested_command=_command(origin, candidate, producer.start_offset, outcome),
+        expected_outcome=outcome.outcome,
+        suggested_command=_command(origin, candidate, producer.start_offset, outcome.outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
     )
-    return blocked_reads(reading, producer.start_offset).added_to(event)
+    return blocked_reads(reading, producer.start_offset).added_to(with_outcome(event, outcome))
 
 
 def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:

@@ -3,7 +3,7 @@
 An incident is published without waiting for its outcome. A missing answer is requested again after growing pauses, for
 a limited number of spans per batch, first those that have waited longest. A read that is not finished continues in the
 next batch. An outcome that cannot be known is not requested again until the state emits other values for the span. An
-outcome is published only if a fresh read shows the start, epoch and last sequence that this process confirmed before.
+outcome is published only if a fresh read shows the same data that this process confirmed before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.proven_outcome import agreed, is_same_data, unconfirmed
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome, is_without_outcome, known_outcome, outcome_basis
+from txnwatch.state.evidence.known_outcome import (
+    Outcome,
+    is_without_outcome,
+    known_outcome,
+    outcome_basis,
+    with_outcome,
+)
 from txnwatch.state.model.backoff import NO_ATTEMPT, Attempts
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, updated
@@ -77,7 +83,7 @@ class OutcomeRetries:
         candidates = [self._awaited[incident.incident_id].candidate for incident, _ in readable]
         for (incident, history), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
-            if outcome != ExpectedOutcome.UNKNOWN:
+            if outcome.outcome != ExpectedOutcome.UNKNOWN:
                 yield self.store.enter(self._next(incident, outcome, now_ms))
 
     def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:
@@ -105,7 +111,7 @@ class OutcomeRetries:
     def _evidence(self, incident: IncidentEvent) -> ProvenHang | None:
         return self.findings.get(key_of(self._awaited[incident.incident_id].candidate))
 
-    def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: TimestampMs) -> ExpectedOutcome:
+    def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: TimestampMs) -> Outcome:
         awaited = self._awaited.pop(incident.incident_id)
         if is_same_data(self.findings.get(key_of(awaited.candidate)), fresh):
             evidence = self.findings.confirmed(awaited.candidate, fresh, now_ms)
@@ -114,16 +120,16 @@ class OutcomeRetries:
             outcome = unconfirmed(fresh)
         if outcome.outcome == ExpectedOutcome.UNKNOWN:
             self._take(incident, awaited, outcome, now_ms)
-        return outcome.outcome
+        return outcome
 
-    def _next(self, incident: IncidentEvent, outcome: ExpectedOutcome, now_ms: TimestampMs) -> IncidentEvent:
+    def _next(self, incident: IncidentEvent, outcome: Outcome, now_ms: TimestampMs) -> IncidentEvent:
         start = incident.txn_start_offset
         assert start is not None
-        command = end_hanging(self.origin, where(incident), start, outcome)
-        return updated(replace(incident, expected_outcome=outcome, suggested_command=command), now_ms)
+        command = end_hanging(self.origin, where(incident), start, outcome.outcome)
+        return updated(replace(with_outcome(incident, outcome), suggested_command=command), now_ms)
 
     def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: TimestampMs) -> None:
-        if outcome.awaited is None:
+        if not outcome.is_awaited:
             self._settled[incident.incident_id] = outcome_basis(awaited.candidate)
         else:
             awaited.later(now_ms, is_under_way=outcome.is_being_read)

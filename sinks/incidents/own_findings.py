@@ -15,7 +15,7 @@ from txnwatch.sinks.incidents.confirm import with_span_history
 from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.abort.limits import HOUR_MS
-from txnwatch.state.abort.proven_outcome import proven, with_history
+from txnwatch.state.abort.proven_outcome import proven, seen_again, with_history
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
@@ -98,7 +98,7 @@ class Findings:
         """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
         found = self.spans.get(key_of(candidate))
         if found is not None:
-            self.spans[key_of(candidate)] = replace(found, candidate=candidate)
+            self.spans[key_of(candidate)] = seen_again(found, candidate)
 
     def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> ProvenHang:
         """Stores the evidence of a confirmed hanging span; `found.history` must be set."""

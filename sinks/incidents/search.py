@@ -25,7 +25,7 @@ from txnwatch.state.model.description import (
     TransactionView,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionListing
 from txnwatch.state.model.problem import Problem
@@ -43,11 +43,26 @@ _MOVED = "its coordinator moved to another broker during the request"
 
 
 class OwnerViews(NamedTuple):
-    """What `__transaction_state` shows: the views by producer id, what could not be read, who leads a partition."""
+    """What `__transaction_state` shows: the views by producer id, what could not be read, who leads a partition.
+
+    Attributes:
+        led: the leaders that have left a stamp, by number of a log partition.
+        epochs: the leader epochs under which the ends of the log were listed, by number of a log partition.
+    """
 
     views: Mapping[ProducerId, CoordinatorView] = {}
     problems: Mapping[str, str] = {}
     led: Mapping[int, LeaderStamp] = {}
+    epochs: Mapping[int, CoordinatorEpoch] = {}
+
+    def epoch_of(self, view: CoordinatorView | None) -> CoordinatorEpoch | None:
+        """The leader epoch that the log partition of a view had when its end was listed; None if it is not known."""
+        return self.epochs.get(view.log_partition) if view is not None else None
+
+    def name(self, candidate: SpanCandidate) -> SpanCandidate:
+        """A candidate with what the log shows about its owner; one read does not show since when the log is so."""
+        view = self.views.get(candidate.producer_id)
+        return replace(candidate, view=view, log_epoch=self.epoch_of(view))
 
 
 ReadLog = Callable[[Collection[ProducerId]], OwnerViews]
@@ -170,7 +185,8 @@ class Searcher:
         if not described.is_live:
             return False
         return described.state.is_prepare or any(
-            RULE_OF[claim.verdict].is_past_timeout for claim in claims(described, None, self.policy, self.now_ms())
+            RULE_OF[claim.verdict].is_past_timeout
+            for claim in claims(described, None, None, self.policy, self.now_ms())
         )
 
     def _confirm(
@@ -182,7 +198,7 @@ class Searcher:
     ) -> list[tuple[SpanCandidate, str]]:
         """Steps P2, C2, P3, with the owners from the log; returns the spans that stay unknown."""
         listed = {row.producer_id for row in listing.transactions}
-        named = [replace(candidate, view=log.views.get(candidate.producer_id)) for candidate in candidates]
+        named = [log.name(candidate) for candidate in candidates]
         again: list[tuple[SpanCandidate, str]] = []
         proven: list[tuple[SpanCandidate, SpanConfirmation]] = []
         for candidate, confirmation in confirm_spans(self.admin, named):
@@ -232,7 +248,7 @@ class Searcher:
         led = log.led.get(logged.log_partition) if logged is not None else None
         led = led if led is not None and led.broker == described.coordinator else None
         doubts: dict[Verdict, str] = {}
-        for claim in claims(view, led, self.policy, self.now_ms()):
+        for claim in claims(view, led, log.epoch_of(logged), self.policy, self.now_ms()):
             answer = self._is_confirmed(described, claim)
             if answer is True:
                 doubts.pop(claim.verdict, None)

@@ -21,12 +21,13 @@ from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.open_checks import OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
+from txnwatch.state.abort.proven_outcome import agreed
 from txnwatch.state.events.claims import found_too, with_newer_verdict
 from txnwatch.state.events.next_step import NextStep, is_update_of_span, step_of_span
 from txnwatch.state.evidence import incident_end
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.end_check import SECOND_LOOK_MS
-from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
+from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.findings import (
     CoverInDoubt,
@@ -39,7 +40,6 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, resolved, updated
-from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import rank
@@ -147,17 +147,14 @@ class SpanIncidents:
     ) -> Iterable[IncidentEvent]:
         """Stores the evidence of a confirmed candidate, and yields the events about it."""
         key, evidence = key_of(candidate), self.findings.confirmed(candidate, found, self.now_ms())
-        event = event_builder.span_event(self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.outcome)
+        event = event_builder.span_event(self.origin, candidate, found, cleanup_policy, self.now_ms(), evidence.known)
         event = around.added_to(event) if around is not None else event
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
         yield from self._hanging(candidate, event)
         known = self.store.open_span(*key)
         if known is not None:
-            is_unknown = evidence.outcome == ExpectedOutcome.UNKNOWN
             self.findings.published_as(key, known.incident_id)
-            self.outcomes.opened(
-                known, candidate, known_outcome(candidate, found) if is_unknown else Outcome(evidence.outcome)
-            )
+            self.outcomes.opened(known, candidate, agreed(known_outcome(candidate, found), evidence))
 
     def _read_again(
         self, new: Sequence[SpanCandidate], held: Sequence[SpanCandidate]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.known_outcome import Outcome
+from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import ProducerEpoch
 from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.ports import ActiveProducer
+from txnwatch.state.model.ports import ActiveProducer, SpanData
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.transaction import Witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +74,18 @@ class ProvenHang:
         candidate: the last candidate from the state.
         row: the producer's row at the partition's leader when the outcome was found.
         outcome: the expected outcome; it applies to the data that `row` describes.
-        witness: the view of the coordinator from which the outcome was derived. The coordinator may have moved on
+        witness: what the coordinators' log showed when the outcome was derived. The coordinator may have moved on
             since.
         since_ms: when this process confirmed the hang for the first time, by our clock.
+        doubt: why the outcome is unknown; None if it is known.
     """
 
     candidate: SpanCandidate
     row: ActiveProducer
     outcome: ExpectedOutcome
-    witness: CoordinatorView | None
+    witness: Witness | None
     since_ms: TimestampMs
+    doubt: Doubt | None = None
 
     @property
     def start_offset(self) -> Offset:
@@ -90,9 +93,14 @@ class ProvenHang:
         return self.row.start_offset
 
     @property
-    def data(self) -> tuple[Offset, ProducerEpoch, int | None]:
-        """Start offset, epoch and last sequence; if they are unchanged, nothing was appended."""
-        return data_of(self.row)
+    def known(self) -> Outcome:
+        """The outcome with its doubt."""
+        return Outcome(self.outcome, self.doubt)
+
+    @property
+    def data(self) -> SpanData:
+        """What identifies the data; if it is unchanged, nothing was appended."""
+        return self.row.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +113,9 @@ class StoredEvidence:
     """
 
     key: SpanKey
-    data: tuple[Offset, ProducerEpoch, int | None]
+    data: SpanData
     outcome: ExpectedOutcome
-    witness: CoordinatorView | None
-
-
-def data_of(row: ActiveProducer) -> tuple[Offset, ProducerEpoch, int | None]:
-    """The values that identify the data of a leader's row."""
-    return row.start_offset, row.producer_epoch, row.last_sequence
+    witness: Witness | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ class Case:
     @property
     def owners(self) -> frozenset[str]:
         """All transactional ids that the state or the coordinator has named as the owner."""
-        views = (self.proven.candidate.view, self.proven.witness)
+        witness = self.proven.witness
+        views = (self.proven.candidate.view, witness.view if witness is not None else None)
         names = {view.transactional_id for view in views if view is not None}
         if self.found is not None and self.found.description is not None:
             names.add(self.found.description.transactional_id)

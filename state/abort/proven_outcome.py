@@ -1,17 +1,25 @@
-"""The outcome of a proven hang, as more is read about it. Pure: no I/O, no clock."""
+"""The outcome of a proven hang, as more is read about it. Pure: no I/O, no clock.
+
+An outcome that was found stays while its data is the same: the same start, epoch, last sequence and last timestamp at
+the leader. There is one exception. `none` says that no transaction owned the data. Once a transaction has begun under
+its epoch, `none` no longer counts, whatever the partitions of that transaction are.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.state.abort.case import ProvenHang, StoredEvidence, data_of
+from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome, known_outcome
+from txnwatch.state.evidence.known_outcome import Outcome, known_outcome, unknown
 from txnwatch.state.evidence.outcome import expected_outcome
+from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.ids import ProducerEpoch
+from txnwatch.state.model.incident_payload import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.transaction import CoordinatorView
 
 
 def proven(
@@ -26,7 +34,8 @@ def proven(
     The time that an abort waits counts from the first confirmation of the same span since this start.
     """
     assert found.producer is not None
-    new = ProvenHang(candidate, found.producer, known_outcome(candidate, found).outcome, candidate.view, now_ms)
+    outcome = known_outcome(candidate, found)
+    new = ProvenHang(candidate, found.producer, outcome.outcome, candidate.witness, now_ms, outcome.doubt)
     if before is not None and before.start_offset == new.start_offset:
         new = replace(new, since_ms=before.since_ms)
     return combined(combined(new, before), stored)
@@ -36,17 +45,19 @@ def is_same_data(evidence: ProvenHang | None, fresh: SpanConfirmation) -> bool:
     """Whether a fresh read confirms the span, and nothing was appended to it since the evidence was found."""
     if evidence is None or fresh.answer is not Answer.CONFIRMED or fresh.producer is None:
         return False
-    return evidence.data == data_of(fresh.producer)
+    return evidence.data == fresh.producer.data
 
 
 def agreed(found: Outcome, evidence: ProvenHang) -> Outcome:
     """The outcome after another read of the same data: that of all reads together, as the evidence has it."""
-    return found if evidence.outcome == found.outcome else found._replace(outcome=evidence.outcome)
+    if evidence.outcome == found.outcome:
+        return found
+    return found._replace(outcome=evidence.outcome, doubt=evidence.doubt)
 
 
 def unconfirmed(fresh: SpanConfirmation) -> Outcome:
     """The outcome after a read that does not confirm the same data: awaited only if the read has no answer."""
-    return Outcome(ExpectedOutcome.UNKNOWN, fresh.why if fresh.answer is Answer.UNKNOWN else None)
+    return unknown(OutcomeDoubt.NOT_READ if fresh.answer is Answer.UNKNOWN else OutcomeDoubt.DATA_MIXED, fresh.why)
 
 
 def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> ProvenHang:
@@ -54,8 +65,31 @@ def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> Pr
     if earlier is None or earlier.data != new.data or earlier.outcome == ExpectedOutcome.UNKNOWN:
         return new
     if new.outcome == ExpectedOutcome.UNKNOWN:
-        return replace(new, outcome=earlier.outcome, witness=earlier.witness)
-    return new if new.outcome == earlier.outcome else replace(new, outcome=ExpectedOutcome.UNKNOWN)
+        return seen_again(replace(new, outcome=earlier.outcome, witness=earlier.witness, doubt=None), new.candidate)
+    return new if new.outcome == earlier.outcome else _doubted(new, OutcomeDoubt.CONTRADICTION)
+
+
+def seen_again(evidence: ProvenHang, candidate: SpanCandidate) -> ProvenHang:
+    """The evidence with a repeated candidate, perhaps with a newer view: a transaction may have begun since."""
+    witness, view = evidence.witness, candidate.view
+    evidence = replace(evidence, candidate=candidate)
+    if evidence.outcome != ExpectedOutcome.NONE or witness is None or view is None:
+        return evidence
+    has_begun = _has_begun(evidence.row.producer_epoch, witness.view, view)
+    return _doubted(evidence, OutcomeDoubt.BEGUN_SINCE) if has_begun else evidence
+
+
+def _has_begun(epoch: ProducerEpoch, before: CoordinatorView, now: CoordinatorView) -> bool:
+    """Whether a newer view shows that a transaction has begun under an epoch since an earlier view."""
+    if now.data_epoch == epoch != before.data_epoch:
+        return True
+    if now.start_ms is None or now.start_ms == before.start_ms:
+        return False
+    return epoch == (now.data_epoch if now.data_epoch is not None else now.producer_epoch)
+
+
+def _doubted(evidence: ProvenHang, kind: OutcomeDoubt) -> ProvenHang:
+    return replace(evidence, outcome=ExpectedOutcome.UNKNOWN, doubt=Doubt(kind))
 
 
 def with_history(evidence: ProvenHang, row: ActiveProducer, history: SpanHistory) -> ProvenHang:
@@ -67,6 +101,8 @@ def with_history(evidence: ProvenHang, row: ActiveProducer, history: SpanHistory
     candidate = evidence.candidate
     place, epoch, coordinator_epoch = candidate.partition, row.producer_epoch, row.coordinator_epoch
     again = expected_outcome(place, epoch, evidence.witness, history, coordinator_epoch)
-    now = expected_outcome(place, epoch, candidate.view, history, coordinator_epoch)
-    is_same = again == evidence.outcome and now in {ExpectedOutcome.UNKNOWN, again}
-    return evidence if is_same else replace(evidence, outcome=ExpectedOutcome.UNKNOWN)
+    now = expected_outcome(place, epoch, candidate.witness, history, coordinator_epoch)
+    if isinstance(again, Doubt):
+        return replace(evidence, outcome=ExpectedOutcome.UNKNOWN, doubt=again)
+    is_same = again == evidence.outcome and (isinstance(now, Doubt) or now == again)
+    return evidence if is_same else _doubted(evidence, OutcomeDoubt.CONTRADICTION)

@@ -14,6 +14,7 @@ from txnwatch.state.abort.case import Case
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.description import epoch_text
 from txnwatch.state.model.incident_payload import ExpectedOutcome, Refusal
+from txnwatch.state.model.ports import SpanData
 from txnwatch.state.model.transaction import TransactionState
 
 
@@ -54,7 +55,8 @@ def _unknown(case: Case) -> str | None:
     outcome = case.proven.outcome
     if outcome in case.policy.outcomes or outcome == ExpectedOutcome.COMMIT or case.policy.commit:
         return None
-    return f"the expected outcome is {outcome}: the data may have been acknowledged as committed"
+    why = case.proven.doubt.text if case.proven.doubt is not None else "the data may have been committed"
+    return f"the expected outcome is unknown: {why}"
 
 
 def _topic_denied(case: Case) -> str | None:
@@ -129,10 +131,14 @@ def _changed(case: Case) -> str | None:
     row = found.producer if found is not None else None
     if row is None:
         return "the fresh read does not show the transaction"
-    now = (row.txn_start_offset, row.producer_epoch, row.last_sequence)
-    if was == now:
+    if was == row.data:
         return None
-    return f"start, epoch and last sequence were {was} when its outcome was found and are {now} now"
+    return f"{_of_data(was)} when its outcome was found, {_of_data(row.data)} now"
+
+
+def _of_data(data: SpanData) -> str:
+    offset, epoch, sequence, timestamp_ms = data
+    return f"start offset {offset}, epoch {epoch}, last sequence {sequence} and last timestamp {timestamp_ms}"
 
 
 def _may_be_reused(case: Case) -> str | None:

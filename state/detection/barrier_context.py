@@ -90,9 +90,9 @@ class BarrierContext:
         """
         reigns = self.clocks.reigns
         if view is None:
-            return bool(self.barrier.elected) or any(reign.since_ms == self.now_ms for reign in reigns.values())
+            return bool(self.barrier.elected) or any(reign.since == self.barrier.number for reign in reigns.values())
         reign = reigns.get(view.log_partition)
-        is_new = reign is not None and reign.since_ms == self.now_ms
+        is_new = reign is not None and reign.since == self.barrier.number
         return is_new or view.log_partition in self.barrier.elected
 
     def next_emission(self, emission: Emission | None) -> Emission:

@@ -48,6 +48,7 @@ from txnwatch.state.detection.set_clock import move_times
 from txnwatch.state.detection.standing_offsets import blocked_offsets, note_last_stable
 from txnwatch.state.detection.unreadable_ranges import give_up
 from txnwatch.state.detection.view_transitions import forget_unseen
+from txnwatch.state.detection.whole_readings import WholeBefore, note_whole
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import (
@@ -64,7 +65,7 @@ from txnwatch.state.model.findings import (
     TransactionsEnded,
     Unproven,
 )
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
+from txnwatch.state.model.ids import NO_BARRIER, TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import AT_ONCE, NEVER_MS, TimestampMs
 
@@ -92,6 +93,7 @@ def process(
     _apply_to_awaited(batch, loaded)
     again = read_again(bucket, batch)
     unread = unread_before(bucket, batch)
+    whole = WholeBefore(bucket, batch)
     for seen in batch.for_one:
         if isinstance(seen, TransactionSeen) and seen.is_past and not loaded.awaits(seen.producer_id):
             pass_over(bucket, seen.view)
@@ -101,11 +103,13 @@ def process(
         is_consecutive = _place_of(seen) not in unread and not (
             isinstance(seen, TransactionSeen) and is_before_hole(bucket, loaded.load(seen.producer_id).view)
         )
-        loaded.apply(seen.producer_id, fact, batch.barrier.number, is_consecutive=is_consecutive)
+        read_since = whole.at(seen.partition) if isinstance(seen, ProducerSeen) else NO_BARRIER
+        loaded.apply(seen.producer_id, fact, batch.barrier.number, is_consecutive=is_consecutive, read_since=read_since)
     loaded.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
     note_holes(bucket, batch)
+    note_whole(bucket, batch)
     _forget_unseen(set(finished_readings(bucket, batch)), loaded)
     _take_census(batch, loaded)
     if reports_partitions:

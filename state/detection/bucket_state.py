@@ -58,6 +58,8 @@ class SharedState:
         hidden: partitions that transactions name and that are hidden from us, with the barrier at which this was seen;
             kept until the planner knows them.
         undescribed: scanned partitions whose last census failed.
+        last_whole: of data partitions that the last batch did not read to their listed end, the last barrier at which
+            they were (whole_readings.py).
         states: how many awaited producer ids are in each state.
         open_list_digest: a digest of the last emitted open list; None if that list may not have arrived.
     """
@@ -76,6 +78,7 @@ class SharedState:
     undescribed: set[TopicPartition] = field(default_factory=set)
     states: dict[str, int] = field(default_factory=dict)
     open_list_digest: int | None = None
+    last_whole: dict[TopicPartition, BarrierNumber] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

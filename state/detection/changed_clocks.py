@@ -48,7 +48,7 @@ def take_clocks(bucket: BucketState, barrier: Barrier) -> Concerned:
     """Updates the clocks from the barrier; returns which log partitions this concerns."""
     clocks, now_ms = bucket.clocks, barrier.coordinator_listed_ms
     before = clocks.brokers
-    elected = clocks.take(barrier.leaders, barrier.clocks, now_ms)
+    elected = clocks.take(barrier)
     if clocks.brokers == before:
         return Concerned(elected, set())
     raised, shown = set(), set()

@@ -5,9 +5,10 @@ producer id and an epoch. So the state keeps two values for the transaction in v
 (`data_epoch`, from its Ongoing record, because the end may raise it) and whether another transaction may have used that
 epoch (`epoch_use`). Up to transaction.version 1 an epoch is used from one InitProducerId to the next, by any number of
 transactions. From version 2 on each end raises it. A client can change the version without a new InitProducerId. Only
-consecutive records show which case it is, and two adjacent records need not be consecutive: compaction removes records
-between them, including those that ended a transaction. So no offset between them may be missing. Everything else is
-SHARED, which proves nothing.
+consecutive records show which case it is, and two adjacent records need not be consecutive. Compaction removes records
+between them, including those that ended a transaction: so no offset between them may be missing. An election can remove
+records that nobody has read: so both must have been appended under one leader epoch. Everything else is SHARED, which
+proves nothing.
 
 Pure: no I/O, no clock.
 """
@@ -26,7 +27,7 @@ def begun(view: CoordinatorView) -> CoordinatorView:
     """Prepares the first record of a range; what it inherits is not known yet."""
     match view.state:
         case TransactionState.EMPTY:
-            return replace(view, epoch_use=EpochUse.FIRST)
+            return replace(view, epoch_use=EpochUse.FIRST, first_unused=view.producer_epoch)
         case TransactionState.ONGOING:
             return replace(view, data_epoch=view.producer_epoch)
         case _:
@@ -39,11 +40,13 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
     `is_consecutive` is False if something between the two was not read or is no longer there.
     """
     same = prior if prior is not None and is_consecutive and is_same_transaction(prior, view) else None
+    if same is not None and view.state in _COMPLETE and not view.participants:
+        # Complete* does not contain its partitions; they are needed for the reason of a hang, and for its outcome.
+        view = replace(view, participants=same.participants)
+    if prior is not None and prior.coordinator_epoch != view.coordinator_epoch:
+        is_consecutive, same = False, None  # the election between them may have removed records that were never read
     if view.state is TransactionState.EMPTY:
         return _after_init(prior, view, is_consecutive=is_consecutive)
-    if same is not None and view.state in _COMPLETE and not view.participants:
-        # Complete* does not contain its partitions; they are needed for the outcome of a missing marker.
-        view = replace(view, participants=same.participants)
     if view.epoch_use is not EpochUse.UNJUDGED and not _was_out_before(prior, view, same):
         return view
     if same is not None:
@@ -61,6 +64,7 @@ def used_before(view: CoordinatorView) -> CoordinatorView:
     return replace(
         view,
         epoch_use=EpochUse.SHARED,
+        first_unused=None,
         data_epoch=view.data_epoch if view.state is TransactionState.EMPTY else view.producer_epoch,
         previous_outcome=UNKNOWN_PREVIOUS if view.previous_outcome is not None else None,
         previous_end_epoch=None,
@@ -79,12 +83,18 @@ def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
 
 
 def is_unused(view: CoordinatorView, epoch: ProducerEpoch) -> bool:
-    """Whether no transaction can have written data of this epoch yet: it was handed out, and none has begun with it."""
-    if view.producer_epoch != epoch or view.superseded_by is not None or view.may_lack_later_records:
-        return False
+    """Whether no transaction can have written data of this epoch: it was handed out, and none has begun under it."""
+    lowest = _lowest_unused(view)
+    return lowest is not None and view.superseded_by is None and lowest <= epoch <= view.producer_epoch
+
+
+def _lowest_unused(view: CoordinatorView) -> ProducerEpoch | None:
+    """The epoch from which on no transaction has begun; it may be above that of the view. None if it is not known."""
     if view.state is TransactionState.EMPTY:
-        return view.epoch_use in ITS_OWN and view.data_epoch != epoch
-    return view.state in _COMPLETE and view.data_epoch is not None and view.data_epoch < epoch
+        return view.first_unused
+    if view.state in _COMPLETE and view.data_epoch is not None:
+        return ProducerEpoch(view.data_epoch + 1)
+    return None
 
 
 def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: CoordinatorView | None) -> bool:
@@ -103,16 +113,35 @@ def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_cons
     """The view after an InitProducerId; a repeated one returns the same epoch again, even after a transaction."""
     if prior is None:
         return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS)
-    if prior.producer_epoch == view.producer_epoch and prior.superseded_by is None and view.epoch_use is EpochUse.FIRST:
-        view = replace(view, epoch_use=use_of(prior if is_consecutive else None, view.producer_epoch))
-    participants = view.participants or prior.participants
-    data_epoch = view.data_epoch if view.data_epoch is not None else prior.data_epoch
-    view = replace(view, participants=participants, data_epoch=data_epoch)
-    if view.previous_outcome is not None:
+    is_first_of_range = view.previous_outcome is None
+    first_unused = _first_unused(prior, view, is_extended=is_consecutive and is_first_of_range)
+    view = replace(
+        view,
+        epoch_use=EpochUse.FIRST if first_unused is not None else EpochUse.SHARED,
+        first_unused=first_unused,
+        participants=view.participants or prior.participants,
+        data_epoch=view.data_epoch if view.data_epoch is not None else prior.data_epoch,
+    )
+    if not is_first_of_range:
         was_out = _has_reached(prior, view.data_epoch)  # before its range began
         return replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=None) if was_out else view
     outcome, end_epoch = _previous_end(prior, view) if is_consecutive else (UNKNOWN_PREVIOUS, None)
     return replace(view, previous_outcome=outcome, previous_end_epoch=end_epoch)
+
+
+def _first_unused(prior: CoordinatorView, view: CoordinatorView, *, is_extended: bool) -> ProducerEpoch | None:
+    """The lowest unused epoch after an InitProducerId; None if transactions may have used the epoch of the record.
+
+    Epochs that the record before it left unused will never be used: `is_extended` is True if no record between the two
+    can be missing.
+    """
+    if view.first_unused is None or prior.superseded_by is not None:
+        return view.first_unused
+    lowest = _lowest_unused(prior)
+    if is_extended and lowest is not None and lowest <= prior.producer_epoch:
+        return lowest
+    first = max(view.first_unused, ProducerEpoch(prior.producer_epoch + 1))
+    return first if first <= view.producer_epoch else None
 
 
 def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, ProducerEpoch | None]:
@@ -121,7 +150,7 @@ def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | 
         return prior.previous_outcome, prior.previous_end_epoch
     is_raised = prior.data_epoch is None or view.producer_epoch > prior.data_epoch
     is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and is_raised
-    if not is_its_own or prior.state.outcome is None or prior.may_lack_later_records:
+    if not is_its_own or prior.state.outcome is None:
         return UNKNOWN_PREVIOUS, None
     return prior.state.outcome, prior.producer_epoch
 

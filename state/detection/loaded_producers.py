@@ -24,7 +24,7 @@ from txnwatch.state.detection.view_transitions import is_newer
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import Finding, StrayWrite
-from txnwatch.state.model.ids import BarrierNumber, ProducerId
+from txnwatch.state.model.ids import NO_BARRIER, BarrierNumber, ProducerId
 from txnwatch.state.model.transaction import ProducerState
 
 
@@ -87,10 +87,17 @@ class LoadedProducers:
         self.emitted.extend(step.emitted)
 
     def apply(
-        self, producer_id: ProducerId, fact: ProducerFact, barrier_number: BarrierNumber, *, is_consecutive: bool = True
+        self,
+        producer_id: ProducerId,
+        fact: ProducerFact,
+        barrier_number: BarrierNumber,
+        *,
+        is_consecutive: bool = True,
+        read_since: BarrierNumber = NO_BARRIER,
     ) -> None:
         """Applies one fact to one producer."""
-        self.take(apply(self.load(producer_id), fact, barrier_number, is_consecutive=is_consecutive))
+        producer = self.load(producer_id)
+        self.take(apply(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since))
 
     def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
         """Collects completion times, before the fact is applied; not for log partitions that are read `again`."""

@@ -32,7 +32,7 @@ from txnwatch.state.detection.span_transitions import absorbed
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import CensusListing, Joined, OpenDescribed
 from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
-from txnwatch.state.model.ids import BarrierNumber, TopicPartition
+from txnwatch.state.model.ids import NO_BARRIER, BarrierNumber, TopicPartition
 from txnwatch.state.model.transaction import ProducerState, Span
 
 
@@ -55,6 +55,8 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Census
         start_offset=fact.start_offset,
         start_epoch=None if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
+        last_timestamp_ms=fact.last_timestamp_ms if is_reading else prior.last_timestamp_ms,
+        began_after=NO_BARRIER if is_another else prior.began_after,
         by_census=prior.by_census and is_reading,
         is_ahead_of_scan=prior.is_ahead_of_scan and is_reading,
         seen_at=number if is_reading else prior.seen_at,

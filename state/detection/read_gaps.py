@@ -59,18 +59,12 @@ def begin_readings(bucket: BucketState, batch: Batch) -> None:
 def in_reading(
     seen: ProducerSeen | TransactionSeen, bucket: BucketState, barrier: Barrier
 ) -> ProducerSeen | TransactionSeen:
-    """The fact, with the number of its log partition's reading and the time at which it was seen.
-
-    A record that was past before the reading began, and that is not from the present leader, may lack later records: an
-    election may have cut the log, and nobody has followed it.
-    """
+    """The fact, with the number of its log partition's reading and the time at which it was seen."""
     if isinstance(seen, ProducerSeen):
         return seen
-    leader = barrier.leaders.get(seen.view.log_partition)
-    may_lack = seen.is_past and not (leader is not None and seen.view.coordinator_epoch == leader.epoch)
     reading = bucket.readings.get(seen.view.log_partition, 0)
     since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
-    view = replace(seen.view, reading=reading, since_ms=since_ms, may_lack_later_records=may_lack)
+    view = replace(seen.view, reading=reading, since_ms=since_ms)
     return TransactionSeen(seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past)
 
 
@@ -140,6 +134,7 @@ def note_gaps(bucket: BucketState, notices: Iterable[PartitionNotice]) -> None:
         if partition.topic == TRANSACTION_STATE_TOPIC:
             bucket.coordinator_gaps.pop(partition.partition, None)
             bucket.rereading[partition.partition] = Remedy.RECREATED
+            bucket.clocks.reigns.pop(partition.partition, None)  # the epochs of a new log start again
     for notice in visible:
         partition = notice.partition
         is_unread = notice.kind in READ_LATER

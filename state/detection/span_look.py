@@ -78,6 +78,7 @@ def candidate_of(
     first_barrier: BarrierNumber,
 ) -> SpanCandidate:
     """The span as a candidate for a fresh read."""
+    reign = context.clocks.reigns.get(producer.view.log_partition) if producer.view is not None else None
     return SpanCandidate(
         verdict=Verdict.HANGING,
         reason=reason_of(producer.view, partition),
@@ -89,6 +90,8 @@ def candidate_of(
         second_barrier=context.barrier.number,
         data_listed_ms=context.barrier.data_listed_ms,
         coordinator_listed_ms=context.barrier.coordinator_listed_ms,
+        log_epoch=reign.epoch if reign is not None else None,
+        is_begun_under_it=reign is not None and reign.since < span.began_after,
     )
 
 

@@ -8,15 +8,23 @@ from txnwatch.state.detection.span_events import SpanEvent, after_event, changed
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import Joined, PartitionNotice, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import Finding, Mismatch, StrayWrite, ViewHealed
-from txnwatch.state.model.ids import BarrierNumber, ProducerId, TopicPartition
+from txnwatch.state.model.ids import NO_BARRIER, BarrierNumber, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import AT_ONCE
 from txnwatch.state.model.transaction import Emission, Marker, ProducerState, Span
 
 
 def after_range(
-    producer: ProducerState, fact: ProducerSeen, barrier_number: BarrierNumber, *, is_consecutive: bool
+    producer: ProducerState,
+    fact: ProducerSeen,
+    barrier_number: BarrierNumber,
+    *,
+    is_consecutive: bool,
+    read_since: BarrierNumber = NO_BARRIER,
 ) -> Step:
-    """The producer after a range of a partition's log that was read in the batch of barrier `barrier_number`."""
+    """The producer after a range of a partition's log that was read in the batch of barrier `barrier_number`.
+
+    The range begins at or above the end that the barrier `read_since` listed.
+    """
     prior = producer.spans.get(fact.partition)
     if prior is not None and prior.topic_id == fact.topic_id and is_past(prior, fact):
         return Step(producer)
@@ -37,7 +45,10 @@ def after_range(
     if prior is not None and closing is not None:
         event = SpanEvent.MARKER_OF_NEXT if prior.absorbed else SpanEvent.MARKER
         emitted += ended(producer.producer_id, fact.partition, prior, event, closing)
-    span = _opened(fact, barrier_number) if prior is None or closing is not None else extended(prior, fact)
+    if prior is None or closing is not None:
+        span = _opened(fact, barrier_number, read_since)
+    else:
+        span = extended(prior, fact, read_since)
     if span is not None and joined is not None and joined.start_offset == span.start_offset:
         span = absorbed(span)
     return Step(_with_span(producer, fact.partition, span), emitted)
@@ -140,7 +151,7 @@ def closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
     return None
 
 
-def _opened(fact: ProducerSeen, barrier_number: BarrierNumber) -> Span | None:
+def _opened(fact: ProducerSeen, barrier_number: BarrierNumber, read_since: BarrierNumber) -> Span | None:
     if fact.open_offset is None:
         return None
     assert fact.last_offset is not None
@@ -153,10 +164,11 @@ def _opened(fact: ProducerSeen, barrier_number: BarrierNumber) -> Span | None:
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=fact.listed_ms,
         eligible_from=barrier_number,
+        began_after=read_since,
     )
 
 
-def extended(prior: Span, fact: ProducerSeen) -> Span:
+def extended(prior: Span, fact: ProducerSeen, read_since: BarrierNumber = NO_BARRIER) -> Span:
     """The open span after a range without a marker that ends it."""
     if fact.open_offset is None:
         return prior
@@ -171,7 +183,15 @@ def extended(prior: Span, fact: ProducerSeen) -> Span:
         epoch=fact.epoch if later else prior.epoch,
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
+        began_after=_began_after(prior, read_since, is_begin=is_begin),
         by_census=False,
         is_ahead_of_scan=False,
         reseen_at=prior.reseen_at if is_same else None,
     )
+
+
+def _began_after(prior: Span, read_since: BarrierNumber, *, is_begin: bool) -> BarrierNumber:
+    """After which barrier the span began, once a range has shown its first batch, or only later ones."""
+    if not is_begin:
+        return prior.began_after
+    return read_since if prior.by_census else min(prior.began_after, read_since)

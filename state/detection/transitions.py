@@ -13,23 +13,29 @@ from txnwatch.state.detection.span_transitions import after_notice, after_range,
 from txnwatch.state.detection.step import Step
 from txnwatch.state.detection.view_transitions import after_log_notice, after_record, after_tombstone
 from txnwatch.state.model.facts import PartitionNotice, ProducerSeen, TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber
+from txnwatch.state.model.ids import NO_BARRIER, TRANSACTION_STATE_TOPIC, BarrierNumber
 from txnwatch.state.model.transaction import ProducerState
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
 
 
 def apply(
-    producer: ProducerState, fact: ProducerFact, barrier_number: BarrierNumber, *, is_consecutive: bool = True
+    producer: ProducerState,
+    fact: ProducerFact,
+    barrier_number: BarrierNumber,
+    *,
+    is_consecutive: bool = True,
+    read_since: BarrierNumber = NO_BARRIER,
 ) -> Step:
     """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
 
     `is_consecutive` is False if something before the range was not read or is gone. It may be a marker: then data of a
     newer epoch has joined nothing. Or it may be a whole transaction: then it is not known who used an epoch.
+    `read_since` is the last barrier whose listed end of the partition is at or below the range (whole_readings.py).
     """
     match fact:
         case ProducerSeen():
-            return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive)
+            return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since)
         case TransactionSeen():
             held = held_between_barriers(producer, fact)
             return after_record(held, fact.view, barrier_number, is_consecutive=is_consecutive)

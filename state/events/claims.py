@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum, auto
 
+from txnwatch.state.evidence.known_outcome import Outcome, with_outcome
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import BarrierNumber
+from txnwatch.state.model.ids import NO_BARRIER
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import Action, ActionResult, ExpectedOutcome
 from txnwatch.state.model.quantities import LONG_AGO, Offset, TimestampMs
@@ -22,7 +23,6 @@ from txnwatch.state.model.transaction import Span
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
-_NO_BARRIER = BarrierNumber(0)  # a published incident is from no barrier of ours
 
 
 class Response(Enum):
@@ -62,9 +62,9 @@ def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
     return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
 
 
-def outcome_as_found(event: IncidentEvent, found: ExpectedOutcome) -> ExpectedOutcome:
-    """The outcome to publish. Of a hanging span only the found one counts; the one in the event may be forged."""
-    return found if event.verdict == Verdict.HANGING else event.expected_outcome
+def outcome_as_found(event: IncidentEvent, found: Outcome) -> IncidentEvent:
+    """The event to publish. Of a hanging span only the found outcome counts; the one in the event may be forged."""
+    return with_outcome(event, found) if event.verdict == Verdict.HANGING else event
 
 
 def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
@@ -90,10 +90,10 @@ def candidate_of(incident: IncidentEvent) -> SpanCandidate:
         reason=Reason.NO_TRANSACTIONAL_ID,
         producer_id=producer_id,
         partition=partition,
-        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, _NO_BARRIER),
+        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, NO_BARRIER),
         view=None,
-        first_barrier=_NO_BARRIER,
-        second_barrier=_NO_BARRIER,
+        first_barrier=NO_BARRIER,
+        second_barrier=NO_BARRIER,
         data_listed_ms=LONG_AGO,
         coordinator_listed_ms=LONG_AGO,
     )

@@ -129,6 +129,7 @@ EVENT: Final[dict[str, Check]] = {
     "pending_partitions": _all(_is_partition),
     "consumer_groups": _all(_record(GROUP)),
     "evidence": _record(EVIDENCE),
+    "outcome_detail": _TEXT,
     "suggested_command": _TEXT,
     "detected_at_ms": _TIME,
     "detection_latency_ms": _INT64,

@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from txnwatch.state.model.description import TransactionView
-from txnwatch.state.model.ids import BrokerId
+from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
@@ -70,13 +70,17 @@ class Claim(NamedTuple):
 
 
 def claims(
-    view: TransactionView, led: LeaderStamp | None, policy: DetectionPolicy, now_ms: TimestampMs
+    view: TransactionView,
+    led: LeaderStamp | None,
+    log_epoch: CoordinatorEpoch | None,
+    policy: DetectionPolicy,
+    now_ms: TimestampMs,
 ) -> Iterator[Claim]:
     """Possible verdicts of a live transaction by our clock `now_ms`: the most severe and the greatest age first.
 
-    There are none if nothing shows when its state began.
+    There are none if nothing shows when its state began. `log_epoch` is the leader epoch of the view's log partition.
     """
-    stamp_ms = _stamp_ms(view, led)
+    stamp_ms = _stamp_ms(view, led, log_epoch)
     since_ms = view.record_timestamp_ms if stamp_ms is None and isinstance(view, CoordinatorView) else stamp_ms
     if since_ms is None:
         return
@@ -84,25 +88,28 @@ def claims(
     for threshold in reversed(thresholds(view, policy, policy.scan_interval_ms(None))):
         if presumed_ms > threshold.age_ms:
             for age_ms in dict.fromkeys((max(threshold.age_ms, presumed_ms - _CLOSE_MS), threshold.age_ms)):
-                open_for_ms = _open_for_ms(view, led, threshold, age_ms)
+                open_for_ms = _open_for_ms(view, led, stamp_ms, threshold, age_ms)
                 yield Claim(threshold.verdict, age_ms, age_ms - threshold.age_ms, open_for_ms)
 
 
-def _stamp_ms(view: TransactionView, led: LeaderStamp | None) -> TimestampMs | None:
+def _stamp_ms(view: TransactionView, led: LeaderStamp | None, log_epoch: CoordinatorEpoch | None) -> TimestampMs | None:
     """When the state began; for Prepare* only by the current coordinator's clock, None if that has no stamp."""
     if not view.state.is_prepare:
         return view.start_ms
     if not isinstance(view, CoordinatorView):
         return None  # only the log has the time when an outcome was decided
-    if not view.may_lack_later_records:
+    if view.coordinator_epoch is not None and view.coordinator_epoch == log_epoch:
         return view.record_timestamp_ms
     return led.stamp_ms if led is not None else None
 
 
 def _open_for_ms(
-    view: TransactionView, led: LeaderStamp | None, threshold: Threshold, age_ms: DurationMs
+    view: TransactionView,
+    led: LeaderStamp | None,
+    stamp_ms: TimestampMs | None,
+    threshold: Threshold,
+    age_ms: DurationMs,
 ) -> DurationMs | None:
-    stamp_ms = _stamp_ms(view, led)
     if stamp_ms is None or view.start_ms is None:
         return None
     open_for_ms = stamp_ms - view.start_ms + age_ms

@@ -1,8 +1,8 @@
 """What is known about the outcome of a confirmed hang, and whether another read can show more.
 
 There are two kinds of `unknown`. In the first, an answer is missing: the partition's log was not read, or the span was
-written to during the read. The read is repeated as long as the data is the same. In the second, `unknown` is the
-answer: the information is gone, or never existed. Only a new candidate of the state can change it.
+written to after the listing that the outcome needs. The read is repeated. In the second, `unknown` is the answer: the
+information is gone, or never existed. Only a new candidate of the state can change it.
 
 Pure: no I/O, no clock.
 """
@@ -10,45 +10,89 @@ Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.outcome import expected_outcome
+from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.incident_payload import ExpectedOutcome, OutcomeDoubt
+from txnwatch.state.model.ports import ActiveProducer
+from txnwatch.state.model.transaction import Span
 from txnwatch.state.model.verdicts import Verdict
 
-WRITTEN_MEANWHILE = "data was appended during the read"
+_READ_AGAIN = frozenset({OutcomeDoubt.NOT_READ, OutcomeDoubt.WRITTEN_MEANWHILE})
 
 
 class Outcome(NamedTuple):
-    """An expected outcome, and the missing answer.
+    """An expected outcome, or why it is unknown.
 
     Attributes:
-        awaited: the missing answer; None if the outcome is known, or can never be known.
+        doubt: None if the outcome is known.
         is_being_read: the missing answer is being read, so it can be requested again at once.
     """
 
     outcome: ExpectedOutcome
-    awaited: str | None = None
+    doubt: Doubt | None = None
     is_being_read: bool = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an answer is missing, so another read of the same data can show the outcome."""
+        return self.doubt is not None and self.doubt.kind in _READ_AGAIN
+
+
+def unknown(kind: OutcomeDoubt, detail: str = "", *, is_being_read: bool = False) -> Outcome:
+    """An unknown outcome, and why."""
+    return Outcome(ExpectedOutcome.UNKNOWN, Doubt(kind, detail), is_being_read)
 
 
 def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
     """What is known about the outcome, if it applies to all the data found; `found` includes the span's history."""
     row, history = found.producer, found.history
-    if row is None or candidate.span.absorbed or row.txn_start_offset != candidate.span.start_offset:
-        return Outcome(ExpectedOutcome.UNKNOWN)  # other data, or more data than the candidate covers
-    if not found.is_unchanged:
-        return Outcome(ExpectedOutcome.UNKNOWN, WRITTEN_MEANWHILE)
+    doubt = Doubt(OutcomeDoubt.NOT_READ) if row is None else _of_reading(candidate, found, row)
+    if row is None or doubt is not None:
+        return Outcome(ExpectedOutcome.UNKNOWN, doubt)
+    outcome = expected_outcome(
+        candidate.partition, row.producer_epoch, candidate.witness, history, row.coordinator_epoch
+    )
+    if not isinstance(outcome, Doubt):
+        return Outcome(outcome)
+    if history.problem is not None:
+        return unknown(OutcomeDoubt.NOT_READ, history.problem, is_being_read=history.is_being_read)
+    return Outcome(ExpectedOutcome.UNKNOWN, outcome)
+
+
+def _of_reading(candidate: SpanCandidate, found: SpanConfirmation, row: ActiveProducer) -> Doubt | None:
+    """Why what the candidate rests on does not apply to the data that the fresh read shows."""
+    span = candidate.span
+    if span.absorbed or row.txn_start_offset != span.start_offset:
+        return Doubt(OutcomeDoubt.DATA_MIXED)  # other data, or more data than the candidate covers
+    if not found.is_unchanged or not is_as_read(span, row):
+        return Doubt(OutcomeDoubt.WRITTEN_MEANWHILE)
     if not found.is_settled:
-        return Outcome(ExpectedOutcome.UNKNOWN)
-    outcome = expected_outcome(candidate.partition, row.producer_epoch, candidate.view, history, row.coordinator_epoch)
-    return (
-        Outcome(outcome, history.problem, history.is_being_read)
-        if outcome == ExpectedOutcome.UNKNOWN
-        else Outcome(outcome)
+        return Doubt(OutcomeDoubt.NO_RECORD if candidate.view is None else OutcomeDoubt.COORDINATOR_MOVED_ON)
+    return None
+
+
+def is_as_read(span: Span, row: ActiveProducer) -> bool:
+    """Whether the leader shows the data that had been read when the coordinators' log was listed, and no more.
+
+    A last sequence is not compared: the state does not have it.
+    """
+    return (span.epoch, span.last_timestamp_ms) == (row.producer_epoch, row.last_timestamp_ms)
+
+
+def with_outcome(event: IncidentEvent, outcome: Outcome) -> IncidentEvent:
+    """An event with an outcome; a doubt is only about a hanging transaction."""
+    doubt = outcome.doubt if event.verdict == Verdict.HANGING else None
+    return replace(
+        event,
+        expected_outcome=outcome.outcome,
+        outcome_doubt=doubt.kind if doubt is not None else None,
+        outcome_detail=doubt.text if doubt is not None else None,
     )
 
 
@@ -61,4 +105,5 @@ def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEven
 
 def outcome_basis(candidate: SpanCandidate) -> Hashable:
     """All values of the state that an outcome depends on: an outcome that is settled changes only with them."""
-    return candidate.view, candidate.span.start_offset, candidate.span.absorbed
+    span = candidate.span
+    return candidate.witness, span.start_offset, span.absorbed, span.epoch, span.last_timestamp_ms

@@ -41,12 +41,12 @@ clock if it is set while no watch runs and the machine is restarted meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
-from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch
+from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, TimestampMs, elapsed
 from txnwatch.state.model.transaction import CoordinatorView
 
@@ -82,7 +82,7 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
 
 
 class Leadership(NamedTuple):
-    """A leader, and when (our clock) it was first listed under its epoch.
+    """A leader, and when it was first listed under its epoch: our clock, and the barrier.
 
     `set_ms` is when its clock had been set, if the bounds of the clock were dropped since.
     """
@@ -90,12 +90,13 @@ class Leadership(NamedTuple):
     broker: BrokerId
     epoch: CoordinatorEpoch
     since_ms: TimestampMs
+    since: BarrierNumber
     set_ms: TimestampMs | None = None
 
     def with_ours_set(self, by_ms: DurationMs) -> Leadership:
         """The same after our clock was set by so much."""
         set_ms = None if self.set_ms is None else self.set_ms + by_ms
-        return Leadership(self.broker, self.epoch, self.since_ms + by_ms, set_ms)
+        return self._replace(since_ms=self.since_ms + by_ms, set_ms=set_ms)
 
 
 class Clock(NamedTuple):
@@ -167,11 +168,11 @@ class Clocks(Struct, array_like=True):
     brokers: dict[BrokerId, Clock] = field(default_factory=dict)
     reigns: dict[int, Leadership] = field(default_factory=dict)
 
-    def take(self, leaders: Mapping[int, Leader], listed: Mapping[BrokerId, Clock], now_ms: TimestampMs) -> set[int]:
+    def take(self, barrier: Barrier) -> set[int]:
         """Adds the data of a barrier; returns the log partitions with a new leader or leader epoch."""
         risen = {
-            log_partition: Leadership(*leader, now_ms)
-            for log_partition, leader in leaders.items()
+            log_partition: Leadership(*leader, barrier.coordinator_listed_ms, barrier.number)
+            for log_partition, leader in barrier.leaders.items()
             if not self._is_led(log_partition, leader)
         }
         dropped = {reign.broker for reign in risen.values()}
@@ -180,7 +181,7 @@ class Clocks(Struct, array_like=True):
         self.reigns.update(risen)
         kept = {reign.broker for reign in self.reigns.values()} - dropped
         clocks = {broker: clock for broker, clock in self.brokers.items() if broker in kept}
-        for broker, clock in listed.items():
+        for broker, clock in barrier.clocks.items():
             if clock.is_possible:
                 clocks[broker] = learned(clocks.get(broker), clock)
         self.brokers = clocks

@@ -264,6 +264,7 @@ class Barrier(Variant, frozen=True):
         elected: partitions of the coordinators' log with a record of a later leader epoch than that of their listed
             end: between the listing and the reading, an election can have removed listed records.
         clock_set_by_ms: by how much our own clock was set since the last pair: forward, or back if it is negative.
+        begun: data partitions that this batch reads for the first time.
     """
 
     number: BarrierNumber
@@ -281,6 +282,7 @@ class Barrier(Variant, frozen=True):
     has_coordinator_log: bool = True
     elected: frozenset[int] = frozenset()
     clock_set_by_ms: DurationMs = NO_TIME
+    begun: frozenset[TopicPartition] = frozenset()
 
 
 Fact = (

@@ -10,10 +10,10 @@ from txnwatch.state.model.completion_latency import Latencies
 from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.facts import Joined, PartitionNotice
 from txnwatch.state.model.gap import Gap
-from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerId, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
-from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
+from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, Witness
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 
@@ -30,7 +30,9 @@ class SpanEnd(StrEnum):
 class SpanCandidate(Variant, frozen=True):
     """A span that two barriers prove to be hanging; a fresh read confirms it before an event is sent.
 
-    `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered.
+    Attributes:
+        first_barrier, second_barrier: the first found it uncovered, the second found it still open and uncovered.
+        log_epoch, is_begun_under_it: as in Witness, at `second_barrier`.
     """
 
     verdict: Verdict
@@ -43,6 +45,13 @@ class SpanCandidate(Variant, frozen=True):
     second_barrier: BarrierNumber
     data_listed_ms: TimestampMs
     coordinator_listed_ms: TimestampMs
+    log_epoch: CoordinatorEpoch | None = None
+    is_begun_under_it: bool = False
+
+    @property
+    def witness(self) -> Witness | None:
+        """What the log showed about the owner; None if it named none."""
+        return Witness(self.view, self.log_epoch, self.is_begun_under_it) if self.view is not None else None
 
 
 class CoverInDoubt(Variant, frozen=True):

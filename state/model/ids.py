@@ -18,6 +18,7 @@ BrokerId = NewType("BrokerId", int)
 LeaderEpoch = NewType("LeaderEpoch", int)  # of a partition; it rises with every election
 CoordinatorEpoch = NewType("CoordinatorEpoch", int)  # the leader epoch of a coordinator's partition of its log
 BarrierNumber = NewType("BarrierNumber", int)  # also the number of the batch that begins with the barrier
+NO_BARRIER = BarrierNumber(0)  # before the first barrier of a watch
 
 
 class TopicPartition(NamedTuple):

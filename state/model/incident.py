@@ -24,6 +24,7 @@ from txnwatch.state.model.incident_payload import (
     ExpectedOutcome,
     IncidentStatus,
     Initiator,
+    OutcomeDoubt,
     Resolution,
     SinceClock,
 )
@@ -74,6 +75,8 @@ class IncidentEvent:
     consumer_groups: tuple[AffectedGroup, ...] = ()
     evidence: Evidence
     expected_outcome: ExpectedOutcome
+    outcome_doubt: OutcomeDoubt | None = None
+    outcome_detail: str | None = None
     suggested_command: str | None = None
     detected_at_ms: TimestampMs
     detection_latency_ms: DurationMs

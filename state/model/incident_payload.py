@@ -37,6 +37,27 @@ class ExpectedOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+class OutcomeDoubt(StrEnum):
+    """Why an expected outcome is unknown; state/evidence/outcome_doubts.py has the texts."""
+
+    NOT_FOUND_HERE = "not_found_here"
+    NO_RECORD = "no_record"
+    ID_EXPIRED = "id_expired"
+    PRODUCER_ID_SUPERSEDED = "producer_id_superseded"
+    TRANSACTION_LIVE = "transaction_live"
+    LOG_ELECTION = "log_election"
+    BEGAN_BEFORE_ELECTION = "began_before_election"
+    EPOCH_SHARED = "epoch_shared"
+    NOT_A_PARTICIPANT = "not_a_participant"
+    DATA_MIXED = "data_mixed"
+    MARKER_UNKNOWN = "marker_unknown"
+    COORDINATOR_MOVED_ON = "coordinator_moved_on"
+    NOT_READ = "not_read"
+    WRITTEN_MEANWHILE = "written_meanwhile"
+    BEGUN_SINCE = "begun_since"
+    CONTRADICTION = "contradiction"
+
+
 class GroupState(StrEnum):
     """How an open transaction affects a consumer group."""
 

@@ -35,6 +35,19 @@ class Log(Protocol):
         """Something needs attention."""
 
 
+class SpanData(NamedTuple):
+    """What identifies the data of an open span at its leader: if it is unchanged, nothing was appended.
+
+    The last sequence alone is not enough: group coordinators write each batch of `__consumer_offsets` with the base
+    sequence 0 (`AbstractRecordsBuilder`). There the timestamp changes, which is the clock of the broker.
+    """
+
+    start_offset: Offset
+    producer_epoch: ProducerEpoch
+    last_sequence: int | None
+    last_timestamp_ms: TimestampMs | None
+
+
 class ActiveProducer(NamedTuple):
     """One row of DescribeProducers.
 
@@ -57,6 +70,11 @@ class ActiveProducer(NamedTuple):
         """Where the open transaction starts; only for a row that has one."""
         assert self.txn_start_offset is not None
         return self.txn_start_offset
+
+    @property
+    def data(self) -> SpanData:
+        """What identifies the open data; only for a row that has some."""
+        return SpanData(self.start_offset, self.producer_epoch, self.last_sequence, self.last_timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,14 @@ from enum import StrEnum
 
 from msgspec import field
 
-from txnwatch.state.model.ids import BarrierNumber, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import (
+    NO_BARRIER,
+    BarrierNumber,
+    CoordinatorEpoch,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import ModelValue
 
@@ -127,6 +134,8 @@ class Span(ModelValue, frozen=True):
         stray: it was proven that no transaction owned the data.
         absorbed: also, a later transaction of the producer now covers the span; its marker will close it.
         emission: set once a finding about the span was emitted; then its end is emitted too.
+        began_after: the last barrier whose listed end of the partition is at or below the start, so the span began
+            after that listing; NO_BARRIER if none is known.
     """
 
     topic_id: str
@@ -147,6 +156,7 @@ class Span(ModelValue, frozen=True):
     stray: bool = False
     absorbed: bool = False
     emission: Emission | None = None
+    began_after: BarrierNumber = NO_BARRIER
 
     @property
     def oldest_epoch(self) -> ProducerEpoch:
@@ -193,8 +203,8 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
         previous_outcome: after an InitProducerId, how the last transaction ended, if no other can have written data of
             `data_epoch`: commit, abort, or unknown if others can; None if not evaluated yet.
         previous_end_epoch: the producer epoch of that end, and so of its markers; None if it is not known.
-        may_lack_later_records: whether later records may have existed and be lost: the record is not from the present
-            leader, and nobody has followed the log since (a command reads it once, a watch may have begun later).
+        first_unused: after an InitProducerId, the lowest epoch such that no transaction has begun under it or under a
+            later one; None if transactions may have used the epoch of the record.
     """
 
     transactional_id: str
@@ -216,7 +226,7 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     since_ms: TimestampMs | None = None
     previous_outcome: str | None = None
     previous_end_epoch: ProducerEpoch | None = None
-    may_lack_later_records: bool = False
+    first_unused: ProducerEpoch | None = None
 
     @property
     def is_live(self) -> bool:
@@ -226,6 +236,20 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     def holds(self, partition: TopicPartition) -> bool:
         """Whether the partition is a participant of a live transaction of the producer; then its marker will come."""
         return self.is_live and partition in self.participants
+
+
+class Witness(ModelValue, frozen=True):
+    """What the coordinators' log showed about the owner of a span at one barrier, and which losses this excludes.
+
+    Attributes:
+        view: the latest record of the producer id.
+        log_epoch: the leader epoch under which the end of the view's log partition was listed; None if it is not known.
+        is_begun_under_it: whether the watcher has seen that the span began after the log partition had this leader.
+    """
+
+    view: CoordinatorView
+    log_epoch: CoordinatorEpoch | None = None
+    is_begun_under_it: bool = False
 
 
 COVER = "cover"

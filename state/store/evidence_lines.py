@@ -4,9 +4,9 @@ Evidence cannot be collected again if the coordinator has moved on. So unlike th
 line has the name of each value: a later version ignores a name that it does not know, and uses the default of a name
 that the line does not have. A person can read it, too.
 
-Law: raise FORMAT if a field of `CoordinatorView` gets another meaning, or is needed and cannot have a default. Lines of
-another format are not used. What the process finds afterwards is correct without them, but an outcome that only they
-have is unknown then.
+Law: raise FORMAT if a field of `Witness` or of its view gets another meaning, or is needed and cannot have a default.
+Lines of another format are not used. What the process finds afterwards is correct without them, but an outcome that
+only they have is unknown then.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 
 from txnwatch.state.abort.case import StoredEvidence
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.quantities import Offset
-from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.ports import SpanData
+from txnwatch.state.model.quantities import Offset, TimestampMs
+from txnwatch.state.model.transaction import CoordinatorView, Witness
 
-FORMAT = 1
+FORMAT = 2
 
 
 def _with_names(of: type[msgspec.Struct]) -> type[msgspec.Struct]:
@@ -43,8 +44,11 @@ class _Line(msgspec.Struct):
     start_offset: Offset
     producer_epoch: ProducerEpoch
     last_sequence: int | None
+    last_timestamp_ms: TimestampMs | None
     outcome: ExpectedOutcome
     witness: _View | None  # type: ignore[valid-type]
+    log_epoch: CoordinatorEpoch | None = None
+    is_begun_under_it: bool = False
 
 
 _LINES = msgspec.json.Decoder(_Line)
@@ -53,7 +57,7 @@ _LINES = msgspec.json.Decoder(_Line)
 def encode_evidence(evidence: StoredEvidence) -> str:
     """The evidence as one line of JSON."""
     topic_id, partition, producer_id = evidence.key
-    view = evidence.witness
+    witness = evidence.witness
     line = _Line(
         FORMAT,
         partition.topic,
@@ -62,7 +66,8 @@ def encode_evidence(evidence: StoredEvidence) -> str:
         producer_id,
         *evidence.data,
         evidence.outcome,
-        _View(**msgspec.structs.asdict(view)) if view is not None else None,
+        _View(**msgspec.structs.asdict(witness.view)) if witness is not None else None,
+        *((witness.log_epoch, witness.is_begun_under_it) if witness is not None else ()),
     )
     return msgspec.json.encode(line).decode()
 
@@ -81,7 +86,9 @@ def decode_evidence(line: str) -> StoredEvidence:
         raise ValueError(f"expected format {FORMAT}, found {found.format}")
     return StoredEvidence(
         (found.topic_id, TopicPartition(found.topic, found.partition), found.producer_id),
-        (found.start_offset, found.producer_epoch, found.last_sequence),
+        SpanData(found.start_offset, found.producer_epoch, found.last_sequence, found.last_timestamp_ms),
         found.outcome,
-        CoordinatorView(**msgspec.structs.asdict(found.witness)) if found.witness is not None else None,
+        Witness(CoordinatorView(**msgspec.structs.asdict(view)), found.log_epoch, found.is_begun_under_it)
+        if (view := found.witness) is not None
+        else None,
     )

@@ -12,11 +12,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, LeaderEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.ids import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    CoordinatorEpoch,
+    LeaderEpoch,
+    ProducerId,
+    TopicPartition,
+)
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
@@ -60,25 +65,31 @@ class LogViews:
     Attributes:
         problems: the partitions that were not read to their end, and why.
         led: by number of a log partition, its leader, if that leader has left a stamp there.
+        epochs: by number of a log partition, the leader epoch under which its end was listed.
     """
 
     views: dict[ProducerId, CoordinatorView] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
     led: dict[int, LeaderStamp] = field(default_factory=dict)
+    epochs: dict[int, CoordinatorEpoch] = field(default_factory=dict)
 
 
 def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogViews:
     """The last view of each producer id that the log still has; reads all partitions of the log.
 
     Records that end a producer id without naming it (a tombstone, or in version 0 the id's next producer id) are not
-    searched for. So a caller must ask the id's coordinator whether a view still holds. A one-time read also cannot see
-    whether an election has truncated the log; a view of an earlier leader is marked with `may_lack_later_records`.
+    searched for. So a caller must ask the id's coordinator whether a view still holds.
     """
     found = LogViews()
     if not producer_ids:
         return found
     wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
     logs = list_extents(cluster, _logs(cluster))
+    found.epochs = {
+        partition.partition: CoordinatorEpoch(log.leader_epoch)
+        for partition, log in logs.items()
+        if isinstance(log, Extent) and log.leader_epoch is not None
+    }
     for read in _search(cluster, logs, wanted, found.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
         if leader is not None and since_ms is not None:
@@ -87,15 +98,8 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
         fold.feed(read.fold.kept, read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                is_earlier = _is_earlier(fact.view, logs[read.partition])
-                found.views[fact.producer_id] = replace(fact.view, may_lack_later_records=is_earlier)
+                found.views[fact.producer_id] = fact.view
     return found
-
-
-def _is_earlier(view: CoordinatorView, log: Extent | Problem) -> bool:
-    """Whether an earlier leader than that of the log now may have appended the record of a view."""
-    now = log.leader_epoch if isinstance(log, Extent) else None
-    return view.coordinator_epoch is None or now is None or view.coordinator_epoch < now
 
 
 def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:

@@ -211,6 +211,7 @@ class SourceOffset:
             has_coordinator_log=not all(is_data(p) for p in self.positions),
             elected=elected,
             clock_set_by_ms=self.clock_set_by_ms,
+            begun=frozenset(filter(is_data, self.begun)),
         )
 
 

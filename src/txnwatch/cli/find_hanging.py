@@ -213,7 +213,8 @@ def searcher_of(
 
     def read_log(producer_ids: Collection[ProducerId]) -> OwnerViews:
         found = read_views(cluster, producer_ids)
-        return OwnerViews(found.views, {str(partition): why for partition, why in found.problems.items()}, found.led)
+        problems = {str(partition): why for partition, why in found.problems.items()}
+        return OwnerViews(found.views, problems, found.led, found.epochs)
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
     known = with_scan_interval(policy, cluster)
