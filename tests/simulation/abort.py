@@ -64,6 +64,7 @@ class Actors:
         self.calls = 0
         self.problems: list[str] = []
         self.known: set[str] = set()
+        self.published: dict[int, IncidentEvent] = {}
         self.verified: set[tuple[str, str]] = set()
         outbox = TopicOutbox(log.sink(), LogLines())
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
@@ -89,9 +90,9 @@ class Actors:
         self.abort.on_batch()
         self.world.seen.update(self.abort.counts)
         self.abort.counts.clear()
-        problems = [*self.problems, *(f"HARM: {harm}" for harm in self.admin.harm)]
-        self.problems.clear()
-        self.admin.harm.clear()
+        problems = [*self.problems, *(f"HARM: {harm}" for harm in self.admin.harm), *self.truth.late]
+        for found in (self.problems, self.admin.harm, self.truth.late):
+            found.clear()
         return problems
 
     def _check_suppressed(self) -> None:
@@ -104,6 +105,9 @@ class Actors:
     def _on_event(self, event: IncidentEvent) -> None:
         if event.suggested_command == EVIL:
             self.problems.append(f"FORGED COMMAND: {event.subject} is published with the command of another client")
+        if event.outcome_doubt is not None:
+            self.world.seen[f"doubt: {event.outcome_doubt}"] += 1
+        self.published[event.producer_id] = event
         self._outcome(event)
         self._verified(event)
 
@@ -142,12 +146,15 @@ class Actors:
         if log is None or log.topic_id != event.topic_id:
             return
         # An outcome is one of the data that was confirmed; what is written since is for the abort to see.
-        last = event.evidence.last_sequence
-        owners = self.truth.outcomes(self.world, log, event.producer_id, event.txn_start_offset or 0, last)
+        start, last = event.txn_start_offset or 0, event.evidence.last_sequence
+        if log.has_offsets:
+            last = log.last_written(event.producer_id, event.last_write_ms or 0)
+        owners = self.truth.outcomes(self.world, log, event.producer_id, start, last)
+        said = f"FALSE OUTCOME: {event.subject} has {event.expected_outcome}"
         if not owners <= {event.expected_outcome}:
-            self.problems.append(
-                f"FALSE OUTCOME: {event.subject} has {event.expected_outcome}, and its owners {owners}"
-            )
+            self.problems.append(f"{said}, and its owners {owners}")
+        if event.expected_outcome != ExpectedOutcome.COMMIT:
+            self.truth.said(self.world.owners.of(log, event.producer_id, start, last), said)
 
 
 class AbortOracle(Oracle):

@@ -10,12 +10,43 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from simulation.encoding import Data
+from simulation.owners import Owner
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
 
 if TYPE_CHECKING:
+    from simulation.coordinator import Transaction
     from simulation.world import World
+
+
+@dataclass(slots=True)
+class Believed:
+    """The transaction as its client believes it to be, whatever the coordinator has lost since.
+
+    Attributes:
+        owner: the transaction; None between two of them.
+        added: the partitions whose addition the coordinator has acknowledged.
+        is_commit: how the client has asked to end it; None while it has not asked.
+        ended: the transactions that have ended.
+    """
+
+    owner: Owner | None = None
+    added: set[TopicPartition] = field(default_factory=set)
+    is_commit: bool | None = None
+    ended: set[Owner] = field(default_factory=set)
+
+    def begun(self, name: str, producer_id: int, start_ms: int) -> None:
+        """It has begun; a new one has a name of its own, even if the coordinator still has the one before."""
+        if self.owner is None:
+            owner = Owner(name, producer_id, start_ms)
+            self.owner = owner if owner not in self.ended else Owner(name, producer_id, -len(self.ended))
+
+    def over(self) -> None:
+        """It has ended."""
+        if self.owner is not None:
+            self.ended.add(self.owner)
+        self.owner, self.is_commit = None, None
+        self.added.clear()
 
 
 @dataclass(slots=True)
@@ -30,6 +61,7 @@ class Client:
     producer_epoch: int = -1
     is_initialising: bool = True
     former: list[tuple[int, int]] = field(default_factory=list)
+    believed: Believed = field(default_factory=lambda: Believed())
 
     def act(self, world: World | None, rng: random.Random) -> None:
         """One request, or the answer to the last one; draws the same numbers whether or not it exists."""
@@ -40,9 +72,11 @@ class Client:
         if draw < 0.03:
             self.is_initialising = True  # the instance crashed; its successor fences it
         if known is None or known.value is None or self.is_initialising:
-            self._initialise(world)
+            self.initialise(world)
             return
         if not known.is_free:
+            return
+        if world.setting.loses_records and self._goes_on(world, known):
             return
         value = known.value
         if (value.producer_id, value.producer_epoch) != (self.producer_id, self.producer_epoch):
@@ -55,25 +89,110 @@ class Client:
             return
         partition = list(world.data)[int(where * len(world.data))]
         if draw < 0.25:
-            world.coordinators.end(known, commit=where < 0.5)
+            self.end(world, known, commit=where < 0.5)
             world.note(f"{self.transactional_id} asks to {'commit' if where < 0.5 else 'abort'}")
-        elif partition not in known.held:
+        elif partition not in (self.believed.added or known.held):
             world.coordinators.add(known, partition)
             world.note(f"{self.transactional_id} adds {partition}")
         else:
             self.write(world, partition, self.producer_id, self.producer_epoch, 1 + int(draw * 10) % 2)
 
+    def hurry(self, world: World, rng: random.Random) -> None:
+        """Does the next thing without waiting for anything: adds and writes, ends, or starts; a marker may be lost."""
+        known = world.coordinators.transactions.get(self.transactional_id)
+        if known is None or known.value is None or self.is_initialising:
+            self.initialise(world)
+            return
+        if not known.is_free or self._goes_on(world, known):
+            return
+        if (known.value.producer_id, known.value.producer_epoch) != (self.producer_id, self.producer_epoch):
+            self._learn_or_start_again(world)
+        elif known.value.state.is_prepare:
+            for marker in [one for one in world.coordinators.markers if one.transactional_id == self.transactional_id]:
+                world.coordinators.markers.remove(marker)
+                if rng.random() < 0.3:
+                    world.coordinators.acknowledge(marker)
+                    world.note(f"the marker {marker} is taken for written")
+                else:
+                    world.deliver_marker(marker)
+                    world.commit(world.data[marker.partition])
+            world.coordinators.complete()
+        elif self.believed.added and rng.random() < 0.5:
+            self.end(world, known, commit=rng.random() < 0.8)
+            world.note(f"{self.transactional_id} asks for the end")
+        elif world.data:
+            partition = rng.choice(list(world.data))
+            if partition not in self.believed.added:
+                world.coordinators.add(known, partition)
+                world.note(f"{self.transactional_id} adds {partition}")
+                world.commit(world.logs[self.log])
+                self._goes_on(world, known)
+            if partition in self.believed.added:
+                self.write(world, partition, self.producer_id, self.producer_epoch, 1)
+                world.commit(world.data[partition])
+
+    def end(self, world: World, known: Transaction, *, commit: bool) -> None:
+        """EndTxn. Below transaction.version 2, a commit after a commit of the same epoch is answered without an error.
+
+        (`TransactionCoordinator.endTransaction`, case CompleteCommit.) So a client whose own transaction is lost, with
+        its records, is told that it is committed.
+        """
+        value, owner = known.value, self.believed.owner
+        if owner is not None:
+            self.believed.is_commit = commit
+            if commit:
+                world.coordinators.ending[self.transactional_id] = owner
+                if value is not None and value.state is S.COMPLETE_COMMIT and self.version < 2:
+                    world.coordinators.told_committed(owner)
+                    world.seen["a commit of nothing is acknowledged"] += 1
+                    self.believed.over()
+        world.coordinators.end(known, commit=commit)
+
+    def _goes_on(self, world: World, known: Transaction) -> bool:
+        """Compares what the client believes with the answers that it has got; returns whether it waits for one."""
+        value, believed = known.value, self.believed
+        assert value is not None
+        is_its_own = (value.producer_id, value.producer_epoch) == (self.producer_id, self.producer_epoch)
+        if self.transactional_id in world.coordinators.answered:
+            world.coordinators.answered.discard(self.transactional_id)
+            believed.over()
+        elif believed.is_commit is not None and is_its_own:
+            if value.state is S.ONGOING:  # the answer is lost, and the client asks again
+                self.end(world, known, commit=believed.is_commit)
+                return True
+            believed.over()
+        elif is_its_own and value.state is S.ONGOING:
+            believed.begun(self.transactional_id, value.producer_id, value.start_ms or 0)
+            believed.added |= known.held
+        elif is_its_own and believed.owner is not None:
+            world.seen["a client goes on without its record"] += 1
+        return False
+
+    def learn(self, world: World) -> None:
+        """Takes what the coordinator has answered so far: the state of its transaction, or its next identity."""
+        known = world.coordinators.transactions.get(self.transactional_id)
+        if known is None or known.value is None or self.is_initialising or not known.is_free:
+            return
+        self._goes_on(world, known)
+        if (known.value.producer_id, known.value.producer_epoch) != (self.producer_id, self.producer_epoch):
+            self._learn_or_start_again(world)
+
     def write(self, world: World, partition: TopicPartition, producer_id: int, epoch: int, count: int) -> bool:
         """Writes a batch, even if the client must not write it."""
         at = world.data[partition]
-        offset = at.end
-        accepted = at.produce(Data(producer_id, epoch, count))
+        offset, identity = at.end, (producer_id, epoch)
+        accepted = at.produce(world.batch(producer_id, epoch, count))
         if accepted:
-            world.owners.wrote(world.coordinators, self.transactional_id, at, offset, (producer_id, epoch))
+            believed = self.believed
+            is_its_own = partition in believed.added and believed.is_commit is None
+            if is_its_own and identity == (self.producer_id, self.producer_epoch):
+                world.owners.wrote_in(believed.owner, at, offset, producer_id)
+            else:
+                world.owners.wrote(world.coordinators, self.transactional_id, at, offset, identity)
             world.note(f"{partition}@{offset}: data of {producer_id} epoch {epoch} ({self.transactional_id})")
         return accepted
 
-    def _initialise(self, world: World) -> None:
+    def initialise(self, world: World) -> None:
         known = world.coordinators.transactions.get(self.transactional_id)
         if known is not None and known.value is not None and known.is_free and known.value.state is S.EMPTY:
             self._take(known.value.producer_id, known.value.producer_epoch)
@@ -98,4 +217,5 @@ class Client:
     def _take(self, producer_id: int, producer_epoch: int) -> None:
         if self.producer_id >= 0:
             self.former.append((self.producer_id, self.producer_epoch))
+        self.believed.over()
         self.producer_id, self.producer_epoch = producer_id, producer_epoch

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from simulation.clocks import WorldClocks
 from simulation.encoding import LoggedValue
+from simulation.owners import Owner
 from simulation.partition import PartitionLog
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
@@ -80,6 +81,8 @@ class Coordinators:
         markers: on their way, in any order.
         max_epoch: the last producer epoch before another producer id is handed out (32767 in Kafka).
         clocks: the brokers'.
+        ending: by id, the transaction that its client believes to commit.
+        answered: the ids whose EndTxn was answered; their clients have not noticed yet.
     """
 
     def __init__(self, logs: list[PartitionLog], max_epoch: int, clocks: WorldClocks) -> None:
@@ -88,6 +91,8 @@ class Coordinators:
         self.transactions: dict[str, Transaction] = {}
         self.markers: list[MarkerOnItsWay] = []
         self.clocks = clocks
+        self.ending: dict[str, Owner] = {}
+        self.answered: set[str] = set()
         self._next_producer_id = 100
 
     def is_held(self, producer_id: int, partition: TopicPartition) -> bool:
@@ -207,6 +212,7 @@ class Coordinators:
         if value is None:
             self.transactions.pop(known.transactional_id, None)
         elif value.state.is_prepare:
+            self._answer(known, value)
             known.unmarked = set(known.held)
             self.markers.extend(
                 MarkerOnItsWay(
@@ -221,6 +227,17 @@ class Coordinators:
                 )
                 for partition in sorted(known.unmarked)
             )
+
+    def _answer(self, known: Transaction, value: TransactionLogValue) -> None:
+        self.answered.add(known.transactional_id)
+        believed = self.ending.pop(known.transactional_id, None)
+        if value.state is S.PREPARE_COMMIT:
+            self.told_committed(Owner(known.transactional_id, value.producer_id, value.start_ms))
+            if believed is not None:
+                self.told_committed(believed)
+
+    def told_committed(self, owner: Owner) -> None:
+        """A client is told that its transaction is committed; the truth listens here."""
 
     def owes(self, producer_id: int, partition: TopicPartition) -> bool:
         """Whether a coordinator has a marker to write there, or its transaction continues.

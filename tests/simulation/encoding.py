@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from support.batches import a_batch, a_marker, a_record
+from support.batches import TIMESTAMP_MS, a_batch, a_marker, a_record
 from support.transaction_log import a_key, a_value
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -20,6 +20,7 @@ class Data(NamedTuple):
     producer_id: int
     producer_epoch: int
     count: int = 1
+    timestamp_ms: int = TIMESTAMP_MS
 
 
 class Mark(NamedTuple):
@@ -46,13 +47,14 @@ Body = Data | Mark | LoggedValue
 def encode(offset: int, leader_epoch: int, body: Body) -> bytes:
     """The batch as a broker sends it."""
     match body:
-        case Data(producer_id, producer_epoch, count):
+        case Data(producer_id, producer_epoch, count, timestamp_ms):
             return a_batch(
                 offset,
                 count=count,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 leader_epoch=leader_epoch,
+                base_timestamp=timestamp_ms,
             )
         case Mark(producer_id, producer_epoch, coordinator_epoch, commit):
             return a_marker(

@@ -29,6 +29,10 @@ class Owners:
     def __init__(self) -> None:
         self._written: dict[tuple[str, TopicPartition, int], dict[tuple[int, int], Owner | None]] = {}
 
+    def wrote_in(self, owner: Owner | None, at: DataPartition, offset: int, producer_id: int) -> None:
+        """Records the owner of a batch."""
+        self._written.setdefault((at.topic_id, at.partition, producer_id), {})[offset, at.epoch] = owner
+
     def wrote(self, known: Coordinators, name: str, at: DataPartition, offset: int, identity: tuple[int, int]) -> None:
         """Records the owner of a batch that a client has written with this transactional id, producer id and epoch."""
         producer_id = identity[0]
@@ -38,7 +42,7 @@ class Owners:
             value = transaction.value
             is_its_own = (value.producer_id, value.producer_epoch, value.state) == (*identity, TransactionState.ONGOING)
             owner = Owner(name, producer_id, value.start_ms) if is_its_own else None
-        self._written.setdefault((at.topic_id, at.partition, producer_id), {})[offset, at.epoch] = owner
+        self.wrote_in(owner, at, offset, producer_id)
 
     def of(self, log: DataPartition, producer_id: int, start: int, last: float = math.inf) -> Iterator[Owner | None]:
         """The owner of each batch of a producer that is in the log now, from `start` to `last`."""

@@ -153,16 +153,19 @@ class Producer:
     epoch: int
     open_start: int | None = None
     coordinator_epoch: int | None = None
+    last_timestamp_ms: int | None = None
 
 
 @dataclass(slots=True)
 class DataPartition(PartitionLog):
     """A partition of user data: `producers` is the leader's producer state, markers above the watermark included.
 
-    Which producers are open at any moment is what DescribeProducers answers: a census reads it from here.
+    Which producers are open at any moment is what DescribeProducers answers: a census reads it from here. If it
+    `has_offsets`, its batches have the base sequence 0, as those that a group coordinator writes.
     """
 
     producers: dict[int, Producer] = field(default_factory=dict)
+    has_offsets: bool = False
     closing: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def open_spans(self) -> Iterator[tuple[int, int]]:
@@ -209,7 +212,7 @@ class DataPartition(PartitionLog):
             return
         if isinstance(body, Data):
             known = self.producers.setdefault(body.producer_id, Producer(body.producer_epoch))
-            known.epoch = body.producer_epoch
+            known.epoch, known.last_timestamp_ms = body.producer_epoch, body.timestamp_ms
             known.open_start = offset if known.open_start is None else known.open_start
         elif isinstance(body, Mark):
             known = self.producers.setdefault(body.producer_id, Producer(body.producer_epoch))
@@ -217,6 +220,12 @@ class DataPartition(PartitionLog):
                 self.closing[body.producer_id, known.open_start] = offset
             known.epoch, known.open_start = body.producer_epoch, None
             known.coordinator_epoch = body.coordinator_epoch
+
+    def last_written(self, producer_id: int, until_ms: int) -> int:
+        """The offset of a producer's last batch with a timestamp up to a time; -1 if there is none."""
+        own = (entry for entry in self.entries if entry.body.producer_id == producer_id)  # type: ignore[union-attr]
+        written = [one.offset for one in own if isinstance(one.body, Data) and one.body.timestamp_ms <= until_ms]
+        return max(written, default=-1)
 
     @property
     def last_stable_offset(self) -> int:

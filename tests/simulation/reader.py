@@ -43,7 +43,7 @@ from txnwatch.streaming.source import snapshot_schedule as census
 from txnwatch.streaming.source.former_positions import FormerPosition
 from txnwatch.streaming.source.hidden_participants import hidden_participants
 from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits
 from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
@@ -214,6 +214,8 @@ class WorldReader:
             self.rows = kept[1]
             self.world.churn()
         self.done, self.before = end, found.since
+        logs = ((at.partition, position) for at, position in end.read_positions.items() if not is_data(at))
+        self.world.read_to.update((number, position.offset) for number, position in logs)
         self.unproven = [unproven for unproven in result.emitted if isinstance(unproven, Unproven)]
         if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
             self.rereads = self.requests_after(self.remembered.whole(result.emitted))

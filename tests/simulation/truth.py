@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from simulation.coordinator import Coordinators, Transaction
+from simulation.coordinator import Coordinators
 from simulation.encoding import Data
 from simulation.owners import Owner
 from simulation.partition import DataPartition
 from simulation.world import World
 from txnwatch.state.abort.decision import partition_of
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 
 class Truth:
@@ -23,11 +21,18 @@ class Truth:
 
     def __init__(self) -> None:
         self.committed: set[Owner] = set()
+        self.late: list[str] = []
+        self._said: dict[Owner, str] = {}
 
-    def decided(self, known: Transaction, value: TransactionLogValue | None) -> None:
-        """A coordinator's record has taken effect; with PrepareCommit the client gets the answer that it committed."""
-        if value is not None and value.state is S.PREPARE_COMMIT:
-            self.committed.add(Owner(known.transactional_id, value.producer_id, value.start_ms))
+    def told_committed(self, owner: Owner) -> None:
+        """The client of a transaction gets the answer that it is committed."""
+        self.committed.add(owner)
+        if owner in self._said:
+            self.late.append(f"{self._said.pop(owner)}, and {owner} was told later that it is committed")
+
+    def said(self, owners: Iterable[Owner | None], what: str) -> None:
+        """What the product did or published as if these transactions had not committed, and never would."""
+        self._said.update({owner: what for owner in owners if owner is not None and owner not in self.committed})
 
     def outcomes(
         self, world: World, log: DataPartition, producer_id: int, start: int, last: float = math.inf
@@ -71,11 +76,5 @@ def data_of(log: DataPartition, producer_id: int) -> Iterator[int]:
 
 @contextmanager
 def witnessed(truth: Truth) -> Iterator[Truth]:
-    enter = Coordinators.enter
-
-    def entering(self: Coordinators, known: Transaction, value: TransactionLogValue | None) -> None:
-        truth.decided(known, value)
-        enter(self, known, value)
-
-    with mock.patch.object(Coordinators, "enter", entering):
+    with mock.patch.object(Coordinators, "told_committed", lambda _, owner: truth.told_committed(owner)):
         yield truth

@@ -141,7 +141,10 @@ class View:
                 answers[partition] = Problem("NOT_LEADER_OR_FOLLOWER")
                 continue
             answers[partition] = tuple(
-                ActiveProducer(producer_id, known.epoch, None, 0, known.coordinator_epoch, known.open_start)
+                ActiveProducer(
+                    *(producer_id, known.epoch, None, known.last_timestamp_ms),
+                    *(known.coordinator_epoch, known.open_start),
+                )
                 for producer_id, known in self.producers(log).items()
                 if known.open_start is not None
             )

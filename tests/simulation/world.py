@@ -16,8 +16,8 @@ from typing import NamedTuple
 from simulation.client import Client
 from simulation.clocks import WorldClocks
 from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, MarkerOnItsWay
-from simulation.encoding import Mark
-from simulation.faults import FAULTS
+from simulation.encoding import Data, Mark
+from simulation.faults import FAULTS, LOSSES
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -52,6 +52,8 @@ class Setting:
         clocks_differ: whether brokers' clocks may differ, and whether what is read may be old.
         only_new_data_fails: whether what becomes unreadable is always what was appended to data last: then most of it
             was not read before, and the coordinators' log still proves what can be proven.
+        loses_records: whether elections can remove records of the coordinators' log that the reader has not read, while
+            clients go on; the faults of `LOSSES` happen then, too.
     """
 
     clients: int = MOST_CLIENTS
@@ -64,6 +66,7 @@ class Setting:
     continues: bool = False
     clocks_differ: bool = True
     only_new_data_fails: bool = False
+    loses_records: bool = False
     faults: frozenset[str] = frozenset(FAULTS)
 
 
@@ -89,6 +92,7 @@ class World:
         reopened: spans whose markers were lost with the tail of their log; the next transaction may take them in at
             once, and they never hang then.
         hidden, is_log_hidden: topics that the reader may not see; whether a proxy answers that the log is not there.
+        read_to: how far the reader has read each partition of the coordinators' log.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same as text, kept only on request.
     """
@@ -103,6 +107,7 @@ class World:
     reopened: set[SpanId] = field(default_factory=set)
     hidden: set[str] = field(default_factory=set)
     is_log_hidden: bool = False
+    read_to: dict[int, int] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -129,7 +134,9 @@ class World:
         self.topic_number += 1
         for partition in TOPICS[: self.setting.partitions]:
             if partition.topic == name:
-                self.data[partition] = DataPartition(partition, f"{name}-id-{self.topic_number}")
+                has_offsets = self.setting.loses_records and partition == TOPICS[0]
+                topic_id = f"{name}-id-{self.topic_number}"
+                self.data[partition] = DataPartition(partition, topic_id, has_offsets=has_offsets)
 
     def create_log(self) -> None:
         """The coordinators' log under an id of its own, and nothing in it; coordinators remember what it holds."""
@@ -155,6 +162,13 @@ class World:
         rng, rate = self.rng, self.setting.rate or 0.0
         while rng.random() < rate / (1.0 + rate):
             self.step()
+
+    def batch(self, producer_id: int, epoch: int, count: int) -> Data:
+        """A batch that a client writes now; without losses all have one timestamp, which nothing depends on."""
+        if not self.setting.loses_records:
+            return Data(producer_id, epoch, count)
+        self.clocks.now_ms += 1
+        return Data(producer_id, epoch, count, self.clocks.now_ms)
 
     def replicate_all(self) -> None:
         """Every follower has caught up with its leader."""
@@ -335,7 +349,8 @@ def _actions(world: World) -> list[Callable[[], None]]:
         (2, world.time_out),
         (1, world.leader_moves),
     ]
-    faulty = [(share, _fault(world, name, act)) for name, (share, act) in FAULTS.items()]
+    faults = FAULTS | LOSSES if world.setting.loses_records else FAULTS
+    faulty = [(share, _fault(world, name, act)) for name, (share, act) in faults.items()]
     return [act for share, act in (*usual, *faulty) for _ in range(share)]
 
 

@@ -38,7 +38,8 @@ class WorldAdmin:
     """A TransactionAdmin of the world; the world continues between its requests.
 
     It passes the contract suite of TransactionAdmin but for two answers: the last sequence of a producer is the offset
-    of its last batch, which identifies the batch even after an election, and no topic has a configuration.
+    of its last batch, which identifies the batch even after an election, but for a partition that has offsets; and no
+    topic has a configuration.
 
     Attributes:
         harm: what markers that were accepted have done to transactions that their clients or coordinators still own.
@@ -83,7 +84,12 @@ class WorldAdmin:
         rows = []
         for producer_id, known in log.producers.items():
             last = max(data_of(log, producer_id), default=None)
-            rows.append(ActiveProducer(producer_id, known.epoch, last, 0, known.coordinator_epoch, known.open_start))
+            rows.append(
+                ActiveProducer(
+                    *(producer_id, known.epoch, 0 if log.has_offsets and last is not None else last),
+                    *(known.last_timestamp_ms, known.coordinator_epoch, known.open_start),
+                )
+            )
         return PartitionReading(
             partition, None, log.topic_id, 1, log.epoch, log.end, log.end, log.last_stable_offset, log.high_watermark,
             log.start, tuple(rows),
@@ -110,7 +116,7 @@ class WorldAdmin:
                 last, is_first = None, False
             position = next_offset
             match body:
-                case Data(owner, producer_epoch) if owner == producer_id and offset == start_offset:
+                case Data(owner, producer_epoch, _, _) if owner == producer_id and offset == start_offset:
                     epoch = producer_epoch
                 case Mark(owner, producer_epoch, coordinator_epoch, commit) if owner == producer_id:
                     last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, TIMESTAMP_MS), False
@@ -183,6 +189,7 @@ class WorldAdmin:
         known = log.producers.get(marker.producer_id)
         start = known.open_start if known is not None else None
         harmed = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))
+        owners = [] if start is None else list(self.world.owners.of(log, marker.producer_id, start))
         body = Mark(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit)
         if not log.mark(body, is_version_2=False):
             self.world.seen["abort: refused by the leader"] += 1
@@ -190,6 +197,7 @@ class WorldAdmin:
             return Problem("INVALID_PRODUCER_EPOCH" if is_older else "TRANSACTION_COORDINATOR_FENCED")
         self.world.note(f"ABORT by txnwatch: {marker}")
         self.harm.extend(harmed)
+        self.truth.said(owners, f"HARM: {marker} was written")
         self.world.seen["abort: marker"] += 1
         self.world.commit(log)
         self.world.look()

@@ -1,0 +1,68 @@
+"""Planted bugs of the outcome: each removes one part of the rule that excludes owners in lost records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from msgspec.structs import replace
+
+from txnwatch.state.abort import proven_outcome
+from txnwatch.state.detection import epoch_lineage, view_transitions
+from txnwatch.state.evidence import known_outcome as known
+from txnwatch.state.evidence import outcome
+from txnwatch.state.model.ports import ActiveProducer, SpanData
+from txnwatch.state.model.transaction import CoordinatorView, Witness
+from txnwatch.streaming.log import transaction_fold
+
+Planted = Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def lineage_across_elections() -> Iterator[None]:
+    """A record inherits from the one before although another leader has appended that."""
+    follow = epoch_lineage.follow
+
+    def across(prior: CoordinatorView | None, view: CoordinatorView, **how: Any) -> CoordinatorView:
+        same = replace(prior, coordinator_epoch=view.coordinator_epoch) if prior is not None else None
+        return follow(same, view, **how)
+
+    with ExitStack() as stack:
+        for module in (epoch_lineage, view_transitions, transaction_fold):
+            stack.enter_context(mock.patch.object(module, "follow", across))
+        yield
+
+
+@contextmanager
+def an_earlier_leader_counts() -> Iterator[None]:
+    """A record of an earlier leader than the present one counts."""
+    with _witness_seen_as(lambda witness: replace(witness, log_epoch=witness.view.coordinator_epoch)):
+        yield
+
+
+@contextmanager
+def older_data_counts() -> Iterator[None]:
+    """Data may have begun before the log had its present leader."""
+    with _witness_seen_as(lambda witness: replace(witness, is_begun_under_it=True)):
+        yield
+
+
+@contextmanager
+def a_sequence_identifies_data() -> Iterator[None]:
+    """The last timestamp does not belong to what identifies the data; a group coordinator's sequence never moves."""
+    without = property(lambda row: SpanData(row.txn_start_offset, row.producer_epoch, row.last_sequence, None))
+    with (
+        mock.patch.object(ActiveProducer, "data", without),
+        mock.patch.object(known, "is_as_read", return_value=True),
+        mock.patch.object(proven_outcome, "_has_begun", return_value=False),
+    ):
+        yield
+
+
+@contextmanager
+def _witness_seen_as(changed: Callable[[Witness], Witness]) -> Iterator[None]:
+    of_election = outcome._of_election
+    with mock.patch.object(outcome, "_of_election", lambda witness, history: of_election(changed(witness), history)):
+        yield
