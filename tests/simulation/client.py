@@ -61,7 +61,7 @@ class Client:
     producer_epoch: int = -1
     is_initialising: bool = True
     former: list[tuple[int, int]] = field(default_factory=list)
-    believed: Believed = field(default_factory=lambda: Believed())
+    believed: Believed = field(default_factory=Believed)
 
     def act(self, world: World | None, rng: random.Random) -> None:
         """One request, or the answer to the last one; draws the same numbers whether or not it exists."""
@@ -76,8 +76,6 @@ class Client:
             return
         if not known.is_free:
             return
-        if world.setting.loses_records and self._goes_on(world, known):
-            return
         value = known.value
         if (value.producer_id, value.producer_epoch) != (self.producer_id, self.producer_epoch):
             self._learn_or_start_again(world)
@@ -89,47 +87,13 @@ class Client:
             return
         partition = list(world.data)[int(where * len(world.data))]
         if draw < 0.25:
-            self.end(world, known, commit=where < 0.5)
+            world.coordinators.end(known, commit=where < 0.5)
             world.note(f"{self.transactional_id} asks to {'commit' if where < 0.5 else 'abort'}")
-        elif partition not in (self.believed.added or known.held):
+        elif partition not in known.held:
             world.coordinators.add(known, partition)
             world.note(f"{self.transactional_id} adds {partition}")
         else:
             self.write(world, partition, self.producer_id, self.producer_epoch, 1 + int(draw * 10) % 2)
-
-    def hurry(self, world: World, rng: random.Random) -> None:
-        """Does the next thing without waiting for anything: adds and writes, ends, or starts; a marker may be lost."""
-        known = world.coordinators.transactions.get(self.transactional_id)
-        if known is None or known.value is None or self.is_initialising:
-            self.initialise(world)
-            return
-        if not known.is_free or self._goes_on(world, known):
-            return
-        if (known.value.producer_id, known.value.producer_epoch) != (self.producer_id, self.producer_epoch):
-            self._learn_or_start_again(world)
-        elif known.value.state.is_prepare:
-            for marker in [one for one in world.coordinators.markers if one.transactional_id == self.transactional_id]:
-                world.coordinators.markers.remove(marker)
-                if rng.random() < 0.3:
-                    world.coordinators.acknowledge(marker)
-                    world.note(f"the marker {marker} is taken for written")
-                else:
-                    world.deliver_marker(marker)
-                    world.commit(world.data[marker.partition])
-            world.coordinators.complete()
-        elif self.believed.added and rng.random() < 0.5:
-            self.end(world, known, commit=rng.random() < 0.8)
-            world.note(f"{self.transactional_id} asks for the end")
-        elif world.data:
-            partition = rng.choice(list(world.data))
-            if partition not in self.believed.added:
-                world.coordinators.add(known, partition)
-                world.note(f"{self.transactional_id} adds {partition}")
-                world.commit(world.logs[self.log])
-                self._goes_on(world, known)
-            if partition in self.believed.added:
-                self.write(world, partition, self.producer_id, self.producer_epoch, 1)
-                world.commit(world.data[partition])
 
     def end(self, world: World, known: Transaction, *, commit: bool) -> None:
         """EndTxn. Below transaction.version 2, a commit after a commit of the same epoch is answered without an error.
@@ -148,33 +112,26 @@ class Client:
                     self.believed.over()
         world.coordinators.end(known, commit=commit)
 
-    def _goes_on(self, world: World, known: Transaction) -> bool:
-        """Compares what the client believes with the answers that it has got; returns whether it waits for one."""
-        value, believed = known.value, self.believed
-        assert value is not None
+    def learn(self, world: World) -> None:
+        """Takes what the coordinator has answered so far: its transaction, that it has ended, or the next identity."""
+        known, believed = world.coordinators.transactions.get(self.transactional_id), self.believed
+        if known is None or known.value is None or self.is_initialising or not known.is_free:
+            return
+        value = known.value
         is_its_own = (value.producer_id, value.producer_epoch) == (self.producer_id, self.producer_epoch)
         if self.transactional_id in world.coordinators.answered:
             world.coordinators.answered.discard(self.transactional_id)
             believed.over()
-        elif believed.is_commit is not None and is_its_own:
-            if value.state is S.ONGOING:  # the answer is lost, and the client asks again
-                self.end(world, known, commit=believed.is_commit)
-                return True
-            believed.over()
-        elif is_its_own and value.state is S.ONGOING:
+        elif not is_its_own:
+            pass
+        elif value.state is S.ONGOING:
             believed.begun(self.transactional_id, value.producer_id, value.start_ms or 0)
             believed.added |= known.held
-        elif is_its_own and believed.owner is not None:
+        elif believed.is_commit is not None:
+            believed.over()
+        elif believed.owner is not None:
             world.seen["a client goes on without its record"] += 1
-        return False
-
-    def learn(self, world: World) -> None:
-        """Takes what the coordinator has answered so far: the state of its transaction, or its next identity."""
-        known = world.coordinators.transactions.get(self.transactional_id)
-        if known is None or known.value is None or self.is_initialising or not known.is_free:
-            return
-        self._goes_on(world, known)
-        if (known.value.producer_id, known.value.producer_epoch) != (self.producer_id, self.producer_epoch):
+        if not is_its_own:
             self._learn_or_start_again(world)
 
     def write(self, world: World, partition: TopicPartition, producer_id: int, epoch: int, count: int) -> bool:

@@ -6,7 +6,6 @@ late and in any order, lagging replicas) is part of the world itself.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -185,49 +184,6 @@ def compaction(world: World, draw: float) -> bool:
     return True
 
 
-def unread_records(world: World, draw: float) -> bool:
-    """A client does a few things at once, and `__transaction_state` loses their records before the reader reads them.
-
-    Elections may be clean: a power failure is enough, if the records were in no replica's disk. The client goes on.
-    """
-    rng = random.Random(draw)
-    client = world.clients[rng.randrange(world.setting.clients)]
-    log = world.logs[client.log]
-    if rng.random() < 0.5 or not log.has_leader:
-        return False
-    world.commit(log)
-    begin = log.end
-    for _ in range(1 + rng.randrange(4)):
-        client.hurry(world, rng)
-        world.commit(log)
-    if log.end == begin:
-        return False
-    cuts = [end for end in log.boundaries() if end >= max(begin, world.read_to.get(client.log, 0))]
-    if not cuts:
-        return False
-    log.fail_over_unclean(rng.choice(cuts))
-    world.note(f"{log.partition}: LOSES unread records, epoch {log.epoch}, end {log.end}")
-    world.after_failover(log)
-    world.coordinators.committed(client.log)
-    for _ in range(rng.randrange(4)):
-        client.hurry(world, rng)
-        world.commit(log)
-    return True
-
-
-def operator_fences(world: World, draw: float) -> bool:
-    """An operator fences an id, as an abort demands it: InitProducerId by another client, and nobody else notices."""
-    known = [one for one in world.coordinators.transactions.values() if one.is_idle and one.is_free]
-    if not known or draw > 0.5:
-        return False
-    chosen = known[int(draw * 2 * len(known)) % len(known)]
-    assert chosen.value is not None
-    version, timeout_ms = chosen.value.client_transaction_version, chosen.value.transaction_timeout_ms
-    world.coordinators.init(chosen.transactional_id, chosen.log, version, timeout_ms)
-    world.note(f"{chosen.transactional_id} is fenced by an operator")
-    return True
-
-
 def _data(world: World, draw: float) -> DataPartition:
     partitions = list(world.data.values())
     return partitions[int(draw * len(partitions)) % len(partitions)]
@@ -248,9 +204,4 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "topic hidden": (1, topic_hidden),
     "log hidden": (1, log_hidden),
     "log made anew": (1, log_made_anew),
-}
-# Only in settings that lose records; there they happen beside the others.
-LOSSES: dict[str, tuple[int, Fault]] = {
-    "unread records are lost": (2, unread_records),
-    "an operator fences": (1, operator_fences),
 }

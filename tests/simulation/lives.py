@@ -25,7 +25,7 @@ from txnwatch.streaming.source.planner import Limits
 
 A, B = TOPICS[0], TOPICS[1]
 _HOUR_MS = 3_600_000
-_SETTING = Setting(2, 2, 1, rate=0.0, clocks_differ=False, loses_records=True, faults=frozenset())
+_SETTING = Setting(2, 2, 1, rate=0.0, clocks_differ=False, has_times=True, faults=frozenset())
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Life:
             (8, self.use_a_partition),
             (5, self.end),
             (3, self.start),
-            (2, self.write_late),
+            (3, self.write_late),
             (3, self.lose_unread_records),
             (1, self.elect),
             (1, self.fence),
@@ -84,7 +84,7 @@ class Life:
         self.batches(1 + self.rng.randrange(3))
 
     def use_a_partition(self) -> None:
-        """The client adds a partition, if it believes that it has not, and writes to it."""
+        """The client adds a partition, if it believes that it has not, and writes to it now or later."""
         known, client = self._known(), self.client
         partition = self.rng.choice((A, A, B))
         if known is None or not self.world.data[partition].has_leader:
@@ -93,7 +93,7 @@ class Life:
             self.world.coordinators.add(known, partition)
             self.settle()
             client.learn(self.world)
-        if partition in client.believed.added:
+        if partition in client.believed.added and self.rng.random() < 0.7:
             client.write(self.world, partition, client.producer_id, client.producer_epoch, 1)
 
     def end(self) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from simulation.faults import FAULTS, LOSSES
+from simulation.faults import FAULTS
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult, WorldReader
 from simulation.world import Setting, World
@@ -17,7 +17,6 @@ from txnwatch.streaming.source.offsets import is_data
 USUAL = Setting()
 _BATCHES_OF_A_PROOF = 3  # once what was unread is read
 _MOST_SETTLING_BATCHES, _STILL_BATCHES, _LAST_BATCHES = 200, 8, 10
-_SHARE_DOWN = 0.15
 _LONG_MS, _OVER_AN_HOUR_MS = 61_000, 3_700_000
 
 
@@ -41,8 +40,6 @@ def run(
     rate = rng.choice((0.5, 1.5, 4.0))
     share = rng.choice((0.1, 0.4, 1.0))  # worlds with few faults show what many faults hide
     faults = setting.faults & {name for name in FAULTS if rng.random() < share}
-    if setting.loses_records:
-        faults |= LOSSES.keys()
     world = World(
         replace(setting, rate=rate if setting.rate is None else setting.rate, faults=faults),
         random.Random(seed + 1),
@@ -58,8 +55,6 @@ def run(
     for _ in range(setting.batches):
         world.churn()
         world.wait(rng.randrange(300))
-        if setting.loses_records and rng.random() < _SHARE_DOWN:
-            _be_down(world, rng)
         reader.batch(oracle.check)
         oracle.problems.extend(reader.problems)
         if oracle.problems:
@@ -74,14 +69,6 @@ def run(
         oracle.close(reader.gaps)
         oracle.problems.extend(reader.problems)
     return RunOutcome(seed, setting, oracle.problems, world.tick, world.seen + reader.seen, world.timeline or [])
-
-
-def _be_down(world: World, rng: random.Random) -> None:
-    """The watcher is down for a while, and the cluster goes on."""
-    world.seen["the watcher was down"] += 1
-    world.note("--- the watcher is down for a while ---")
-    for _ in range(rng.randrange(80)):
-        world.step()
 
 
 def _rest(reader: WorldReader, oracle: Oracle) -> None:

@@ -17,7 +17,7 @@ from simulation.client import Client
 from simulation.clocks import WorldClocks
 from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, MarkerOnItsWay
 from simulation.encoding import Data, Mark
-from simulation.faults import FAULTS, LOSSES
+from simulation.faults import FAULTS
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -52,8 +52,7 @@ class Setting:
         clocks_differ: whether brokers' clocks may differ, and whether what is read may be old.
         only_new_data_fails: whether what becomes unreadable is always what was appended to data last: then most of it
             was not read before, and the coordinators' log still proves what can be proven.
-        loses_records: whether elections can remove records of the coordinators' log that the reader has not read, while
-            clients go on; the faults of `LOSSES` happen then, too.
+        has_times: whether each batch has a time of its own, and the first partition has offsets (lives.py).
     """
 
     clients: int = MOST_CLIENTS
@@ -66,7 +65,7 @@ class Setting:
     continues: bool = False
     clocks_differ: bool = True
     only_new_data_fails: bool = False
-    loses_records: bool = False
+    has_times: bool = False
     faults: frozenset[str] = frozenset(FAULTS)
 
 
@@ -134,7 +133,7 @@ class World:
         self.topic_number += 1
         for partition in TOPICS[: self.setting.partitions]:
             if partition.topic == name:
-                has_offsets = self.setting.loses_records and partition == TOPICS[0]
+                has_offsets = self.setting.has_times and partition == TOPICS[0]
                 topic_id = f"{name}-id-{self.topic_number}"
                 self.data[partition] = DataPartition(partition, topic_id, has_offsets=has_offsets)
 
@@ -164,8 +163,8 @@ class World:
             self.step()
 
     def batch(self, producer_id: int, epoch: int, count: int) -> Data:
-        """A batch that a client writes now; without losses all have one timestamp, which nothing depends on."""
-        if not self.setting.loses_records:
+        """A batch that a client writes now."""
+        if not self.setting.has_times:
             return Data(producer_id, epoch, count)
         self.clocks.now_ms += 1
         return Data(producer_id, epoch, count, self.clocks.now_ms)
@@ -349,8 +348,7 @@ def _actions(world: World) -> list[Callable[[], None]]:
         (2, world.time_out),
         (1, world.leader_moves),
     ]
-    faults = FAULTS | LOSSES if world.setting.loses_records else FAULTS
-    faulty = [(share, _fault(world, name, act)) for name, (share, act) in faults.items()]
+    faulty = [(share, _fault(world, name, act)) for name, (share, act) in FAULTS.items()]
     return [act for share, act in (*usual, *faulty) for _ in range(share)]
 
 
