@@ -95,6 +95,14 @@ A refusal is published as an event with `action.decision` = `refused`, once per 
 shows which refusals are published. The others are not published, because they end by themselves.
 """
 
+DOUBTS_ABOUT = """\
+## Why an outcome is unknown
+
+If `expected_outcome` is `unknown`, `outcome_doubt` is a code of this table, and `outcome_detail` has the text with the
+values of the case. `explain`, `find-hanging` and `abort` show the reason, too. [Decision
+0012](decisions/0012-outcomes-depend-on-epochs.md) has the rule.
+"""
+
 BY_HAND = """\
 ## txnwatch abort
 

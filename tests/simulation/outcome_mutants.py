@@ -13,6 +13,8 @@ from txnwatch.state.abort import proven_outcome
 from txnwatch.state.detection import epoch_lineage, view_transitions
 from txnwatch.state.evidence import known_outcome as known
 from txnwatch.state.evidence import outcome
+from txnwatch.state.evidence.outcome_doubts import Doubt
+from txnwatch.state.model.incident_payload import OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanData
 from txnwatch.state.model.transaction import CoordinatorView, Witness
 from txnwatch.streaming.log import transaction_fold
@@ -66,3 +68,23 @@ def _witness_seen_as(changed: Callable[[Witness], Witness]) -> Iterator[None]:
     of_election = outcome._of_election
     with mock.patch.object(outcome, "_of_election", lambda witness, history: of_election(changed(witness), history)):
         yield
+
+
+@contextmanager
+def a_log_that_was_read_again_counts_no_more() -> Iterator[None]:
+    """After one cut of a log partition, all its later outcomes are unknown."""
+    without_owner = outcome._without_owner_in_view
+
+    def read_once(view: CoordinatorView) -> Doubt | None:
+        return Doubt(OutcomeDoubt.EPOCH_SHARED) if view.reading > 0 else without_owner(view)
+
+    with mock.patch.object(outcome, "_without_owner_in_view", read_once):
+        yield
+
+
+# With a seed that finds each.
+PLANTED: tuple[tuple[Planted, int], ...] = (
+    (an_earlier_leader_counts, 6),
+    (older_data_counts, 9),
+    (a_log_that_was_read_again_counts_no_more, 0),
+)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.abort_connection import abort_on_cluster
+from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.flag_types import id64
 from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
 from txnwatch.cli.output import CommandAnswer, Line, write
@@ -34,7 +35,7 @@ _LOSS = {
     ExpectedOutcome.COMMIT: "its COMMIT was acknowledged to the client: an abort destroys acknowledged data on this "
     "partition, while the other partitions of the transaction keep theirs. `--result commit` completes it",
     ExpectedOutcome.UNKNOWN: "it is not known whether its commit was acknowledged to the client; if it was, an abort "
-    "destroys acknowledged data",
+    "destroys acknowledged data. The reason: ",
     ExpectedOutcome.ABORT: "its commit was not acknowledged to the client: an ABORT marker is missing",
     ExpectedOutcome.NONE: "no transaction ever owned the data: an abort hides it from read_committed consumers, and a "
     "commit is impossible",
@@ -61,6 +62,7 @@ class Decided:
     transactional_id: str | None
     reason: str | None
     expected_outcome: str
+    outcome_doubt: str | None
     result: str
     detail: Line
 
@@ -125,7 +127,7 @@ def run(parsed: argparse.Namespace) -> int:
         decision = abort.decide(evidence, confirmation)
         if isinstance(decision, Refused):
             return _refused(parsed, abort.origin, incident, decision)
-        loss = _LOSS_BY_COMMIT if target.is_commit else _LOSS[incident.expected_outcome]
+        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident)
         if parsed.dry_run:
             _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")
             return 0
@@ -138,6 +140,13 @@ def run(parsed: argparse.Namespace) -> int:
             return _refused(parsed, abort.origin, incident, result)
         _show(parsed, incident, result.result, result.detail or f"closed; last stable offset {result.stable_after}")
         return 0 if result.result is ActionResult.VERIFIED else 1
+
+
+def _loss(incident: IncidentEvent) -> str:
+    why = ""
+    if incident.expected_outcome == ExpectedOutcome.UNKNOWN:
+        why = f"{incident.outcome_detail} ({incident_of_a_watcher(incident.incident_id)})"
+    return f"{_LOSS[incident.expected_outcome]}{why}"
 
 
 def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
@@ -172,6 +181,7 @@ def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, deta
         transactional_id=incident.transactional_id,
         reason=incident.reason,
         expected_outcome=incident.expected_outcome,
+        outcome_doubt=incident.outcome_doubt,
         result=result,
         detail=detail,
     )

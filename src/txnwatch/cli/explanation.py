@@ -12,9 +12,11 @@ from txnwatch.state.evidence.blocked_reads import blocking_order, hidden_records
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.expected_end import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.known_outcome import known_outcome
+from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.incident import span_incident_id
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading
@@ -167,7 +169,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     described, start = proof.description, span.span.start_offset
     view_id = span.view.transactional_id if span.view is not None else None
     owner = described.transactional_id if described is not None else view_id
-    outcome = known_outcome(span, proof).outcome
+    outcome, doubt, _ = known_outcome(span, proof)
     written_ms = span.span.last_timestamp_ms
     owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
@@ -177,6 +179,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
         "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
         _NEVER_SURE[outcome],
+        *(_doubt(origin, span, doubt) if doubt is not None else ()),
     )
     is_known = outcome != ExpectedOutcome.UNKNOWN
     command = end_hanging(origin, span.partition, start, outcome) if is_known else None
@@ -192,6 +195,17 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         next=command or rehearse_abort(origin, span.partition, start),
         text=text,
     )
+
+
+def _doubt(origin: Origin, span: SpanCandidate, doubt: Doubt) -> tuple[str, ...]:
+    partition, start = span.partition.partition, span.span.start_offset
+    incident_id = span_incident_id(origin.cluster_id, span.span.topic_id, partition, span.producer_id, start)
+    return (f"The reason: {doubt.text} ({incident_of_a_watcher(incident_id)}).",)
+
+
+def incident_of_a_watcher(incident_id: str) -> str:
+    """Which incident of a watcher can have an outcome that a command does not know."""
+    return f"a watcher reports this hang as incident {incident_id}"
 
 
 def _last_write(written_ms: TimestampMs | None) -> str:

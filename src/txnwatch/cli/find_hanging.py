@@ -70,6 +70,7 @@ class FoundRow:
     overdue_ms: Annotated[Duration | None, DETAIL]
     hidden_records: Annotated[int | None, DETAIL]
     expected_outcome: str
+    outcome_doubt: Annotated[str | None, DETAIL]
     partitions: Annotated[tuple[str, ...], DETAIL]
     next: Line | None
 
@@ -256,6 +257,7 @@ def _row(event: IncidentEvent) -> FoundRow:
         overdue_ms=event.overdue_ms,
         hidden_records=event.hidden_records,
         expected_outcome=event.expected_outcome,
+        outcome_doubt=event.outcome_doubt,
         partitions=() if is_span else event.evidence.coordinator_partitions,
         next=event.suggested_command,
     )
