@@ -152,6 +152,7 @@ class Ledger:
             events.extend(self._transactions.moved(emitted, now_ms))
             events.extend(self._spans.learned_owners(emitted, now_ms))
             events.extend(self._spans.new(emitted))
+            events.extend(self._spans.withdrawn_outcomes(now_ms))
             events.extend(self._transactions.new(emitted))
         with self.admin.within(CONFIRM_BUDGET_MS):
             events.extend(self.checks.check(now_ms))

@@ -40,9 +40,10 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, resolved, updated
+from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.model.verdicts import rank
+from txnwatch.state.model.verdicts import Verdict, rank
 
 OUTCOME_BUDGET_MS = DurationMs(500)
 
@@ -96,6 +97,14 @@ class SpanIncidents:
                     name = candidate.view.transactional_id
                     named = updated(replace(known, transactional_id=name), now_ms)
                     yield self.store.enter(self.claims.as_found(named))
+
+    def withdrawn_outcomes(self, now_ms: TimestampMs) -> Iterable[IncidentEvent]:
+        """Updates of incidents with a published outcome that no longer counts."""
+        for incident in self.store.open_incidents:
+            if incident.verdict == Verdict.HANGING and self.claims.is_found(incident):
+                found = self.claims.as_found(incident)
+                if found.expected_outcome == ExpectedOutcome.UNKNOWN != incident.expected_outcome:
+                    yield self.store.enter(updated(found, now_ms))
 
     def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Iterable[IncidentEvent]:
         """Events for stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
