@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from support.bad_inputs import BadInputs
 
@@ -58,18 +59,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """A worker starts the servers of a session once, so one has all whole runs, and one the tests of contracts."""
-
-    class ByLayer(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            directory = Path(file).parts[1]
-            if _LAYERS.get(directory) == "unit":
-                return file
-            return directory if directory == "contract" else "servers"
-
-    return ByLayer(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """A worker gets one file after the other, in the order of the session (support/servers.py)."""
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
 
 
 def pytest_report_header() -> list[str]:

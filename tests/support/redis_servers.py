@@ -9,7 +9,8 @@ from pathlib import Path
 import redis
 
 from support.waiting import eventually
-from txnwatch_demo.embedded.ports import PORTS, free_ports, is_free
+from txnwatch_demo.embedded import ports
+from txnwatch_demo.embedded.ports import free_ports, is_free
 from txnwatch_demo.embedded.process import ServerProcess
 from txnwatch_demo.embedded.redis import redis_server
 
@@ -19,7 +20,9 @@ _SLOTS, _BUS = 16_384, 10_000
 
 def _ports_of_nodes(count: int) -> list[int]:
     """Free ports of nodes. The port of a node's bus is 10,000 above; it is no port of outgoing connections either."""
-    found = [port for port in free_ports(100, range(PORTS.start, PORTS.stop - _BUS)) if is_free(port + _BUS)]
+    last = max(ports.PORTS) - _BUS
+    among = [port for port in ports.PORTS if port <= last]
+    found = [port for port in free_ports(100, among) if is_free(port + _BUS)]
     return found[:count]
 
 

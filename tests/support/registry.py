@@ -15,6 +15,8 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
+from filelock import FileLock
+
 from txnwatch.java import java
 from txnwatch_demo.embedded.jars import cache_directory
 from txnwatch_demo.embedded.ports import free_ports
@@ -80,9 +82,15 @@ class SchemaRegistry:
 def _home() -> Path:
     home = cache_directory() / _ARCHIVE
     stamp = home / ".complete"
-    if stamp.exists():
-        return home
     home.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_directory() / "registry.lock"):  # another worker may download it
+        if not stamp.exists():
+            _download(home)
+            stamp.touch()
+    return home
+
+
+def _download(home: Path) -> None:
     archive = home / "all.tar.gz"
     urllib.request.urlretrieve(_URL, archive)
     with urllib.request.urlopen(f"{_URL}.sha1", timeout=60.0) as published:
@@ -93,5 +101,3 @@ def _home() -> Path:
     with tarfile.open(archive) as packed:
         packed.extractall(home, filter="data")
     archive.unlink()
-    stamp.touch()
-    return home

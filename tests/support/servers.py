@@ -1,8 +1,9 @@
 """The real servers of a test session: a pytest plugin, registered by tests/conftest.py.
 
-Law: at most one Kafka cluster runs at a time, so that the suite fits a small machine. A cluster starts when a test
-first asks for it; when a test asks for another one, it is stopped and keeps its data and ports; when a test asks
-for it again it comes back as it was. Tests do not share topics or transactional ids, so none notices.
+Law: at most one Kafka cluster of a worker runs at a time, so that the suite fits a small machine. A cluster starts
+when a test first asks for it; when a test asks for another one, it is stopped and keeps its data and ports; when a test
+asks for it again it comes back as it was. Tests do not share topics or transactional ids, so none notices.
+Each worker has servers and ports of its own.
 `TXNWATCH_TEST_SERVERS` sets what `kafka` and `redis_server` run on; every other cluster is embedded.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from support.waiting import eventually
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
+from txnwatch_demo.embedded import ports
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
@@ -81,9 +84,16 @@ def on_docker(environ: Mapping[str, str] = os.environ) -> bool:
     return chosen == "docker"
 
 
+def ports_of_worker(environ: Mapping[str, str] = os.environ) -> Sequence[int]:
+    """The ports of one worker of pytest-xdist: while its cluster is stopped, no other worker takes a port of it."""
+    worker = int(environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return ports.PORTS[worker :: int(environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+
+
 def pytest_configure() -> None:
     """An unknown value ends the session before any test."""
     on_docker()
+    ports.PORTS = ports_of_worker()
 
 
 def pytest_report_header() -> str:
@@ -109,6 +119,19 @@ def _redis(directory: Path) -> EmbeddedRedis:
     from support.containers import ContainerRedis
 
     return ContainerRedis(directory)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with the same cluster follow each other, so that it starts once; files without a cluster are the last.
+
+    What is left when a worker has nothing more to do is then short.
+    """
+    names: defaultdict[Path, set[str]] = defaultdict(set)
+    for item in items:
+        names[item.path].update(getattr(item, "fixturenames", ()))
+    places = {path: ("clusters" not in found, "kafka" in found, "kafka3" in found) for path, found in names.items()}
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Sequence
 
 # A server that is stopped and started again keeps its port. No outgoing connection may get that port in between.
-PORTS = range(20_000, 32_000)
+PORTS: Sequence[int] = range(20_000, 32_000)
 
 
-def free_ports(count: int, among: range = PORTS) -> list[int]:
-    """`count` different ports that are free now.
+def free_ports(count: int, among: Sequence[int] | None = None) -> list[int]:
+    """`count` different ports that are free now, by default among `PORTS`.
 
     Raises:
         OSError: fewer ports are free.
     """
+    among = PORTS if among is None else among
     with contextlib.ExitStack() as bound:
         found: list[int] = []
         for port in random.sample(among, len(among)):
@@ -23,7 +25,7 @@ def free_ports(count: int, among: range = PORTS) -> list[int]:
                 found.append(port)
             if len(found) == count:
                 return found
-    raise OSError(f"expected {count} free ports from {among.start} to {among.stop - 1}, found {len(found)}")
+    raise OSError(f"expected {count} free ports from {min(among)} to {max(among)}, found {len(found)}")
 
 
 def is_free(port: int) -> bool:

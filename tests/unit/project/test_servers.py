@@ -7,10 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from support.servers import on_docker
+from support.servers import on_docker, pytest_collection_modifyitems, pytest_configure
+from txnwatch_demo.embedded import ports
+from txnwatch_demo.embedded.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 VARIABLE = "TXNWATCH_TEST_SERVERS"
@@ -47,6 +51,45 @@ def test_a_session_with_an_unknown_kind_of_server_ends_before_its_first_test() -
     )
     assert (done.returncode, done.stdout) == (pytest.ExitCode.USAGE_ERROR, "")
     assert f"{VARIABLE}: expected embedded or docker, found 'podman'" in done.stderr
+
+
+def test_each_port_is_that_of_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = list(ports.PORTS)
+    found: list[int] = []
+    for worker in range(3):
+        monkeypatch.setattr(ports, "PORTS", every)
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{worker}")
+        monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "3")
+        pytest_configure()
+        found += ports.PORTS
+    assert sorted(found) == every
+
+
+def test_a_server_gets_no_port_of_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = free_ports(3)
+    monkeypatch.setattr(ports, "PORTS", own)
+    assert sorted(free_ports(3)) == sorted(own)
+    with pytest.raises(OSError, match="expected 4 free ports"):
+        free_ports(4)
+
+
+def test_files_with_one_cluster_follow_each_other_and_files_without_one_are_the_last() -> None:
+    fixtures_of = {
+        "without.py": ["redis_server"],
+        "one_a.py": ["clusters", "kafka", "cluster"],
+        "three_a.py": ["clusters", "kafka3"],
+        "own.py": ["clusters", "guarded"],
+        "one_b.py": ["clusters", "kafka"],
+        "three_b.py": ["clusters", "kafka3"],
+    }
+    items: list[Any] = [
+        SimpleNamespace(path=Path(name), fixturenames=names)
+        for name, fixtures in fixtures_of.items()
+        for names in ([], fixtures)  # a file also has tests that use nothing
+    ]
+    pytest_collection_modifyitems(items)
+    order = ["own.py", "three_a.py", "three_b.py", "one_a.py", "one_b.py", "without.py"]
+    assert [item.path.name for item in items] == [name for name in order for _ in range(2)]
 
 
 def test_no_module_has_a_fixture_with_the_name_of_a_cluster_of_the_session() -> None:
