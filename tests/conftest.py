@@ -12,6 +12,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from support.bad_inputs import BadInputs
+from support.matrices import rows_between
 
 # The same examples on every run, and no deadline on a busy machine; HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -56,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         layer = _LAYERS.get(item.path.relative_to(here).parts[0])
         if layer is not None:
             item.add_marker(layer)
+    for row in rows_between(items):
+        row.add_marker("long")
 
 
 @pytest.hookimpl(optionalhook=True)
