@@ -85,6 +85,7 @@ def test_the_documentation_has_every_command() -> None:
     assert {rule[1:] for rule in documented("txnwatch") if rule[0] == "+"} == set(COMMANDS)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("kind", "missing"), [case for case in rights_of("txnwatch") if case[1] != ASKING])
 def test_without_one_of_the_rights_the_mirror_fails_and_doctor_names_it(
     user: RedisUser, kind: str, missing: str
@@ -104,6 +105,7 @@ def test_without_one_of_the_rights_the_mirror_fails_and_doctor_names_it(
     assert missing[0] == "~" or f"refuses {missing[1:]}: " in row.detail
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("kind", "missing"), [case for case in rights_of("txnwatch-status") if case[1] != ASKING])
 def test_without_one_of_the_rights_status_fails(user: RedisUser, kind: str, missing: str) -> None:
     cluster_id = unique("cluster")

@@ -74,6 +74,7 @@ def workers_without_protobuf(directory: Path) -> dict[str, str]:
     return {"PYSPARK_PYTHON": str(python)}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("environment", "flags", "expected"),
     [
@@ -112,6 +113,7 @@ def checkpoint(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -
     return directory
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("environment", "flags", "expected"),
     [
@@ -164,6 +166,7 @@ def test_a_damaged_state(kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path,
     bad_inputs.keep("Checkpoints", line, code=code)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("part", ["offsets", "commits", "metadata"])
 def test_a_damaged_file_is_refused_before_spark_starts(
     kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str, bad_inputs: BadInputs
@@ -181,6 +184,7 @@ def test_a_damaged_file_is_refused_before_spark_starts(
     bad_inputs.keep("Checkpoints", line, before="a damaged file of ", code=code)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("part", ["offsets", "metadata", "state"])
 def test_a_checkpoint_that_was_moved_in_part_is_refused(
     kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str, bad_inputs: BadInputs

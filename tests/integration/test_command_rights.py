@@ -153,6 +153,7 @@ def said(answered: Answered) -> str:
     return answered.error + " ".join(one["why"] for one in answered.answer.get("not_checked", ()))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("missing", MATRIX)
 def test_the_commands_without_one_right(guarded: Guarded, ask: Callable[..., Answered], missing: str) -> None:
     row = MATRIX[missing]
@@ -276,6 +277,7 @@ def result(answered: Answered) -> str:
     return answered.error + "".join(f"{row['result']}: {row['detail']}" for row in rows)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("right", NOT_ABORTED, ids=str)
 def test_without_a_right_abort_writes_no_marker_and_names_it(
     guarded: Guarded, ask: Callable[..., Answered], hang: Hang, right: Right

@@ -78,6 +78,7 @@ def events(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iter
     clusters.end("events")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("granted", "missing", "operations"),
     [
@@ -101,6 +102,7 @@ def test_a_missing_right_on_a_topic_that_does_not_exist_is_reported(
     eventually(lambda: events.problem(name) == "", IN_FORCE_S, "no right to be missing")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("granted", "missing", "operations"),
     [

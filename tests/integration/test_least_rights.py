@@ -102,6 +102,7 @@ OF_SHARE_GROUPS = f"{INCOMPLETE_GROUPS}: isolation level of share groups"
 OF_GROUPS = f"{INCOMPLETE_GROUPS}: offsets of consumer groups"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("right", COMMANDS_WITHOUT, ids=str)
 def test_a_command_without_one_right(guarded: Guarded, ask: Callable[..., tuple[int, Answer]], right: Right) -> None:
     subject, grants, is_complete = COMMANDS_WITHOUT[right]
@@ -137,6 +138,7 @@ def test_doctor_reports_a_right_on_an_events_topic_that_exists(
     assert f"--operation {word} --topic {EVENTS_TOPIC}" in found
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("right", PUBLISH, ids=str)
 def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doctor_and_ends_run(
     guarded: Guarded,

@@ -82,6 +82,7 @@ OF_THE_VIEW = {DESCRIBE_LOG: "on topic __transaction_state", DESCRIBE_IDS: "Desc
 DOCTOR_WITHOUT = [("api", right) for right in (*COMMON, *OF_THE_VIEW)] + [("none", right) for right in COMMON]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("view", "right"), DOCTOR_WITHOUT, ids=str)
 def test_doctor_names_a_right_that_is_missing_and_whether_the_view_is_still_allowed(
     guarded: Guarded, doctor: Callable[[str], Answer], view: str, right: Right

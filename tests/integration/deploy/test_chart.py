@@ -138,6 +138,7 @@ def test_the_schemas_of_kubernetes_accept_the_plain_manifests(kubeconform: list[
     assert "7 resources found in 2 files - Valid: 7, Invalid: 0, Errors: 0, Skipped: 0" in done.stdout
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES.keys())
 def test_the_schemas_of_kubernetes_accept_what_the_chart_makes(
     manifests: ModuleType, kubeconform: list[str], values: dict[str, Any], tmp_path: Path
@@ -148,6 +149,7 @@ def test_the_schemas_of_kubernetes_accept_what_the_chart_makes(
     assert "Skipped: 0" in done.stdout
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -169,6 +171,7 @@ def test_the_schemas_refuse_what_kubernetes_would_ignore(
     assert done.returncode == 1, done.stdout
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
@@ -252,6 +255,7 @@ def test_settings_with_a_password_are_a_file(manifests: ModuleType, tmp_path: Pa
     assert container["args"] == ["run", "--config", "/etc/txnwatch/secret/txnwatch.toml"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "url",
     [
@@ -343,6 +347,7 @@ def test_spark_listens_for_executors_of_another_master(manifests: ModuleType) ->
 
 
 # Each scheme that docs/spark-cluster.md names; the container of Azure is in the place of a user.
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "uri",
     [
