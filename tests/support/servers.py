@@ -24,7 +24,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded import ports
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.kafka import SHORT_LIVED, EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
 
@@ -94,6 +94,7 @@ def pytest_configure() -> None:
     """An unknown value ends the session before any test."""
     on_docker()
     ports.PORTS = ports_of_worker()
+    EmbeddedKafka.broker_options = SHORT_LIVED
 
 
 def pytest_report_header() -> str:

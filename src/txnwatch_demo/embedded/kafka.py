@@ -8,7 +8,7 @@ import subprocess
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
@@ -48,15 +48,22 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
+# A process that ends after a few seconds takes a third less CPU time if it compiles less.
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
 class EmbeddedKafka:
     """A cluster on the loopback interface; node 1 is also the controller. A context manager.
 
     Attributes:
+        broker_options: options of the JVM of a broker.
         ready_s: how long a broker may take to start.
 
     Raises (from `start`):
         TxnwatchError: Java is missing, the download fails, or a broker does not start.
     """
+
+    broker_options: ClassVar[tuple[str, ...]] = ("-XX:+UseSerialGC",)
 
     def __init__(
         self,
@@ -115,13 +122,14 @@ class EmbeddedKafka:
         return f"127.0.0.1:{self._other_ports[name, node]}"
 
     def start(self, progress: Progress = lambda _: None) -> EmbeddedKafka:
-        """Formats and starts every broker."""
+        """Formats and starts every broker; one that has been started before keeps its data."""
         self._jars = kafka_jars(self.version, progress)
         progress(
             f"starting Kafka {self.version}" + (f" with {len(self._ports)} brokers" if len(self._ports) > 1 else "")
         )
         for node in self._ports:
-            self._format(node)
+            if not (self.log_directory(node) / "meta.properties").exists():
+                self._format(node)
         for node in self._ports:
             self.start_broker(node)
         return self
@@ -139,7 +147,8 @@ class EmbeddedKafka:
         home = self._home(node)
         log = home / "server.log"
         begin = log.stat().st_size if log.exists() else 0
-        server = ServerProcess(f"Kafka broker {node}", self._command("kafka.Kafka", home / "server.properties"), log)
+        command = self._command(self.broker_options, "kafka.Kafka", home / "server.properties")
+        server = ServerProcess(f"Kafka broker {node}", command, log)
         self._servers[node] = server
         server.start(lambda: READY_LINE in _text_from(log, begin), self.ready_s)
 
@@ -154,7 +163,7 @@ class EmbeddedKafka:
     def tool(self, main: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Runs one of Kafka's command line tools; `main` is its class."""
         return subprocess.run(  # noqa: S603 - our own arguments
-            [java(), "-cp", self._classpath(), *_errors_only(self.directory), main, *arguments],
+            [java(), *SHORT_LIVED, "-cp", self._classpath(), *_errors_only(self.directory), main, *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -171,7 +180,7 @@ class EmbeddedKafka:
             self._jars = kafka_jars(self.version)
         return f"{self._jars}/*"
 
-    def _command(self, main: str, *arguments: Path | str) -> list[str]:
+    def _command(self, options: tuple[str, ...], main: str, *arguments: Path | str) -> list[str]:
         config = self.directory / ("log4j.properties" if self.version.startswith("3.") else "log4j2.yaml")
         config.write_text(_LOG4J1 if self.version.startswith("3.") else _LOG4J2)
         logging = (
@@ -179,9 +188,9 @@ class EmbeddedKafka:
             if self.version.startswith("3.")
             else (f"-Dlog4j2.configurationFile={config}")
         )
-        heap = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4"]
-        heap += [f"-D{name}={value}" for name, value in self._system_properties.items()]
-        return [java(), *heap, logging, "-cp", self._classpath(), main, *(str(argument) for argument in arguments)]
+        properties = [f"-D{name}={value}" for name, value in self._system_properties.items()]
+        jvm = [java(), f"-Xmx{self._heap}", *options, *properties, logging, "-cp", self._classpath()]
+        return [*jvm, main, *(str(argument) for argument in arguments)]
 
     def _format(self, node: int) -> None:
         home = self._home(node)
@@ -190,6 +199,7 @@ class EmbeddedKafka:
         )
         features = [part for name, level in self._features.items() for part in ("--feature", f"{name}={level}")]
         command = self._command(
+            SHORT_LIVED,
             "kafka.tools.StorageTool",
             *("format", "-t", self._cluster_id, "-c", str(home / "server.properties"), "--ignore-formatted"),
             *features,
