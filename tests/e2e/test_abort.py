@@ -22,6 +22,7 @@ from support.fault_world import FaultWorld, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
 from support.kafka_faults import late_write_after_abort
 from support.log_lines import LogLines
+from support.metrics import Scrape
 from support.planted import as_it_was_found, plant
 from support.raw_producer import RawProducer
 from support.recording_sink import RecordingTopic
@@ -45,6 +46,7 @@ from txnwatch_demo.embedded.applications import CommittedReader
 
 IN_TIME_S = 60.0
 RACES = 36
+CHANCES = 5
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,10 @@ def until(world: FaultWorld, partition: TopicPartition, *action: str | None) -> 
         return f"{action} on {partition}; published: {about(world, partition)}; printed: {world.watch.lines[-30:]}"
 
     eventually(lambda: action in actions(world, partition), IN_TIME_S, published)
+
+
+def batches(world: FaultWorld) -> float:
+    return Scrape.at(world.watch.metrics_url).value("batches_total") or 0.0
 
 
 def end_of(world: FaultWorld, partition: TopicPartition) -> IncidentEvent:
@@ -173,7 +179,8 @@ def test_a_committed_transaction_is_never_aborted_automatically_and_the_suggeste
         producer.end(commit=True, version=5)
         await_complete(world.cluster, producer.transactional_id)
     until(world, partition, "refused", "outcome_was_commit", None)
-    time.sleep(5.0)
+    seen = batches(world)
+    eventually(lambda: batches(world) >= seen + CHANCES, IN_TIME_S, "micro-batches in which it could be aborted")
     assert is_open(world, partition, producer_id)
     at = ("--topic", partition.topic, "--partition", str(partition.partition))
     alone = ("--bootstrap-server", world.bootstrap, "--format", "json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,13 +20,13 @@ from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 VERDICT_S = 30.0
-SETTLE_S = 4.0
 EVENTS = "e2e.events"
 
 
@@ -185,7 +184,7 @@ def test_a_stray_write_of_a_transaction_that_never_began(
 
 def test_healthy_applications_are_never_mentioned(watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster) -> None:
     source, target = unique("healthy"), unique("healthy")
-    create_topic(cluster, source, 3)
+    slow, *_ = create_topic(cluster, source, 3)
     create_topic(cluster, target, 2)
     bootstrap = kafka.bootstrap_servers
     before = len(events_of(bootstrap, EVENTS))
@@ -196,16 +195,27 @@ def test_healthy_applications_are_never_mentioned(watch: RunningWatch, kafka: Em
         idempotent_writer(bootstrap, unique("audit"), source, pause_s=0.05),
     ]
     timed_out = RawProducer(cluster, unique("slow"), timeout_ms=3_000).init()
-    timed_out.add(TopicPartition(source, 0))
-    timed_out.produce(TopicPartition(source, 0))
+    timed_out.add(slow)
+    timed_out.produce(slow)
     for application in applications:
         application.start()
-    time.sleep(15.0)  # long enough for the coordinator to abort what has timed out; nothing to wait for is silence
+
+    def is_aborted() -> bool:
+        reading = ClusterAdmin(cluster).read_partitions([slow])[slow]
+        return reading.problem is None and reading.open_transaction(timed_out.producer_id) is None
+
+    def have_worked() -> bool:
+        return any(one.error for one in applications) or min(one.steps for one in applications) > 10
+
+    eventually(is_aborted, 60.0, "the coordinator to abort what has timed out")
+    eventually(have_worked, 60.0, "some steps of each application")
     for application in applications:
         application.stop()
     assert [application.error for application in applications] == [None] * len(applications)
-    assert min(application.steps for application in applications) > 10
-    assert events_of(bootstrap, EVENTS)[before:] == []
+    (last,) = create_topic(cluster, unique("e2e"))
+    late_write_after_abort(cluster, unique("zombie"), last)
+    opened(kafka, last)
+    assert {(event.topic, event.partition) for event in events_of(bootstrap, EVENTS)[before:]} == {last}
     assert watch.warnings == []
 
 
@@ -247,26 +257,35 @@ def test_kill_9_loses_nothing_and_repeats_nothing_also_where_nothing_happens_any
     kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, partition: TopicPartition
 ) -> None:
     bootstrap, topic = kafka.bootstrap_servers, unique("e2e.events")
-    (other,) = create_topic(cluster, unique("e2e"))
+    other, third, fourth = create_topic(cluster, unique("e2e"), 3)
     both = f"{partition.topic}|{other.topic}"
     # The census finds what other tests have left hanging, as it should; here it would be taken for a repetition.
     flags = ("--events-topic", topic, "--topics", both, "--census-topics", both)
+
+    def hangs(at: TopicPartition) -> RawProducer:
+        return late_write_after_abort(cluster, unique("zombie"), at)
+
+    def said(*partitions: TopicPartition) -> list[list[str]]:
+        return [statuses(events_about(bootstrap, at, topic)) for at in partitions]
+
     with RunningWatch(bootstrap, tmp_path, *flags) as running:
         running.until_ready()
-        late_write_after_abort(cluster, unique("zombie"), partition)
+        hangs(partition)
         eventually(lambda: events_about(bootstrap, partition, topic), VERDICT_S, "the first incident")
-        producer = late_write_after_abort(cluster, unique("zombie"), other)
+        producer = hangs(other)
         running.kill()
         assert len(events_about(bootstrap, other, topic)) <= 1
         running.start().until_ready()
         eventually(lambda: events_about(bootstrap, other, topic), VERDICT_S, "the verdict that was pending")
-        time.sleep(SETTLE_S)
-        assert statuses(events_of(bootstrap, topic)) == ["opened", "opened"]
+        hangs(third)
+        eventually(lambda: events_about(bootstrap, third, topic), VERDICT_S, "a verdict after it")
+        assert said(partition, other, third) == [["opened"]] * 3
+        assert len(events_of(bootstrap, topic)) == 3
         running.kill()
         abort_by_hand(cluster, other, producer.producer_id)
         running.start().until_ready()
         eventually(lambda: len(events_about(bootstrap, other, topic)) == 2, VERDICT_S, "the end that was missed")
-        time.sleep(SETTLE_S)
-        assert statuses(events_about(bootstrap, other, topic)) == ["opened", "resolved"]
-        assert statuses(events_about(bootstrap, partition, topic)) == ["opened"]
+        hangs(fourth)
+        eventually(lambda: events_about(bootstrap, fourth, topic), VERDICT_S, "a verdict after it")
+        assert said(other, partition, third, fourth) == [["opened", "resolved"], *[["opened"]] * 3]
         assert running.stop() == 0

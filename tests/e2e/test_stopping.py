@@ -36,6 +36,7 @@ from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 RECORDS = 200_000
+UNDER_LOAD = 5  # micro-batches
 SLOW_BYTES_PER_S = 1_000
 NO_BROKER = {"kill": "the broker is gone", "pause": "the broker accepts connections and does not answer"}
 BACK_TO_BACK = ("--trigger-ms", "1")  # the next micro-batch is due before the last one has ended
@@ -139,9 +140,10 @@ def test_under_load_and_no_temporary_file_is_left(
     abandoned.mkdir(parents=True)
     os.utime(abandoned, (0.0, 0.0))
     monkeypatch.setenv("TMPDIR", str(temporary))
-    running = watch(*BACK_TO_BACK).until_ready()
+    running = watch(*BACK_TO_BACK, "--metrics-port", "0").until_ready()
     with load(kafka, cluster):
-        time.sleep(5.0)
+        seen = batches(running)
+        eventually(lambda: batches(running) >= seen + UNDER_LOAD, 60.0, "micro-batches under load")
         assert abandoned not in temporary.iterdir()
         assert list(temporary.glob("txnwatch-spark-*/blockmgr-*")), "Spark uses it"
         stop_times.stop(running, "under load, micro-batches without a pause")

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from support.acl_recipes import CLUSTER_CONFIGS, DESCRIBE_IDS, DESCRIBE_LOG, PUBLISH, READ_DATA, Grants, Right
+from support.fault_world import begins
 from support.metrics import Scrape
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
@@ -108,25 +109,28 @@ def cluster(scene: Scene) -> Iterator[Cluster]:
 
 
 @contextmanager
-def healthy_producer(scene: Scene, partition: TopicPartition, name: str) -> Iterator[None]:
-    """Transactions without a pause, each open for longer than the coordinators are not asked about it."""
-    stop = threading.Event()
+def healthy_producer(scene: Scene, partition: TopicPartition, name: str) -> Iterator[list[float]]:
+    """Transactions without a pause, each open for longer than the coordinators are not asked about it.
+
+    The list has the times at which they ended.
+    """
+    stop, ended = threading.Event(), list[float]()
 
     def produce() -> None:
         with closing(connect(scene.kafka)) as cluster:
             producer = RawProducer(cluster, name, LONGEST_MS).init()
             while not stop.is_set():
-                producer.add(partition)
+                eventually(lambda: begins(producer, partition), 30.0, "the markers of the transaction before")
                 producer.produce(partition)
                 stop.wait(6.0)
                 producer.produce(partition)
                 producer.end(commit=True)
-                time.sleep(0.2)
+                ended.append(time.monotonic())
 
     thread = threading.Thread(target=produce)
     thread.start()
     try:
-        yield
+        yield ended
     finally:
         stop.set()
         thread.join()
@@ -151,10 +155,11 @@ def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
 ) -> None:
     healthy, not_started, completed, other = (create_topic(cluster, unique("orders"))[0] for _ in range(4))
     stray(cluster, "before-the-start", not_started)
-    with scene.watch(API_USER, tmp_path / "checkpoint") as watch, healthy_producer(scene, healthy, "steady"):
+    with scene.watch(API_USER, tmp_path / "checkpoint") as watch, healthy_producer(scene, healthy, "steady") as ended:
         line = watch.until("coordinator view: api")
         assert "__transaction_state" in line
         assert "stuck_prepare, late and long_running are not detected" in watch.until("ready: ")
+        at_ready = len(ended)
         late_write(cluster, "too-late", completed)
         elsewhere = RawProducer(cluster, "elsewhere", LONGEST_MS).init()
         elsewhere.produce(other)
@@ -166,7 +171,7 @@ def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
         ]
         assert {one.evidence.coordinator_view for one in found} == {"api"}
         assert {one.expected_outcome for one in found} == {"unknown"}
-        time.sleep(10.0)
+        eventually(lambda: len(ended) >= at_ready + 2, 60.0, "a healthy transaction, from its beginning to its end")
         assert events_about(scene.kafka.bootstrap_servers, healthy, topic_of(API_USER)) == []
         shown = Scrape.at(watch.metrics_url)
         assert [shown.value("coordinator_view", view=view) for view in ("log", "api", "none")] == [0, 1, 0]

@@ -46,7 +46,10 @@ _WATCH = (
     *("--coordinator-scan-interval-ms", "0", "--late-buffer-ms", "500", "--long-running-min-ms", "1000"),
 )
 
-_AUTO = ("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000")
+_AUTO = (
+    *("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000"),
+    *("--metrics-port", "0"),
+)
 
 
 @dataclass
