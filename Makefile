@@ -4,6 +4,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTHONPATH :=
 export PYTHONPATH
+# Each process of a test would compile all its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
