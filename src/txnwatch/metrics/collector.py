@@ -101,6 +101,10 @@ class Metrics(Collector):
         self._made["query_starts_total"].inc()
         self._take_ledger(ledger)
 
+    def count_refused_connection(self) -> None:
+        """Counts a connection that the metrics server has refused."""
+        self._made["refused_connections_total"].inc()
+
     def take_access(self, access: CoordinatorAccess) -> None:
         """Sets how the coordinators' view is known."""
         for one in CoordinatorAccess:

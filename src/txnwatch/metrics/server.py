@@ -1,8 +1,8 @@
 """Metrics over HTTP: `/metrics` for Prometheus, `/-/healthy` and `/-/ready` as probes.
 
 Healthy means that the process answers: an unreachable cluster is no reason to restart it. Ready means that barriers are
-evaluated. Each connection has its own thread and a limit of 5 s for each read, so that a client that sends nothing
-delays no other.
+evaluated. Each connection has its own thread, so that a client that sends nothing delays no other. `connections.py` has
+the limits of connections; beside them, a client that sends nothing for 5 s is disconnected.
 
 Law: only one thread, always the same, collects the metrics. A scrape reads the query's progress through Spark's
 gateway, and the gateway keeps a connection for each thread.
@@ -11,6 +11,7 @@ gateway, and the gateway keeps a connection for each thread.
 from __future__ import annotations
 
 import base64
+import io
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +22,13 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from txnwatch.metrics.connections import AnswerStream, Connections, RequestStream
 from txnwatch.metrics.web_config import Users, WebConfig
 from txnwatch.metrics.web_tls import TlsFiles
 from txnwatch.state.model.errors import ConfigError
 
 _PATIENCE_S = 5
-_COLLECTING_S = 10  # the default scrape timeout of Prometheus
+_COLLECTING_S = 8  # less than the deadline of a connection, so that the answer can be sent
 
 
 class MetricsServer:
@@ -46,6 +48,7 @@ class MetricsServer:
         port: int,
         is_ready: Callable[[], bool],
         web: WebConfig | None = None,
+        on_refused: Callable[[], None] = lambda: None,
     ) -> None:
         self._metrics = make_wsgi_app(registry)
         self._is_ready = is_ready
@@ -53,7 +56,8 @@ class MetricsServer:
         web = WebConfig() if web is None else web
         self._users, self._headers = web.users, web.headers
         try:
-            self._server = make_server(host, port, self._serve, _server_of(host, web.tls), _Handler)
+            kind = _server_of(host, web.tls, Connections(on_refused))
+            self._server = make_server(host, port, self._serve, kind, _Handler)
         except OSError as exc:
             raise ConfigError(f"metrics_port: expected a free address, found {host}:{port}: {exc.strerror}") from exc
         shown = f"[{host}]" if ":" in host else host
@@ -65,9 +69,10 @@ class MetricsServer:
         self._users, self._headers, self._server.tls = web.users, web.headers, web.tls
 
     def close(self) -> None:
-        """Stops listening."""
+        """Stops listening, and ends all connections."""
         self._server.shutdown()
         self._server.server_close()
+        self._server.connections.end_all()
         self._collector.shutdown(wait=False, cancel_futures=True)
 
     def _serve(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
@@ -124,6 +129,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     block_on_close = False
     request_queue_size = 64
     tls: TlsFiles | None = None
+    connections: Connections
 
     def server_bind(self) -> None:
         """Binds without the look-up of the host's name, which can take seconds."""
@@ -133,6 +139,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401 - as in socketserver
+        """Whether there is room for the connection; if not, it is closed."""
+        return self.connections.admit(request, str(client_address[0]))
+
+    def service_actions(self) -> None:
+        """Ends what takes too long; called after each new connection, and every half second."""
+        self.connections.end_overdue()
+
     def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in socketserver
         """Answers one request, over TLS if it is configured."""
         request.settimeout(_PATIENCE_S)
@@ -140,22 +154,36 @@ class _Server(ThreadingMixIn, WSGIServer):
             super().finish_request(request, client_address)
             return
         self.tls.refresh()
-        with self.tls.context.wrap_socket(request, server_side=True) as secured:
+        with self.tls.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
+            self.connections.replace(request, secured)
+            secured.do_handshake()
             super().finish_request(secured, client_address)
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as in socketserver
+        """Closes a connection; called once for each, whatever has happened to it."""
+        super().shutdown_request(request)
+        self.connections.release(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in socketserver
         """Ignores what a client causes: no handshake, a closed connection, nothing sent in time."""
 
 
-def _server_of(host: str, tls: TlsFiles | None) -> type[_Server]:
+def _server_of(host: str, tls: TlsFiles | None, connections: Connections) -> type[_Server]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return type("_BoundServer", (_Server,), {"address_family": family, "tls": tls})
+    return type("_BoundServer", (_Server,), {"address_family": family, "tls": tls, "connections": connections})
 
 
 class _Handler(WSGIRequestHandler):
     """Logs nothing, looks up no names, and waits at most 5 s for a client that sends nothing."""
 
     timeout = _PATIENCE_S
+    rbufsize = 0  # `setup` adds the buffer
+
+    def setup(self) -> None:
+        """Limits the size of the request, and replaces the stream of the answer."""
+        super().setup()
+        self.rfile = io.BufferedReader(RequestStream(self.rfile))
+        self.wfile = AnswerStream(self.connection)
 
     def address_string(self) -> str:
         """The address of the client."""

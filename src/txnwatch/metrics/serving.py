@@ -24,7 +24,14 @@ def served_metrics(settings: RunSettings, metrics: Metrics, log: Log) -> Iterato
         yield None
         return
     web = read_web_config(settings.metrics_web_config_file)
-    server = MetricsServer(metrics.registry, settings.metrics_host, port, lambda: metrics.is_judging, web)
+    server = MetricsServer(
+        metrics.registry,
+        settings.metrics_host,
+        port,
+        lambda: metrics.is_judging,
+        web,
+        metrics.count_refused_connection,
+    )
     log.info(f"metrics at {server.url}/metrics")
     try:
         yield server

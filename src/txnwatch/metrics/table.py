@@ -6,6 +6,7 @@ is unbounded; they are in the events. Labels with a topic and a partition exist 
 
 from __future__ import annotations
 
+from txnwatch.metrics.connections import MOST, MOST_OF_ONE
 from txnwatch.metrics.metric import Kind, Metric
 from txnwatch.state.model.completion_latency import BOUNDS_MS
 
@@ -81,6 +82,14 @@ METRICS: tuple[Metric, ...] = (
         is_read=True,
     ),
     Metric(HEALTH, "query_starts_total", _C, (), "starts of the streaming query; more than one is a restart"),
+    Metric(
+        HEALTH,
+        "refused_connections_total",
+        _C,
+        (),
+        f"connections to the metrics port that were closed at once, because {MOST} connections were open, or "
+        f"{MOST_OF_ONE} of the same address",
+    ),
     Metric(
         HEALTH,
         "broker_clock_offset_seconds",

@@ -80,15 +80,20 @@ class Users:
     _salt: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
     _accepted: set[bytes] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def accept(self, user: str, password: str) -> bool:
-        """Whether the password is the user's; an accepted pair is remembered, because bcrypt is slow by design."""
+        """Whether the password is the user's; an accepted pair is remembered, because bcrypt is slow by design.
+
+        Other pairs are checked one after another: a client with wrong passwords keeps one core busy, not all.
+        """
         given = f"{len(user)}:{user}:{password}".encode()
         proof = hmac.new(self._salt, given, hashlib.sha256).digest()
         with self._lock:
             if proof in self._accepted:
                 return True
-        is_accepted = self._check(user, password.encode())
+        with self._checking:
+            is_accepted = self._check(user, password.encode())
         if is_accepted:
             with self._lock:
                 if len(self._accepted) >= _REMEMBERED:

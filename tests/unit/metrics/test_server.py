@@ -8,9 +8,10 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
-from threading import current_thread
+from threading import Lock, current_thread
 
 import bcrypt
 import pytest
@@ -141,6 +142,26 @@ def test_a_user_with_the_right_password_gets_an_answer_each_time(guarded: Metric
 )
 def test_anybody_else_is_refused(guarded: MetricsServer, authorization: str) -> None:
     assert get(guarded, authorization=authorization) == 401
+
+
+def test_passwords_are_checked_one_after_another(guarded: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a client with wrong passwords would keep every core busy."""
+    running, was_alone = Lock(), list[bool]()
+    check = bcrypt.checkpw
+
+    def checked(password: bytes, hashed: bytes) -> bool:
+        is_alone = running.acquire(blocking=False)
+        was_alone.append(is_alone)
+        time.sleep(0.05)
+        if is_alone:
+            running.release()
+        return check(password, hashed)
+
+    monkeypatch.setattr(bcrypt, "checkpw", checked)
+    with ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(lambda number: get(guarded, authorization=basic("watch", str(number))), range(8)))
+    assert answers == [401] * 8
+    assert was_alone == [True] * 8
 
 
 def test_a_password_that_is_cut_is_no_password(tmp_path: Path) -> None:
