@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
-from txnwatch.config_providers import expanded, read_properties
+from txnwatch.config_providers import check_paths, expanded, read_properties
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text.redaction import is_secret_name
+from txnwatch.streaming.client.sasl import jaas_options
 
 _REGISTRY_PREFIX = "schema.registry."
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_WEB: Final = ("https:", "http:")
+_JAAS: Final = "sasl.jaas.config"
 
 
 def client_properties(path: Path | None) -> dict[str, str]:
@@ -25,9 +30,25 @@ def client_properties(path: Path | None) -> dict[str, str]:
         properties = read_properties(path, where)
     except OSError as exc:
         raise ConfigError(f"{where}: expected a Java properties file, found: {exc}") from exc
-    return {
-        name: expanded(value, f"{where}: {name}", is_secret=is_secret_name(name)) for name, value in properties.items()
-    }
+    return {name: _value(name, value, f"{where}: {name}") for name, value in properties.items()}
+
+
+def _value(name: str, text: str, where: str) -> str:
+    value = expanded(text, where, is_secret=is_secret_name(name))
+    check_paths(text, _paths(name, value), where)
+    return value
+
+
+def _paths(name: str, value: str) -> list[str]:
+    """The paths of files in the value of a property."""
+    if name.endswith(".location"):
+        return [value]
+    if name == _ENDPOINT and not value.startswith(_WEB):
+        return [value.removeprefix("file://")]
+    if name == _JAAS:
+        options = jaas_options({_JAAS: value}).items()
+        return [path.removeprefix("FILE:") for key, path in options if key == "keyTab" or key.endswith(".location")]
+    return []
 
 
 def registry_config(url: str, properties: Mapping[str, str]) -> dict[str, str]:

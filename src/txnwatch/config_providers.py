@@ -4,7 +4,8 @@
 `${file:/path:key}` the value of a key in a Java properties file. Kafka's own providers have the first and the last form
 (EnvVarConfigProvider, FileConfigProvider). A reference to another provider is kept as text, as Kafka does.
 
-Law: no error shows a value that was read, and a value that was read is not searched for references.
+Law: no error shows a value that was read, and a value that was read is not searched for references. A reader of a file
+shows the path in its errors, so a path is checked here before: if nothing exists there, it may be a key.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -51,6 +52,39 @@ def expanded(text: str, where: str, environ: Mapping[str, str] = os.environ, *, 
         return quote(read, safe="") if _is_encoded(text, found) else read
 
     return _REFERENCE.sub(value, text)
+
+
+def check_paths(text: str, paths: Iterable[str], where: str, *, may_be_new: bool = False) -> None:
+    """Checks the paths in a value that was read; a path without a reference is the business of its reader.
+
+    Args:
+        text: the value of a setting, with its references.
+        paths: the paths in the value that was read.
+        where: the setting, for errors.
+        may_be_new: whether the path may be that of a new directory in one that exists, or a URI.
+
+    Raises:
+        ConfigError: nothing exists at a path; the message has the references.
+    """
+    references = ", ".join(found[0] for found in _REFERENCE.finditer(text))
+    if not references or all(_exists(path) or (may_be_new and _may_be_new(path)) for path in paths):
+        return
+    what = "a directory, whose parent exists, or a URI" if may_be_new else "a file that exists"
+    hint = " (${file:...} is the content of a file, not its path)" if "${file:" in references else ""
+    raise ConfigError(f"{where}: expected the path of {what}, found none at {references}{hint}")
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long, or no path
+        return False
+
+
+def _may_be_new(path: str) -> bool:
+    """A name in the current or in the root directory is no proof: a key may be one."""
+    parent = Path(path).parent
+    return "://" in path or (parent.is_absolute() and parent != Path(parent.anchor) and _exists(str(parent)))
 
 
 @contextlib.contextmanager

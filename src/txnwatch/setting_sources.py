@@ -11,12 +11,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from txnwatch.config import RunSettings
-from txnwatch.config_providers import expanded, has_reference
+from txnwatch.config_providers import check_paths, expanded, has_reference
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text.redaction import redacted, shown_url
 from txnwatch.streaming.job.spark_conf import conf_of
@@ -35,6 +35,10 @@ RESERVED_ENVIRONMENT = {
     "TXNWATCH_FIRST_SEED",
 }
 _TABLE = "spark_conf"
+_CHECKPOINT = "checkpoint"
+_PATHS = frozenset(
+    name for name, spec in RunSettings.model_fields.items() if Path in (spec.annotation, *get_args(spec.annotation))
+)
 _MAY_HOLD_A_SECRET = frozenset({"redis_url", "schema_registry_url"})
 # The kubelet's variables for the Services of a namespace: hosts and ports, and URLs such as tcp://10.0.0.7:9464.
 _SERVICE_VALUE = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))")
@@ -76,7 +80,14 @@ def load_settings(
 def _read(key: str, value: Any, environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of TOML
     if key == _TABLE:
         return {name: expanded(text, f"{key}: {name}", environ) for name, text in value.items()}
-    return expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    found = expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET)
+    if key in _PATHS:
+        check_paths(value, [found], key)
+    if key == _CHECKPOINT:
+        check_paths(value, [found], key, may_be_new=True)
+    return found
 
 
 def _merged(layer: Mapping[str, Any], values: Mapping[str, Any], source: str) -> dict[str, Any]:

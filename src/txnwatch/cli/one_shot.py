@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from txnwatch.cli.flag_types import id32, kafka_text, registry_url, topic_name
 from txnwatch.cli.output import CommandAnswer, write
@@ -34,7 +33,6 @@ def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool =
     )
     parser.add_argument(
         "--command-config",
-        type=Path,
         metavar="FILE",
         help=f"Java client properties file with security settings (or {_PROPERTIES})",
     )
@@ -83,7 +81,6 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--events-key-file",
-        type=Path,
         metavar="FILE",
         help=f"file with the keys that verify the signatures of events (or {_KEY_FILE})",
     )
