@@ -9,9 +9,15 @@ for it. Metric labels need no rule here: they are from closed sets, or the Prome
 from __future__ import annotations
 
 import json
-import shlex
+import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+
+_BARE: Final = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+# zsh replaces =name by the path of a command, at the beginning and with MAGIC_EQUAL_SUBST behind = and :; fish replaces
+# %self by its process id.
+_EXPANDED: Final = re.compile(r"^%|(^|[=:])=")
+_OUTSIDE: Final = re.compile(r"(['\\])")
 
 
 def printable(text: str) -> str:
@@ -35,17 +41,23 @@ def shell_line(arguments: Iterable[str]) -> str:
 
 
 def _quoted(argument: str) -> str:
-    if argument.isprintable():
-        return shlex.quote(argument)
-    # bash, zsh and ksh accept this form, and it can be shown: each byte that is not printable ASCII is an escape.
-    encoded = argument.encode(errors="surrogatepass")
-    return "$'" + "".join(_shell_byte(byte) for byte in encoded) + "'"
+    """The argument for bash, zsh, ksh and, if it can be shown as it is, for every sh and fish."""
+    if not argument.isprintable():
+        # This form can be shown: each byte that is not printable ASCII is an escape.
+        encoded = argument.encode(errors="surrogatepass")
+        return "$'" + "".join(_shell_byte(byte) for byte in encoded) + "'"
+    if _BARE.fullmatch(argument) and not _EXPANDED.search(argument):
+        return argument
+    # A quotation mark is none in quotation marks, and fish also reads a backslash there: both are escaped outside.
+    parts = (part for part in _OUTSIDE.split(argument) if part)
+    return "".join(f"\\{part}" if _OUTSIDE.fullmatch(part) else f"'{part}'" for part in parts) or "''"
 
 
 def _shell_byte(byte: int) -> str:
     if chr(byte) in "'\\":
         return f"\\{chr(byte)}"
-    return chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
+    is_plain = 0x20 <= byte < 0x7F and chr(byte) != "!"  # the history of an interactive shell
+    return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
 def _escape(one: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 from dataclasses import dataclass
 
@@ -49,6 +50,60 @@ def test_a_shell_splits_the_command_into_its_arguments(argument: str) -> None:
     line = shell_line(["printf", "%s", argument])
     done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
     assert done.stdout == argument.encode()
+
+
+# What a shell does with a word that shlex.quote leaves bare, or with a quoted word in another shell than sh.
+WORDS = {
+    "orders-0": "orders-0",
+    "User:CN=app,OU=pay": "User:CN=app,OU=pay",
+    "s3a://b/c@d+e_f": "s3a://b/c@d+e_f",
+    "=ls": "'=ls'",  # zsh: the path of ls
+    "--transactional-id==ls": "'--transactional-id==ls'",  # zsh with MAGIC_EQUAL_SUBST
+    "--path=a:=ls": "'--path=a:=ls'",  # the same
+    "==": "'=='",
+    "~root": "'~root'",
+    "--path=~root": "'--path=~root'",
+    "a:~root": "'a:~root'",
+    "%self": "'%self'",  # fish: the process id
+    "a!b": "'a!b'",  # the history of an interactive shell
+    "!!": "'!!'",
+    "^a^b": "'^a^b'",  # the same; a glob of zsh
+    "#a": "'#a'",
+    "a#b*(.)": "'a#b*(.)'",
+    "@(a|b)": "'@(a|b)'",
+    "a<1-9>": "'a<1-9>'",  # a glob of zsh
+    "{a,b}": "'{a,b}'",
+    "[a]?": "'[a]?'",
+    "it's": "'it'\\''s'",
+    "''": "\\'\\'",
+    "a\\b": "'a'\\\\'b'",  # fish: two backslashes in quotation marks are one
+    "a\\\\": "'a'\\\\\\\\",
+    "$HOME `id`": "'$HOME `id`'",
+    "": "''",
+}
+# Every shell of this machine, with the options that give most characters a meaning; make test needs only bash.
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile"], "set -o history -H; shopt -s extglob nullglob\n"),
+    "sh": (["sh"], ""),
+    "zsh": (["zsh", "-f", "-i", "-s"], "setopt extended_glob magic_equal_subst rc_quotes bang_hist null_glob\n"),
+    "fish": (["fish", "--no-config"], ""),
+    "ksh": (["ksh"], ""),
+}
+
+
+@pytest.mark.parametrize(("word", "quoted"), WORDS.items())
+def test_a_word_that_a_shell_would_change_is_quoted(word: str, quoted: str) -> None:
+    assert shell_line([word]) == quoted
+
+
+@pytest.mark.parametrize("shell", [name for name in SHELLS if shutil.which(name) is not None])
+def test_each_shell_takes_the_words_as_they_are(shell: str) -> None:
+    command, setup = SHELLS[shell]
+    odd = [] if shell in {"sh", "fish"} else [ODD, "a!b\x1b", "\x1bcafe", "\u00fc\n'\\"]  # these two have no $'...'
+    words = [*WORDS, *odd]
+    script = "".join(f"{shell_line(['printf', '[%s]', word])}\n" for word in words)
+    done = subprocess.run(command, input=f"{setup}{script}".encode(), capture_output=True, check=True)
+    assert done.stdout.decode() == "".join(f"[{word}]" for word in words)
 
 
 @dataclass(frozen=True)
