@@ -103,6 +103,7 @@ class Searcher:
         now_ms: local clock.
         progress: called with the number of partitions that have been read.
         hidden: returns the hidden participants of live transactions, with the reason.
+        foreign_topics: regular expression; topics that match are copies of another cluster's topics.
     """
 
     admin: TransactionAdmin
@@ -112,6 +113,7 @@ class Searcher:
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
     progress: Callable[[int], None] = lambda _: None
     hidden: Callable[[Sequence[TransactionDescription]], Mapping[str, Problem]] = lambda _: {}
+    foreign_topics: str | None = None
 
     def search(
         self, partitions: Sequence[TopicPartition], is_wanted: Callable[[SpanCandidate], bool] = lambda _: True
@@ -152,7 +154,7 @@ class Searcher:
         ids = {span.producer_id for span in spans}
         owners = [row.transactional_id for row in listing.transactions if row.producer_id in ids]
         descriptions = self.admin.describe_transactions(sorted({*live, *owners}))
-        screened = screen(spans, descriptions, listing, self.now_ms())
+        screened = screen(spans, descriptions, listing, self.now_ms(), self.foreign_topics)
         found.covered += screened.covered
         known = [descriptions[name] for name in live]
         log = self._log(screened.candidates, known)

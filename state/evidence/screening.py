@@ -30,6 +30,7 @@ the reason, and never hanging.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -45,6 +46,10 @@ from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import Span
 from txnwatch.state.model.verdicts import Reason, Verdict
 
+FOREIGN = (
+    "its topic matches foreign_topics: another cluster's data is copied into it byte for byte, so its producer ids are "
+    "not those of the coordinators here"
+)
 BOTH_LOOKS = (BarrierNumber(1), BarrierNumber(2))
 
 
@@ -55,7 +60,7 @@ class Screened:
     Attributes:
         candidates: spans held by no live transaction.
         covered: spans held by one; its marker will come.
-        unproven: spans with missing information, and what is missing.
+        unproven: spans with missing information, and what is missing; and those that are foreign, unless covered.
     """
 
     candidates: tuple[SpanCandidate, ...] = ()
@@ -104,6 +109,7 @@ def screen(
     descriptions: Mapping[str, TransactionDescription],
     listing: TransactionListing,
     listed_ms: TimestampMs,
+    foreign_topics: str | None = None,
 ) -> Screened:
     """C1: sorts the open spans by the coordinators' answers; `listed_ms` is our clock when they were asked."""
     candidates: list[SpanCandidate] = []
@@ -115,9 +121,16 @@ def screen(
             unproven.append((span, str(reading.problem)))
         elif reading.description is not None and covers(reading.description, span):
             covered.append((span, reading.description))
+        elif is_foreign(span.partition.topic, foreign_topics):
+            unproven.append((span, FOREIGN))
         else:
             candidates.append(replace(span, coordinator_listed_ms=listed_ms))
     return Screened(tuple(candidates), tuple(covered), tuple(unproven))
+
+
+def is_foreign(topic: str, foreign_topics: str | None) -> bool:
+    """Whether the topic is a copy of another cluster's topic: absence from our coordinators proves nothing there."""
+    return foreign_topics is not None and re.fullmatch(foreign_topics, topic) is not None
 
 
 def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from functools import partial
 
+from txnwatch.state.evidence.screening import is_foreign
 from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
@@ -42,12 +43,15 @@ def hidden_participants(
     ]
 
 
-def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[str, Problem]:
+def hidden_of(
+    cluster: Cluster, live: Iterable[TransactionDescription], foreign_topics: str | None = None
+) -> dict[str, Problem]:
     """Hidden participants of live transactions, and parts of the log that could not be checked, with the reason.
 
     It reads the partitions of `__transaction_state` that have the ids of these transactions, from the time when the
     oldest of them began. The partitions share a limit of `_MOST_RECORDS` offsets equally. If one of them has grown by
-    more offsets than its share since, only its last offsets are read, and that is one of the problems.
+    more offsets than its share since, only its last offsets are read, and that is one of the problems. Topics that
+    match `foreign_topics` are left out.
     """
     begun = {
         one.transactional_id: one.start_ms
@@ -77,7 +81,7 @@ def hidden_of(cluster: Cluster, live: Iterable[TransactionDescription]) -> dict[
             parts.append(log.part(partial(TransactionFold, partition.partition), first))
     named: set[TopicPartition] = set()
     for read in read_parts(cluster, parts):
-        named |= _named(read.fold.facts())
+        named |= {one for one in _named(read.fold.facts()) if not is_foreign(one.topic, foreign_topics)}
         problems.update({_participants(read.partition): Problem(one.detail) for one in read.notices[:1]})
     return {**{str(partition): why for partition, why in hidden_partitions(cluster, named).items()}, **problems}
 

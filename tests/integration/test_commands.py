@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -179,6 +180,34 @@ def test_a_stuck_transaction_on_an_unselected_topic_is_counted(
     output = find(healthy.topic, how="text")
     assert f"on none of the requested partitions (topic {healthy.topic})" in output
     assert f"nothing hangs, nothing is late or stuck on topic {healthy.topic}: 1 partition checked" in output
+
+
+def test_a_copy_of_another_clusters_topic_is_not_judged(
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its producer ids are those of another cluster, so they are unknown here."""
+    stray_write(cluster, unique("copied"), partition)
+    server = ("--bootstrap-server", kafka.bootstrap_servers)
+    copies = ("--foreign-topics", re.escape(partition.topic))
+    place = ("--topic", partition.topic, "--partition", "0")
+
+    def told(*arguments: str, code: int | None = None) -> str:
+        assert main([*arguments, *server]) in ({code} if code is not None else {0, 1})
+        return "".join(capsys.readouterr())
+
+    assert "1 hanging" in told("find-hanging", *place, code=0)
+    named = told("find-hanging", *place, *copies, code=1)
+    assert "nothing found" in named
+    assert f"not checked: {partition} producer id" in named
+    assert "foreign_topics" in named
+    every = told("find-hanging", *copies, "--max-transaction-timeout", "9999999")
+    assert "left out: 1 partition: its topic matches foreign_topics" in every
+    explained = told("explain", *place, *copies, code=1)
+    assert "a transaction is open, and its owner is not known" in explained
+    assert "foreign_topics" in explained
+    refused = told("abort", *place, "--start-offset", "0", "--dry-run", *copies, code=1)
+    assert "foreign_topics" in refused
+    assert "fence the id first" in told("abort", *place, "--start-offset", "0", "--dry-run", code=1), "it is judged"
 
 
 def test_open_spans_after_the_first_are_reported(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:

@@ -16,7 +16,13 @@ from typing import Any
 from txnwatch.cli.abort_connection import abort_on_cluster
 from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.flag_types import id64
-from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_output_flags, add_partition_flags
+from txnwatch.cli.one_shot import (
+    add_connection_flags,
+    add_events_flags,
+    add_foreign_flag,
+    add_output_flags,
+    add_partition_flags,
+)
 from txnwatch.cli.output import CommandAnswer, Line, write
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.sinks.abort.manual import ManualTarget
@@ -76,6 +82,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "partition again.",
     )
     add_connection_flags(parser)
+    add_foreign_flag(parser)
     add_partition_flags(parser, is_required=True)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--start-offset", type=id64, metavar="OFFSET", help="first offset of the open transaction")

@@ -55,7 +55,7 @@ def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterat
         abort = ManualAbort(
             target=target,
             admin=ClusterAdmin(cluster),
-            search=partial(_search, cluster),
+            search=partial(_search, cluster, parsed.foreign_topics),
             absence=partial(_absence, cluster),
             origin=origin_of(cluster, parsed),
             operator=f"{getpass.getuser()}@{socket.gethostname()}",
@@ -66,9 +66,15 @@ def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterat
         yield abort, partial(_publishing, cluster, options, events, grantee)
 
 
-def _search(cluster: Cluster, partition: TopicPartition, is_wanted: Callable[[SpanCandidate], bool]) -> Search:
+def _search(
+    cluster: Cluster,
+    foreign_topics: str | None,
+    partition: TopicPartition,
+    is_wanted: Callable[[SpanCandidate], bool],
+) -> Search:
     cluster.refresh()
-    return searcher_of(cluster, DetectionPolicy()).search([partition], is_wanted)  # a hang has no threshold
+    # A hang has no threshold.
+    return searcher_of(cluster, DetectionPolicy(), foreign_topics).search([partition], is_wanted)
 
 
 def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:

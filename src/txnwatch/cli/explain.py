@@ -13,6 +13,7 @@ from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.flag_types import kafka_text
 from txnwatch.cli.one_shot import (
     add_connection_flags,
+    add_foreign_flag,
     add_output_flags,
     add_partition_flags,
     add_threshold_flags,
@@ -21,6 +22,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.sinks.incidents.search import Searcher
+from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.ids import TopicPartition
@@ -59,6 +61,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_threshold_flags(parser)
+    add_foreign_flag(parser)
     add_output_flags(parser, found_if="the partition is not all clear, or the id is not idle", has_table=False)
     parser.set_defaults(run=run)
 
@@ -74,7 +77,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     missing: dict[str, str] = {}
-    searcher = searcher_of(cluster, policy)
+    searcher = searcher_of(cluster, policy, parsed.foreign_topics)
     partition = _partition(cluster, parsed)
     if partition is not None:
         explained = _of_partition(cluster, parsed, searcher, partition, missing)
@@ -141,7 +144,8 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, searcher: Searcher, mis
     described, last, problem = described_with_log(cluster, parsed.transactional_id or parsed.target)
     if problem is not None:
         missing["the coordinators' log"] = problem
-    missing.update({what: str(why) for what, why in hidden_of(cluster, [described]).items()})
+    hidden = hidden_of(cluster, [described], foreign_topics=parsed.foreign_topics)
+    missing.update({what: str(why) for what, why in hidden.items()})
     held = set(described.partitions)
     if not described.is_live:
         logs = read_views(cluster, [described.producer_id])
@@ -149,6 +153,9 @@ def _of_id(cluster: Cluster, parsed: argparse.Namespace, searcher: Searcher, mis
         if view is None:  # the part that was not read may have its last participants
             missing.update({str(log): why for log, why in logs.problems.items()})
         held |= view.participants if view is not None else frozenset()
+        foreign = {one for one in held if is_foreign(one.topic, parsed.foreign_topics)}
+        missing.update({str(partition): FOREIGN for partition in foreign})
+        held -= foreign
     readings = ClusterAdmin(cluster).read_partitions(sorted(held))
     missing.update({str(partition): str(one.problem) for partition, one in readings.items() if one.problem is not None})
     found = searcher.judge(described)

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from txnwatch.cli.flag_types import id32
 from txnwatch.cli.one_shot import (
     add_connection_flags,
+    add_foreign_flag,
     add_output_flags,
     add_partition_flags,
     add_threshold_flags,
@@ -26,6 +27,7 @@ from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, 
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.event_builder import span_event, transaction_event
 from txnwatch.sinks.incidents.search import OwnerViews, Search, Searcher
+from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import (
@@ -86,6 +88,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_threshold_flags(parser)
+    add_foreign_flag(parser)
     add_partition_flags(parser, "only this topic", is_required=False)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
@@ -112,17 +115,20 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
-    partitions = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
+    selection = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
+    partitions = [
+        one for one in selection if parsed.topic is not None or not is_foreign(one.topic, parsed.foreign_topics)
+    ]
     origin = origin_of(cluster, parsed)
     age = AgeFilter(parsed.max_transaction_timeout)
     with _progress(len(partitions)) as progress:
-        searcher = searcher_of(cluster, policy, progress)
+        searcher = searcher_of(cluster, policy, parsed.foreign_topics, progress)
         if parsed.topic is None:
-            searcher.hidden = partial(hidden_of, cluster)
+            searcher.hidden = partial(hidden_of, cluster, foreign_topics=parsed.foreign_topics)
         found = searcher.search(partitions, age.is_wanted)
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
     events, elsewhere = _events(origin, found, set(partitions) if where else None)
-    left_out = (*age.left_out(), *_elsewhere(elsewhere, where))
+    left_out = (*age.left_out(), *_elsewhere(elsewhere, where), *_foreign(len(selection) - len(partitions)))
     return CommandAnswer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
@@ -178,6 +184,11 @@ def _elsewhere(count: int, where: str) -> Iterator[LeftOut]:
         yield LeftOut(count, what, f"on none of the requested partitions ({where})")
 
 
+def _foreign(count: int) -> Iterator[LeftOut]:
+    if count:
+        yield LeftOut(count, _counted(count, "partition"), FOREIGN)
+
+
 def _counted(count: int, what: str) -> str:
     return what if count == 1 else f"{what}s"
 
@@ -208,7 +219,10 @@ def selected(
 
 
 def searcher_of(
-    cluster: Cluster, policy: DetectionPolicy, progress: Callable[[int], None] = lambda _: None
+    cluster: Cluster,
+    policy: DetectionPolicy,
+    foreign_topics: str | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Searcher:
     """The search on a real cluster, with the configured thresholds."""
 
@@ -219,7 +233,15 @@ def searcher_of(
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
     known = with_scan_interval(policy, cluster)
-    return Searcher(ClusterAdmin(cluster), read_log, is_open_for_longer, wall_clock_ms, known, progress)
+    return Searcher(
+        ClusterAdmin(cluster),
+        read_log,
+        is_open_for_longer,
+        wall_clock_ms,
+        known,
+        progress,
+        foreign_topics=foreign_topics,
+    )
 
 
 def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:

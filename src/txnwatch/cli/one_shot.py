@@ -62,6 +62,16 @@ def add_threshold_flags(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, RunSettings, only=THRESHOLDS)
 
 
+def add_foreign_flag(parser: argparse.ArgumentParser) -> None:
+    """Adds `--foreign-topics`."""
+    parser.add_argument(
+        "--foreign-topics",
+        metavar="REGEX",
+        help="regular expression; in topics that match, nothing is proven to hang, because another cluster's topics "
+        "are copied into them byte for byte",
+    )
+
+
 def add_partition_flags(parser: argparse.ArgumentParser, topic: str = "the topic", *, is_required: bool) -> None:
     """Adds `--topic` and `--partition`; `topic` is the help text of the first."""
     parser.add_argument("--topic", type=kafka_text, required=is_required, help=topic)

@@ -112,6 +112,11 @@ def flags_of(arguments: tuple[str, ...]) -> argparse.Namespace:
     return parser(arguments[:1]).parse_args(list(arguments))
 
 
+@pytest.mark.parametrize("command", ["find-hanging", "explain", "abort", "doctor"])
+def test_a_command_that_judges_topics_knows_the_copies_of_others(command: str) -> None:
+    assert hasattr(flags_of(SHARED[command]), "foreign_topics")
+
+
 @pytest.mark.parametrize("arguments", SHARED.values(), ids=SHARED.keys())
 def test_every_setting_of_a_command_is_read_from_a_variable_and_from_the_file(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
