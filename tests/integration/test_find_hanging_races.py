@@ -9,7 +9,7 @@ import pytest
 
 from support.kafka_faults import stray_write
 from support.topics import create_topic, unique
-from txnwatch.cli.find_hanging import searcher_of
+from txnwatch.cli.cluster_search import searcher_of
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster

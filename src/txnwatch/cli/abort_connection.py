@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
+from txnwatch.cli.cluster_search import searcher_of
 from txnwatch.cli.events_read import keys_of
-from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import origin_of
 from txnwatch.client_properties import client_properties

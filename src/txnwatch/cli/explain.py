@@ -6,10 +6,10 @@ import argparse
 import time
 from typing import Any
 
+from txnwatch.cli.cluster_search import searcher_of
 from txnwatch.cli.describe import described_with_log
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.explanation_of_id import of_id
-from txnwatch.cli.find_hanging import searcher_of
 from txnwatch.cli.flag_types import kafka_text
 from txnwatch.cli.one_shot import (
     add_connection_flags,

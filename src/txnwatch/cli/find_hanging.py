@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
+from txnwatch.cli.cluster_search import searcher_of
 from txnwatch.cli.flag_types import id32
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -26,7 +27,7 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.event_builder import span_event, transaction_event
-from txnwatch.sinks.incidents.search import OwnerViews, Search, Searcher
+from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
@@ -41,12 +42,8 @@ from txnwatch.state.model.ids import (
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.quantities import DurationMs, Offset
-from txnwatch.streaming.admin import transaction_age as open_for
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.broker_settings import with_scan_interval
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import read_views
 from txnwatch.streaming.source.hidden_participants import hidden_of, why_not_shown
 
 _MINUTE_MS = DurationMs(60_000)
@@ -216,32 +213,6 @@ def selected(
     if broker is not None and broker not in cluster.known.brokers:
         raise BrokerError(f"broker {broker}: not among the cluster's brokers {sorted(cluster.known.brokers)}")
     return found
-
-
-def searcher_of(
-    cluster: Cluster,
-    policy: DetectionPolicy,
-    foreign_topics: str | None = None,
-    progress: Callable[[int], None] = lambda _: None,
-) -> Searcher:
-    """The search on a real cluster, with the configured thresholds."""
-
-    def read_log(producer_ids: Collection[ProducerId]) -> OwnerViews:
-        found = read_views(cluster, producer_ids)
-        problems = {str(partition): why for partition, why in found.problems.items()}
-        return OwnerViews(found.views, problems, found.led, found.epochs)
-
-    is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
-    known = with_scan_interval(policy, cluster)
-    return Searcher(
-        ClusterAdmin(cluster),
-        read_log,
-        is_open_for_longer,
-        wall_clock_ms,
-        known,
-        progress,
-        foreign_topics=foreign_topics,
-    )
 
 
 def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:

@@ -16,8 +16,6 @@ import yaml
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "txnwatch"
 K8S = ROOT / "deploy" / "k8s"
-PROMETHEUS = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
-FURTHER_INGRESS = {"ports": [{"protocol": "TCP", "port": 7078}]}
 REQUIRED = "settings.bootstrap_server=kafka:9092"
 EVERYTHING: dict[str, Any] = {
     "image": {"digest": "sha256:" + 64 * "a"},
@@ -49,12 +47,12 @@ EVERYTHING: dict[str, Any] = {
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
     },
     "networkPolicy": {
-        "metricsFrom": [PROMETHEUS],
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
         "dnsTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
         "kafka": {"ports": [9092, 9093], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
         "redis": {"ports": []},
         "schemaRegistry": {"ports": [8081]},
-        "extraIngress": [FURTHER_INGRESS],
+        "extraIngress": [{"ports": [{"protocol": "TCP", "port": 7078}]}],
         "extraEgress": [{"ports": [{"protocol": "TCP", "port": 443}]}],
     },
     "podDisruptionBudget": {"maxUnavailable": 0},
@@ -320,24 +318,6 @@ def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleTy
     assert "readinessProbe" not in container, "the kubelet has no user, and ready is not the same as healthy"
     (found,) = kinds(text)["ServiceMonitor"]["spec"]["endpoints"]
     assert found == {"port": "metrics", "interval": "15s", **endpoint}
-
-
-@pytest.mark.parametrize(
-    ("metrics_from", "further"),
-    [([], []), ([], [FURTHER_INGRESS]), ([PROMETHEUS], []), ([PROMETHEUS], [FURTHER_INGRESS])],
-    ids=["nobody", "further rules", "Prometheus", "both"],
-)
-def test_the_metrics_port_admits_only_the_peers_that_are_named(
-    manifests: ModuleType, tmp_path: Path, metrics_from: list[Any], further: list[Any]
-) -> None:
-    values = {
-        "settings": {"bootstrap_server": "a:9092"},
-        "networkPolicy": {"metricsFrom": metrics_from, "extraIngress": further},
-    }
-    policy = kinds(rendered(manifests, values, tmp_path))["NetworkPolicy"]["spec"]
-    assert "Ingress" in policy["policyTypes"], "what no rule allows is denied"
-    port = [{"protocol": "TCP", "port": "metrics"}]
-    assert policy["ingress"] == [*([{"ports": port, "from": metrics_from}] if metrics_from else []), *further]
 
 
 def test_further_rules_of_the_network_policy_are_added(manifests: ModuleType, tmp_path: Path) -> None:

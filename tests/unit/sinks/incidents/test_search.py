@@ -36,7 +36,6 @@ class SearchWorld:
     led: dict[int, LeaderStamp] = field(default_factory=lambda: {0: LeaderStamp(1, 1)})
     behind_ms: int = 0
     silence: str | None = None
-    foreign: str | None = None
 
     def __post_init__(self) -> None:
         self.here, self.there = self.admin.create_topic("orders", 2)
@@ -50,7 +49,6 @@ class SearchWorld:
         searcher = a_searcher(
             self.admin, lambda: at_ms, read_log=self.read_log, behind_ms=self.behind_ms, silence=self.silence
         )
-        searcher.foreign_topics = self.foreign
         return searcher.search([self.here, self.there])
 
     def ongoing(self, timeout_ms: int) -> int:
@@ -132,34 +130,6 @@ def test_hangs_are_proven(world: SearchWorld, make: Callable[[SearchWorld], None
     found = world.search()
     ((candidate, proof),) = found.hanging
     assert (candidate.partition, proof.reason) == (world.here, reason)
-    assert found.not_checked == {}
-
-
-@pytest.mark.parametrize(("make", "reason"), HANGS.values(), ids=HANGS.keys())
-def test_a_copy_of_another_clusters_topic_is_never_judged_by_absence(
-    world: SearchWorld, make: Callable[[SearchWorld], None], reason: Reason
-) -> None:
-    make(world)
-    assert [proof.reason for _, proof in world.search().hanging] == [reason]
-    world.foreign = "ord.*"
-    found = world.search()
-    assert found.hanging == []
-    assert [span.partition for span, _ in found.unproven] == [world.here]
-    (why,) = (why for what, why in found.not_checked.items() if what.startswith("orders-0 "))
-    assert "foreign_topics" in why
-
-
-def test_only_a_whole_name_is_that_of_a_copy(world: SearchWorld) -> None:
-    world.hang()
-    world.foreign = "rder"
-    assert len(world.search().hanging) == 1
-
-
-def test_a_live_transaction_holds_a_copy_like_any_topic(world: SearchWorld) -> None:
-    world.admin.begin(NAME, world.here)
-    world.foreign = "orders"
-    found = world.search()
-    assert [described.transactional_id for _, described in found.covered] == [NAME]
     assert found.not_checked == {}
 
 

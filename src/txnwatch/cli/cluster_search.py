@@ -1,0 +1,42 @@
+"""The search of `find-hanging`, `explain` and `abort`, on a real cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from txnwatch.sinks.incidents.search import OwnerViews, Searcher
+from txnwatch.state.model.ids import ProducerId
+from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.streaming.admin import transaction_age as open_for
+from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.broker_settings import with_scan_interval
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.coordinator_log import read_views
+
+
+def searcher_of(
+    cluster: Cluster,
+    policy: DetectionPolicy,
+    foreign_topics: str | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Searcher:
+    """The search on a real cluster, with the configured thresholds."""
+
+    def read_log(producer_ids: Collection[ProducerId]) -> OwnerViews:
+        found = read_views(cluster, producer_ids)
+        problems = {str(partition): why for partition, why in found.problems.items()}
+        return OwnerViews(found.views, problems, found.led, found.epochs)
+
+    is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
+    known = with_scan_interval(policy, cluster)
+    return Searcher(
+        ClusterAdmin(cluster),
+        read_log,
+        is_open_for_longer,
+        wall_clock_ms,
+        known,
+        progress,
+        foreign_topics=foreign_topics,
+    )
