@@ -117,7 +117,7 @@ def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_cons
     first_unused = _first_unused(prior, view, is_extended=is_consecutive and is_first_of_range)
     view = replace(
         view,
-        epoch_use=EpochUse.FIRST if first_unused is not None else EpochUse.SHARED,
+        epoch_use=_use_after_init(prior, view) if first_unused is not None else EpochUse.SHARED,
         first_unused=first_unused,
         participants=view.participants or prior.participants,
         data_epoch=view.data_epoch if view.data_epoch is not None else prior.data_epoch,
@@ -142,6 +142,12 @@ def _first_unused(prior: CoordinatorView, view: CoordinatorView, *, is_extended:
         return lowest
     first = max(view.first_unused, ProducerEpoch(prior.producer_epoch + 1))
     return first if first <= view.producer_epoch else None
+
+
+def _use_after_init(prior: CoordinatorView, view: CoordinatorView) -> EpochUse:
+    """Who uses the unused epoch of an InitProducerId; a repeated one can return the epoch that an end has raised."""
+    is_repeated = prior.producer_epoch == view.producer_epoch and prior.superseded_by is None
+    return use_of(prior, view.producer_epoch) if is_repeated and view.epoch_use is EpochUse.FIRST else view.epoch_use
 
 
 def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, ProducerEpoch | None]:
