@@ -90,8 +90,8 @@ _FOLD = TransactionFold(0, 0, 9)
 _FOLD.feed(b"".join(LOGGED))
 _FACTS = list(_FOLD.facts())
 _EVIDENCE = (
-    '[["incident", 5]]\n{"format":1,"topic":"orders","topic_id":"Zm9v","partition":3,"producer_id":7,"start_offset":9,'
-    '"producer_epoch":2,"last_sequence":null,"outcome":"abort","witness":null}'
+    '[["incident", 5]]\n{"format":2,"topic":"orders","topic_id":"Zm9v","partition":3,"producer_id":7,"start_offset":9,'
+    '"producer_epoch":2,"last_sequence":null,"last_timestamp_ms":null,"outcome":"abort","witness":null}'
 )
 _OFFSET = {
     "version": VERSION,
@@ -119,7 +119,7 @@ TARGETS = [
         "an incident in Redis",
         _hash,
         (BadEventError,),
-        [json.dumps(plain(_EVENT)).encode()],
+        [json.dumps({name: value for name, value in plain(_EVENT).items() if value is not None}).encode()],
         _JSON,
     ),
     Target("heartbeat", "a heartbeat", _heartbeat, (BadEventError,), [heartbeat.to_bytes(_BEAT)], _JSON),

@@ -63,6 +63,7 @@ def seen(
     topic_id: str | None = None,
     first_marker: Marker | None = None,
     listed_ms: int = START_MS,
+    last_timestamp_ms: int | None = START_MS,
 ) -> ProducerSeen:
     """A range [start, end) with data at `data`, then a marker, then data at `data_after`; each may be absent."""
     open_offset = data_after if marker is not None else data
@@ -81,7 +82,7 @@ def seen(
         open_epoch=epoch if open_offset is not None else None,
         epoch=last_epoch if last_epoch is not None else (marker.producer_epoch if marker is not None else epoch),
         last_offset=last_data,
-        last_timestamp_ms=START_MS,
+        last_timestamp_ms=last_timestamp_ms,
         listed_ms=listed_ms,
     )
 

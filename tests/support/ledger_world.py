@@ -15,6 +15,7 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.state.model.broker_clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
@@ -24,6 +25,7 @@ from txnwatch.state.model.transaction import TransactionState as S
 
 ORIGIN = Origin("cluster", "broker:9092")
 HOUR_MS = 3_600_000
+WITHOUT_ELECTION = {0: Leader(1, 0)}  # the coordinators' log has its first leader
 
 
 @dataclass
@@ -108,14 +110,23 @@ class LedgerWorld:
                     transactional_id=name,
                     data_epoch=0,
                     epoch_use=EpochUse.FIRST,
+                    coordinator_epoch=0,
                     start_ms=self.admin.transactions[name].start_ms,
                 )
             ]
         )
         start = row.txn_start_offset
-        data = seen(0, 10, data=start, producer_id=producer_id, partition=partition, topic_id=topic_id)
-        run.batch(data, *facts)
-        (candidate,) = run.batch()
+        data = seen(
+            *(0, 10),
+            data=start,
+            epoch=row.producer_epoch,
+            producer_id=producer_id,
+            partition=partition,
+            topic_id=topic_id,
+            last_timestamp_ms=row.last_timestamp_ms,
+        )
+        run.batch(data, *facts, leaders=WITHOUT_ELECTION)
+        (candidate,) = run.batch(leaders=WITHOUT_ELECTION)
         assert isinstance(candidate, SpanCandidate)
         return candidate
 

@@ -24,7 +24,7 @@ def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
     if event.transactional_id is not None:
         view = CoordinatorView(event.transactional_id, 0, 0, TransactionState.DEAD, 0, 60_000, None, 0, 0)
         candidate = replace(candidate, view=view)
-    evidence = ProvenHang(candidate, row, event.expected_outcome, candidate.view, since_ms=0)
+    evidence = ProvenHang(candidate, row, event.expected_outcome, candidate.witness, since_ms=0)
     ledger.findings.spans[key_of(candidate)] = evidence
     ledger.findings.published_as(key_of(candidate), event.incident_id)
 

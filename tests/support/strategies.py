@@ -38,6 +38,7 @@ from txnwatch.state.model.transaction import (
     ProducerState,
     Span,
     TransactionState,
+    Witness,
 )
 from txnwatch.state.model.verdicts import Verdict
 
@@ -71,6 +72,7 @@ spans = st.builds(
     stray=st.booleans(),
     absorbed=st.booleans(),
     emission=st.none() | emissions,
+    began_after=st.integers(0, 9),
 )
 views = st.builds(
     CoordinatorView,
@@ -93,7 +95,7 @@ views = st.builds(
     since_ms=st.none() | times,
     previous_outcome=st.sampled_from([None, UNKNOWN_PREVIOUS, "commit", "abort"]),
     previous_end_epoch=st.none() | epochs,
-    may_lack_later_records=st.booleans(),
+    first_unused=st.none() | epochs,
 )
 logged_views = views.map(lambda view: replace(view, is_unseen=False))  # a record that was just read has been seen
 producers = st.builds(
@@ -105,6 +107,7 @@ producers = st.builds(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), emissions, max_size=2
     ),
 )
+witnesses = st.builds(Witness, views, log_epoch=st.none() | epochs, is_begun_under_it=st.booleans())
 
 
 @st.composite
@@ -184,7 +187,11 @@ buckets = st.builds(
     clocks=st.builds(
         Clocks,
         st.dictionaries(brokers, clocks, max_size=2),
-        st.dictionaries(log_partitions, st.builds(Leadership, brokers, epochs, times, st.none() | times), max_size=2),
+        st.dictionaries(
+            log_partitions,
+            st.builds(Leadership, brokers, epochs, times, st.integers(1, 9), st.none() | times),
+            max_size=2,
+        ),
     ),
     assumed_ms=st.dictionaries(brokers, st.integers(-9999, 9999), max_size=2),
     policy_digest=st.none() | times,
@@ -192,6 +199,7 @@ buckets = st.builds(
     undescribed=st.sets(data_partitions, max_size=2),
     states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2),
     open_list_digest=st.none() | times,
+    last_whole=st.dictionaries(data_partitions, st.integers(0, 9), max_size=2),
     followed=st.dictionaries(producer_ids, open_transactions, max_size=2),
 )
 barriers = st.builds(
@@ -211,6 +219,7 @@ barriers = st.builds(
     st.booleans(),
     st.frozensets(log_partitions, max_size=2),
     st.just(0) | st.integers(-9999, 9999),
+    st.frozensets(data_partitions, max_size=2),
 )
 notices = st.builds(
     PartitionNotice,

@@ -13,10 +13,11 @@ from txnwatch.cli.explanation import Ending, Explanation, end_of, of_partition
 from txnwatch.cli.explanation_of_id import of_id
 from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.search import OwnerViews
+from txnwatch.state.detection.epoch_lineage import begun
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse
+from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.log.coordinator_log import LogRecord
@@ -25,6 +26,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 ORIGIN = Origin("cluster", "a:1")
 NAME = "checkout-1"
 NOW_MS = 1_700_000_000_000
+FIRST_LEADER = {0: 0}  # the log has had no election
 ONGOING = DescribedTransaction(NAME, 1, S.ONGOING, 1000, 0, 60_000, NOW_MS)
 
 ENDS = {
@@ -80,13 +82,15 @@ def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> OwnerViews:
         stamp_ms,
         stamp_ms,
         described.partitions,
+        coordinator_epoch=0,
     )
-    return OwnerViews({described.producer_id: logged}, led={0: LeaderStamp(described.coordinator, 0)})
+    stamp = LeaderStamp(described.coordinator, 0)
+    return OwnerViews({described.producer_id: logged}, led={0: stamp}, epochs=FIRST_LEADER)
 
 
 def explained(admin: FakeAdmin, views: dict[int, CoordinatorView] | None = None) -> Explanation:
     (partition,) = admin.partitions
-    searcher = a_searcher(admin, lambda: admin.now_ms, read_log=lambda _: OwnerViews(views or {}))
+    searcher = a_searcher(admin, lambda: admin.now_ms, read_log=lambda _: OwnerViews(views or {}, epochs=FIRST_LEADER))
     return of_partition(ORIGIN, partition, searcher.search([partition]), admin.now_ms)
 
 
@@ -143,8 +147,8 @@ def test_for_a_hang_with_an_unknown_outcome_a_dry_run_is_suggested(admin: FakeAd
 
 def handed_out(epoch: int, producer_id: int) -> dict[int, CoordinatorView]:
     """The log: the id has been given an epoch, with which nothing has begun."""
-    view = CoordinatorView(NAME, 0, 7, S.EMPTY, epoch, 60_000, None, NOW_MS, NOW_MS, epoch_use=EpochUse.FIRST)
-    return {producer_id: view}
+    view = CoordinatorView(NAME, 0, 7, S.EMPTY, epoch, 60_000, None, NOW_MS, NOW_MS, coordinator_epoch=0)
+    return {producer_id: begun(view)}
 
 
 def test_data_of_an_unused_epoch_has_no_owner(admin: FakeAdmin) -> None:

@@ -34,6 +34,7 @@ class SearchWorld:
     views: dict[int, CoordinatorView] = field(default_factory=dict)
     log_problems: dict[str, str] = field(default_factory=dict)
     led: dict[int, LeaderStamp] = field(default_factory=lambda: {0: LeaderStamp(1, 1)})
+    epochs: dict[int, int] = field(default_factory=lambda: {0: 0})
     behind_ms: int = 0
     silence: str | None = None
 
@@ -42,7 +43,7 @@ class SearchWorld:
 
     def read_log(self, producer_ids: Collection[int]) -> OwnerViews:
         views = {pid: view for pid, view in self.views.items() if pid in producer_ids}
-        return OwnerViews(views, self.log_problems, self.led)
+        return OwnerViews(views, self.log_problems, self.led, self.epochs)
 
     def search(self, now_ms: int | None = None) -> Search:
         at_ms = self.admin.now_ms if now_ms is None else now_ms
@@ -58,7 +59,7 @@ class SearchWorld:
         self.views[owner.producer_id] = replace(view(NAME, S.ONGOING), start_ms=owner.start_ms)
         return owner.start_ms
 
-    def prepared(self, stamp_ms: int, *, may_lack_later_records: bool = False) -> None:
+    def prepared(self, stamp_ms: int, *, coordinator_epoch: int = 0) -> None:
         """Begins a transaction, decides it, and puts the Prepare record into the log with this stamp."""
         owner = self.admin.begin(NAME, self.here)
         self.admin.prepare(NAME, commit=True)
@@ -66,7 +67,7 @@ class SearchWorld:
             view(NAME, S.PREPARE_COMMIT, participants=[self.here]),
             record_timestamp_ms=stamp_ms,
             start_ms=owner.start_ms,
-            may_lack_later_records=may_lack_later_records,
+            coordinator_epoch=coordinator_epoch,
         )
 
     def hang(self) -> int:
@@ -76,7 +77,7 @@ class SearchWorld:
 
 
 def view(name: str, state: S = S.COMPLETE_COMMIT, *, participants: Collection[TopicPartition] = ()) -> CoordinatorView:
-    return CoordinatorView(name, 0, 7, state, 0, 60_000, 1, 1, 1, frozenset(participants))
+    return CoordinatorView(name, 0, 7, state, 0, 60_000, 1, 1, 1, frozenset(participants), coordinator_epoch=0)
 
 
 @pytest.fixture
@@ -325,7 +326,8 @@ def test_a_claimed_age_is_true_for_all_clocks(world: SearchWorld, behind_ms: int
 @pytest.mark.parametrize(("led_for_ms", "verdicts"), [(30_001, [Verdict.STUCK_PREPARE]), (30_000, [])])
 def test_a_former_coordinators_stamp_is_no_age(world: SearchWorld, led_for_ms: int, verdicts: list[Verdict]) -> None:
     now_ms = world.admin.now_ms + 10**6
-    world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
+    world.prepared(world.admin.now_ms - 10**8)
+    world.epochs[0] = 1
     world.led[0] = LeaderStamp(1, now_ms - led_for_ms)
     found = world.search(now_ms)
     assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
@@ -336,7 +338,8 @@ def test_a_former_coordinators_stamp_is_no_age(world: SearchWorld, led_for_ms: i
 def test_an_age_without_a_timestamp_of_its_coordinator_is_reported_as_not_proven(
     world: SearchWorld, led: dict[int, LeaderStamp]
 ) -> None:
-    world.prepared(world.admin.now_ms - 10**8, may_lack_later_records=True)
+    world.prepared(world.admin.now_ms - 10**8)
+    world.epochs[0] = 1
     world.led = led
     found = world.search()
     assert found.overdue == []

@@ -14,12 +14,13 @@ from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
 from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import Refusal
+from txnwatch.state.model.incident_payload import OutcomeDoubt, Refusal
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading
-from txnwatch.state.model.transaction import CoordinatorView, Span
+from txnwatch.state.model.transaction import CoordinatorView, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Reason, Verdict
 
@@ -31,7 +32,7 @@ CONFIRMED = SpanConfirmation(Answer.CONFIRMED, reading=PartitionReading(PARTITIO
 VIEW = CoordinatorView("payments-ü", 1, 77, S.COMPLETE_ABORT, 2, 60_000, OPEN_SINCE_MS, OPEN_SINCE_MS, OPEN_SINCE_MS)
 SPAN = Span("Zm9v", 99, 2, 2, 120, OPEN_SINCE_MS, OPEN_SINCE_MS, 7)
 CANDIDATE = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 4711, PARTITION, SPAN, VIEW, 7, 8, 0, 0)
-EVIDENCE = ProvenHang(CANDIDATE, ROW, "abort", VIEW, since_ms=OPEN_SINCE_MS)
+EVIDENCE = ProvenHang(CANDIDATE, ROW, "abort", Witness(VIEW, log_epoch=0), since_ms=OPEN_SINCE_MS)
 CASE = Case(EVIDENCE, CONFIRMED, AbortPolicy(), Usage(), NOW_MS)
 NAMELESS = msgspec.structs.replace(CANDIDATE, view=None)
 
@@ -114,6 +115,10 @@ REFUSED: dict[str, tuple[Case, Refusal]] = {
     "another start": (with_row(txn_start_offset=100), Refusal.CHANGED_SINCE_OPENED),
     "another epoch": (with_row(producer_epoch=3), Refusal.CHANGED_SINCE_OPENED),
     "written to": (with_row(last_sequence=21), Refusal.CHANGED_SINCE_OPENED),
+    "written to, with the sequence of before": (
+        with_row(last_timestamp_ms=OPEN_SINCE_MS + 1),
+        Refusal.CHANGED_SINCE_OPENED,
+    ),
     "no row": (with_found(producer=None), Refusal.CHANGED_SINCE_OPENED),
     "idle under the same epoch": (with_owner(producer_epoch=2), Refusal.EPOCH_MAY_BE_REUSED),
     "complete under the same epoch": (
@@ -135,6 +140,27 @@ def test_a_case_is_refused_for_its_reason(case: Case, refusal: Refusal) -> None:
     assert isinstance(decision, Refused)
     assert decision.refusal is refusal
     assert decision.detail
+
+
+@pytest.mark.parametrize(
+    ("doubt", "why"),
+    [
+        (Doubt(OutcomeDoubt.ID_EXPIRED), "the transactional id has expired"),
+        (Doubt(OutcomeDoubt.LOG_ELECTION, "leader epoch 3 then, 4 now"), "(leader epoch 3 then, 4 now)"),
+        (None, "the data may have been committed"),
+    ],
+)
+def test_a_refusal_for_an_unknown_outcome_says_why_it_is_unknown(doubt: Doubt | None, why: str) -> None:
+    decision = decide_abort(replace(CASE, evidence=replace(EVIDENCE, outcome="unknown", doubt=doubt)))
+    assert isinstance(decision, Refused)
+    assert why in decision.detail
+
+
+def test_a_refusal_for_changed_data_names_what_has_changed() -> None:
+    decision = decide_abort(with_row(last_timestamp_ms=OPEN_SINCE_MS + 1))
+    assert isinstance(decision, Refused)
+    assert f"last sequence 20 and last timestamp {OPEN_SINCE_MS} when its outcome was found" in decision.detail
+    assert decision.detail.endswith(f"last sequence 20 and last timestamp {OPEN_SINCE_MS + 1} now")
 
 
 def test_every_refusal_is_tested_but_the_one_only_a_broker_can_make() -> None:

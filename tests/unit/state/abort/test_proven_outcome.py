@@ -10,19 +10,28 @@ import pytest
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.abort.proven_outcome import agreed, combined, is_same_data, proven, unconfirmed
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome
+from txnwatch.state.evidence.known_outcome import Outcome, unknown
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome as O
+from txnwatch.state.model.incident_payload import OutcomeDoubt as D
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
-from txnwatch.state.model.transaction import CoordinatorView, Span, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, Span, TransactionState, Witness
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 SPAN = Span("Zm9v", 99, 2, 2, 120, 0, 0, 7)
 NOW = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 7, TopicPartition("orders", 3), SPAN, None, 7, 8, 0, 0)
-THEN = CoordinatorView("checkout", 3, 9, TransactionState.COMPLETE_ABORT, 2, 60_000, 0, 0, 0)
+VIEW = CoordinatorView("checkout", 3, 9, TransactionState.COMPLETE_ABORT, 2, 60_000, 0, 0, 0, data_epoch=2)
+THEN = Witness(VIEW, log_epoch=0)
 ROW = ActiveProducer(7, 2, 20, 0, None, 99)
 KEY = ("Zm9v", TopicPartition("orders", 3), 7)
+OTHER_DATA: dict[str, dict[str, int | None]] = {
+    "data was appended": {"last_sequence": 21},
+    "data was appended with the sequence of before": {"last_timestamp_ms": 1},
+    "the timestamp is gone": {"last_timestamp_ms": None},
+    "another start": {"txn_start_offset": 98},
+    "another epoch": {"producer_epoch": 3},
+}
 
 CASES: dict[str, tuple[O, O, O, bool]] = {
     "the same": (O.ABORT, O.ABORT, O.ABORT, False),
@@ -43,8 +52,8 @@ def test_evidence_of_the_same_data(now: O, then: O, outcome: O, is_witness_earli
 
 def test_evidence_of_other_data_does_not_count() -> None:
     new = ProvenHang(NOW, ROW, O.UNKNOWN, None, 5)
-    for row in (ROW._replace(last_sequence=21), ROW._replace(txn_start_offset=98), ROW._replace(producer_epoch=3)):
-        assert combined(new, ProvenHang(NOW, row, O.ABORT, THEN, 1)) == new
+    for changes in OTHER_DATA.values():
+        assert combined(new, ProvenHang(NOW, ROW._replace(**changes), O.ABORT, THEN, 1)) == new
     assert combined(new, None) == new
 
 
@@ -58,9 +67,11 @@ READS: dict[str, tuple[ProvenHang | None, SpanConfirmation, bool]] = {
     "refuted": (EVIDENCE, replace(FRESH, answer=Answer.REFUTED), False),
     "no answer": (EVIDENCE, replace(FRESH, answer=Answer.UNKNOWN), False),
     "no row": (EVIDENCE, replace(FRESH, producer=None), False),
-    "data was appended": (EVIDENCE, replace(FRESH, producer=ROW._replace(last_sequence=21)), False),
-    "another start": (EVIDENCE, replace(FRESH, producer=ROW._replace(txn_start_offset=98)), False),
-    "another epoch": (EVIDENCE, replace(FRESH, producer=ROW._replace(producer_epoch=3)), False),
+    "another coordinator's marker": (EVIDENCE, replace(FRESH, producer=ROW._replace(coordinator_epoch=1)), True),
+    **{
+        what: (EVIDENCE, replace(FRESH, producer=ROW._replace(**changes)), False)
+        for what, changes in OTHER_DATA.items()
+    },
 }
 
 
@@ -71,23 +82,36 @@ def test_an_outcome_counts_only_for_the_data_that_was_confirmed(
     assert is_same_data(evidence, fresh) is expected
 
 
-AGREED: dict[str, tuple[Outcome, O, Outcome]] = {
-    "the same": (Outcome(O.ABORT), O.ABORT, Outcome(O.ABORT)),
-    "two reads have led to two outcomes": (Outcome(O.COMMIT), O.UNKNOWN, Outcome(O.UNKNOWN)),
-    "known before, and not read now": (Outcome(O.UNKNOWN, WHY), O.ABORT, Outcome(O.ABORT, WHY)),
+AGREED: dict[str, tuple[Outcome, Outcome, Outcome]] = {
+    "the same": (Outcome(O.ABORT), Outcome(O.ABORT), Outcome(O.ABORT)),
+    "two reads have led to two outcomes": (Outcome(O.COMMIT), unknown(D.CONTRADICTION), unknown(D.CONTRADICTION)),
+    "known before, and not read now": (unknown(D.NOT_READ, WHY), Outcome(O.ABORT), Outcome(O.ABORT)),
+    "known before, and being read now": (
+        unknown(D.NOT_READ, WHY, is_being_read=True),
+        Outcome(O.ABORT),
+        Outcome(O.ABORT, is_being_read=True),
+    ),
+    "the doubt of the last read": (unknown(D.NOT_READ, WHY), unknown(D.ID_EXPIRED), unknown(D.NOT_READ, WHY)),
 }
 
 
 @pytest.mark.parametrize(("found", "of_all", "expected"), AGREED.values(), ids=AGREED.keys())
-def test_the_outcome_of_all_reads_counts(found: Outcome, of_all: O, expected: Outcome) -> None:
-    assert agreed(found, replace(EVIDENCE, outcome=of_all)) == expected
+def test_the_outcome_of_all_reads_counts(found: Outcome, of_all: Outcome, expected: Outcome) -> None:
+    assert agreed(found, replace(EVIDENCE, outcome=of_all.outcome, doubt=of_all.doubt)) == expected
 
 
 @pytest.mark.parametrize(
-    ("answer", "awaited"), [(Answer.UNKNOWN, WHY), (Answer.REFUTED, None), (Answer.CONFIRMED, None)]
+    ("answer", "doubt", "is_awaited"),
+    [
+        (Answer.UNKNOWN, D.NOT_READ, True),
+        (Answer.REFUTED, D.DATA_MIXED, False),
+        (Answer.CONFIRMED, D.DATA_MIXED, False),
+    ],
 )
-def test_only_a_missing_answer_is_awaited(answer: Answer, awaited: str | None) -> None:
-    assert unconfirmed(replace(FRESH, answer=answer, why=WHY)) == Outcome(O.UNKNOWN, awaited)
+def test_only_a_missing_answer_is_awaited(answer: Answer, doubt: D, *, is_awaited: bool) -> None:
+    outcome = unconfirmed(replace(FRESH, answer=answer, why=WHY))
+    assert outcome == unknown(doubt, WHY)
+    assert outcome.is_awaited is is_awaited
 
 
 SINCE: dict[str, tuple[ProvenHang | None, int]] = {
@@ -111,4 +135,6 @@ def test_stored_evidence_gives_its_outcome_and_not_its_waiting_time() -> None:
     assert (found.outcome, found.witness, found.since_ms) == (O.ABORT, THEN, 9)
     other = replace(FRESH, is_settled=False, producer=ROW._replace(last_sequence=21))
     assert proven(NOW, other, None, stored, 9).outcome == O.UNKNOWN
-    assert proven(msgspec.structs.replace(NOW, view=THEN), FRESH, None, stored, 9).outcome == O.ABORT
+    later = replace(FRESH, is_settled=False, producer=ROW._replace(last_timestamp_ms=1))
+    assert proven(NOW, later, None, stored, 9).outcome == O.UNKNOWN
+    assert proven(msgspec.structs.replace(NOW, view=VIEW, log_epoch=0), FRESH, None, stored, 9).outcome == O.ABORT

@@ -101,7 +101,7 @@ def test_a_hole_of_the_old_log_is_none_of_the_new_one() -> None:
     run.batch(transaction(5_000, S.EMPTY), holes={0: 4_000})
     run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator=frozenset({0}))
     run.batch()
-    run.batch(transaction(3, S.EMPTY, producer_epoch=1, epoch_use=EpochUse.FIRST))
+    run.batch(transaction(3, S.EMPTY, producer_epoch=1, epoch_use=EpochUse.FIRST, first_unused=1))
     run.batch(transaction(4, S.ONGOING, ORDERS, producer_epoch=1, data_epoch=1))
     run.batch(transaction(5, S.COMPLETE_COMMIT, producer_epoch=1))
     view = run.producer().view

@@ -27,8 +27,16 @@ from txnwatch.state.events.claims import (
     with_claim,
     with_newer_verdict,
 )
+from txnwatch.state.evidence.known_outcome import Outcome, unknown
 from txnwatch.state.model.incident import repeat_incident_id, span_incident_id
-from txnwatch.state.model.incident_payload import ActionResult, Decision, ExpectedOutcome, IncidentStatus, Initiator
+from txnwatch.state.model.incident_payload import (
+    ActionResult,
+    Decision,
+    ExpectedOutcome,
+    IncidentStatus,
+    Initiator,
+    OutcomeDoubt,
+)
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
 FOUND = an_event()
@@ -206,8 +214,15 @@ def test_an_id_can_be_used_for_another_span() -> None:
 def test_the_outcome_of_a_hang_is_only_what_was_found(
     verdict: Verdict, claim: ExpectedOutcome, found: ExpectedOutcome
 ) -> None:
-    outcome = outcome_as_found(an_event(**_of(verdict), expected_outcome=claim), found)
-    assert outcome == (found if verdict == Verdict.HANGING else claim)
+    doubt = OutcomeDoubt.ID_EXPIRED if found is ExpectedOutcome.UNKNOWN else None
+    ours = unknown(doubt) if doubt is not None else Outcome(found)
+    event = an_event(**_of(verdict), expected_outcome=claim, outcome_doubt=None, outcome_detail="forged")
+    published = outcome_as_found(event, ours)
+    if verdict == Verdict.HANGING:
+        assert (published.expected_outcome, published.outcome_doubt) == (found, doubt)
+        assert published.outcome_detail == (ours.doubt.text if ours.doubt is not None else None)
+    else:
+        assert published == event
 
 
 DOUBTFUL_SPANS: dict[str, tuple[dict[str, Any], bool, bool]] = {

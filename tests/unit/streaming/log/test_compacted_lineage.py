@@ -9,6 +9,7 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.facts import ORDERS, PRODUCER, BucketRun, transaction
+from support.outcomes import first_leader, said
 from support.row_facts import fact_of
 from support.transaction_log import a_key, a_value
 from txnwatch.state.evidence.outcome import expected_outcome
@@ -52,23 +53,23 @@ ITS_END = [a_log_entry(5, T2_PREPARED), a_log_entry(6, T2_ABORTED), a_log_entry(
 OTHERS = [a_log_entry(at, None) for at in range(END)]
 
 CASES: dict[str, tuple[list[bytes], EpochUse, str]] = {
-    "whole: T1 has had the epoch too": (WHOLE, EpochUse.SHARED, "unknown"),
-    "swapped after the first record was read": ([WHOLE[0], *WHOLE[4:]], EpochUse.SHARED, "unknown"),
-    "compacted at rest": (WHOLE[4:], EpochUse.SHARED, "unknown"),
+    "whole: T1 has had the epoch too": (WHOLE, EpochUse.SHARED, "epoch_shared"),
+    "swapped after the first record was read": ([WHOLE[0], *WHOLE[4:]], EpochUse.SHARED, "epoch_shared"),
+    "compacted at rest": (WHOLE[4:], EpochUse.SHARED, "epoch_shared"),
     "compacted at rest, another id's record is left": (
         [WHOLE[0], OTHERS[2], *WHOLE[4:]],
         EpochUse.SHARED,
-        "unknown",
+        "epoch_shared",
     ),
     "a batch of others has lost a record": (
         [WHOLE[0], a_log_entry(1, None, 2), a_log_entry(4, T2), *ITS_END],
         EpochUse.SHARED,
-        "unknown",
+        "epoch_shared",
     ),
     "a hole within the transaction": (
         [*OTHERS[:2], a_log_entry(2, EMPTY), a_log_entry(3, T2), *ITS_END],
         EpochUse.SHARED,
-        "unknown",
+        "epoch_shared",
     ),
     "no offset is missing: the rest is of others": (
         [WHOLE[0], *OTHERS[1:4], WHOLE[4], *ITS_END],
@@ -106,7 +107,8 @@ def outcome(log: list[bytes], cuts: tuple[int, ...], *, at_once: bool) -> tuple[
         run.batch(*[fact for fact in facts if fact is not barrier], holes=barrier.holes)
     view = run.producer().view
     assert view is not None
-    return view.epoch_use, expected_outcome(ORDERS, 0, view, SpanHistory(0, None, is_first=True), -1)
+    history = SpanHistory(0, None, is_first=True)
+    return view.epoch_use, said(expected_outcome(ORDERS, 0, first_leader(view), history, -1))
 
 
 # A chunk may end before a hole, in it and behind it, or hold nothing but the hole.
@@ -128,7 +130,7 @@ def test_no_record_inherits_across_a_hole_for_any_division_of_the_reading(
 @pytest.mark.parametrize(("known_at", "use"), [(8, EpochUse.SHARED), (9, EpochUse.FIRST)])
 def test_a_lower_hole_that_is_seen_later_does_not_hide_the_last_one(known_at: int, use: EpochUse) -> None:
     run = BucketRun()
-    run.batch(transaction(known_at, S.EMPTY, epoch_use=EpochUse.FIRST), holes={0: 9})
+    run.batch(transaction(known_at, S.EMPTY, epoch_use=EpochUse.FIRST, first_unused=0), holes={0: 9})
     run.batch(holes={0: 4})
     run.batch(transaction(10, S.ONGOING, ORDERS, data_epoch=0))
     view = run.producer().view

@@ -61,7 +61,7 @@ class Logs:
         self.on_batch: Callable[[RangeRead], None] = lambda _: None
         self.errors: dict[int, str] = {}
         self.unlisted = LOG
-        self.epoch = 0
+        self.epoch: int | None = 0
         self.until = math.inf
         topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
         self.known = Metadata("cluster", {}, topics)
@@ -149,10 +149,22 @@ def test_a_hole_among_the_records_of_others_is_one_too(logs: Logs) -> None:
     assert read_views(logs, [PRODUCER]).views[PRODUCER].epoch_use is EpochUse.SHARED  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("leader_epoch", "may_lack"), [(0, False), (1, True)])
-def test_records_of_an_earlier_leader_may_be_incomplete(logs: Logs, leader_epoch: int, may_lack: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(("leader_epoch", "expected"), [(0, {0: 0}), (1, {0: 1}), (None, {})])
+def test_a_record_has_the_epoch_of_its_leader_and_the_log_that_of_its_listing(
+    logs: Logs, leader_epoch: int | None, expected: dict[int, int]
+) -> None:
     logs.epoch = leader_epoch
-    assert read_views(logs, [PRODUCER]).views[PRODUCER].may_lack_later_records is may_lack  # type: ignore[arg-type]
+    found = read_views(logs, [PRODUCER])  # type: ignore[arg-type]
+    assert (found.views[PRODUCER].coordinator_epoch, found.epochs) == (0, expected)
+
+
+def test_an_election_in_the_log_breaks_the_lineage_of_an_epoch(logs: Logs) -> None:
+    record = a_record(key=a_key(NAME), value=a_value(COMMITTED))
+    logs.batches[LOG][4] = a_batch(4, records=[record], producer_id=-1, transactional=False, leader_epoch=1)
+    logs.epoch = 1
+    view = read_views(logs, [PRODUCER]).views[PRODUCER]  # type: ignore[arg-type]
+    assert (view.coordinator_epoch, view.epoch_use) == (1, EpochUse.SHARED)
+    assert view.participants == {ORDERS}
 
 
 def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> None:
@@ -176,7 +188,7 @@ def test_unread_ranges_and_repeated_losses_are_reported(logs: Logs, lose: Callab
 def test_a_log_that_is_not_listed_is_a_problem_and_not_an_empty_one(logs: Logs, timestamp: int) -> None:
     logs.errors[timestamp] = "NOT_LEADER_OR_FOLLOWER"
     found = read_views(logs, [PRODUCER])  # type: ignore[arg-type]
-    assert (found.views, found.problems) == ({}, {LOG: "NOT_LEADER_OR_FOLLOWER"})
+    assert (found.views, found.problems, found.epochs) == ({}, {LOG: "NOT_LEADER_OR_FOLLOWER"}, {})
     assert newest_stamps(logs) == []  # type: ignore[arg-type]
 
 
