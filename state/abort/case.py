@@ -10,9 +10,9 @@ from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.ports import ActiveProducer, SpanData
+from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.transaction import Witness
+from txnwatch.state.model.transaction import SpanData, Witness
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from txnwatch.state.abort.case import Case
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.description import epoch_text
 from txnwatch.state.model.incident_payload import ExpectedOutcome, Refusal
-from txnwatch.state.model.ports import SpanData
-from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.transaction import SpanData, TransactionState
 
 
 class RefusalRule(NamedTuple):

@@ -91,20 +91,7 @@ def process(
     give_up(bucket, batch, policy)
     begin_readings(bucket, batch)
     _apply_to_awaited(batch, loaded)
-    again = read_again(bucket, batch)
-    unread = unread_before(bucket, batch)
-    whole = WholeBefore(bucket, batch)
-    for seen in batch.for_one:
-        if isinstance(seen, TransactionSeen) and seen.is_past and not loaded.awaits(seen.producer_id):
-            pass_over(bucket, seen.view)
-            continue
-        fact = in_reading(seen, bucket, batch.barrier)
-        loaded.time(fact, again)
-        is_consecutive = _place_of(seen) not in unread and not (
-            isinstance(seen, TransactionSeen) and is_before_hole(bucket, loaded.load(seen.producer_id).view)
-        )
-        read_since = whole.at(seen.partition) if isinstance(seen, ProducerSeen) else NO_BARRIER
-        loaded.apply(seen.producer_id, fact, batch.barrier.number, is_consecutive=is_consecutive, read_since=read_since)
+    _apply_to_one(batch, loaded)
     loaded.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -139,6 +126,25 @@ def _apply_to_awaited(batch: Batch, loaded: LoadedProducers) -> None:
     for fact in batch.for_awaited:
         for producer_id in loaded.awaited.concerned_by(fact):
             loaded.apply(producer_id, fact, batch.barrier.number)
+
+
+def _apply_to_one(batch: Batch, loaded: LoadedProducers) -> None:
+    """Applies each fact that names a producer to that producer."""
+    bucket = loaded.bucket
+    again = read_again(bucket, batch)
+    unread = unread_before(bucket, batch)
+    whole = WholeBefore(bucket, batch)
+    for seen in batch.for_one:
+        if isinstance(seen, TransactionSeen) and seen.is_past and not loaded.awaits(seen.producer_id):
+            pass_over(bucket, seen.view)
+            continue
+        fact = in_reading(seen, bucket, batch.barrier)
+        loaded.time(fact, again)
+        is_consecutive = _place_of(seen) not in unread and not (
+            isinstance(seen, TransactionSeen) and is_before_hole(bucket, loaded.load(seen.producer_id).view)
+        )
+        read_since = whole.at(seen.partition) if isinstance(seen, ProducerSeen) else NO_BARRIER
+        loaded.apply(seen.producer_id, fact, batch.barrier.number, is_consecutive=is_consecutive, read_since=read_since)
 
 
 def _forget_unseen(log_partitions: set[int], loaded: LoadedProducers) -> None:

@@ -30,9 +30,8 @@ class SpanEnd(StrEnum):
 class SpanCandidate(Variant, frozen=True):
     """A span that two barriers prove to be hanging; a fresh read confirms it before an event is sent.
 
-    Attributes:
-        first_barrier, second_barrier: the first found it uncovered, the second found it still open and uncovered.
-        log_epoch, is_begun_under_it: as in Witness, at `second_barrier`.
+    `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered. `log_epoch` and
+    `is_begun_under_it` are as in Witness, at `second_barrier`.
     """
 
     verdict: Verdict

@@ -16,7 +16,7 @@ from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, LeaderEpoch, Pr
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
-from txnwatch.state.model.transaction import Marker, TransactionState
+from txnwatch.state.model.transaction import Marker, SpanData, TransactionState
 
 # Brokers learn of a deletion one after the other, and each look asks another broker. A topic counts as deleted after
 # this many absences in a row.
@@ -33,19 +33,6 @@ class Log(Protocol):
 
     def warning(self, message: str, /) -> None:
         """Something needs attention."""
-
-
-class SpanData(NamedTuple):
-    """What identifies the data of an open span at its leader: if it is unchanged, nothing was appended.
-
-    The last sequence alone is not enough: group coordinators write each batch of `__consumer_offsets` with the base
-    sequence 0 (`AbstractRecordsBuilder`). There the timestamp changes, which is the clock of the broker.
-    """
-
-    start_offset: Offset
-    producer_epoch: ProducerEpoch
-    last_sequence: int | None
-    last_timestamp_ms: TimestampMs | None
 
 
 class ActiveProducer(NamedTuple):

@@ -9,6 +9,7 @@ this module.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import field
 
@@ -162,6 +163,19 @@ class Span(ModelValue, frozen=True):
     def oldest_epoch(self) -> ProducerEpoch:
         """The epoch of the first batch if it was read, else that of the last batch."""
         return self.start_epoch if self.start_epoch is not None else self.epoch
+
+
+class SpanData(NamedTuple):
+    """What identifies the data of an open span at its leader: if it is unchanged, nothing was appended.
+
+    The last sequence alone is not enough: group coordinators write each batch of `__consumer_offsets` with the base
+    sequence 0 (`AbstractRecordsBuilder`). There the timestamp changes, which is the clock of the broker.
+    """
+
+    start_offset: Offset
+    producer_epoch: ProducerEpoch
+    last_sequence: int | None
+    last_timestamp_ms: TimestampMs | None
 
 
 class EpochUse(StrEnum):

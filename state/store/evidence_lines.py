@@ -18,9 +18,8 @@ import msgspec
 from txnwatch.state.abort.case import StoredEvidence
 from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.ports import SpanData
 from txnwatch.state.model.quantities import Offset, TimestampMs
-from txnwatch.state.model.transaction import CoordinatorView, Witness
+from txnwatch.state.model.transaction import CoordinatorView, SpanData, Witness
 
 FORMAT = 2
 

@@ -13,8 +13,7 @@ from support.strategies import witnesses
 from txnwatch.state.abort.case import StoredEvidence
 from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.ports import SpanData
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse, TransactionState, Witness
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, SpanData, TransactionState, Witness
 from txnwatch.state.store.evidence_lines import FORMAT, decode_evidence, encode_evidence
 
 # Never change these three: they are what an earlier version of txnwatch has written.
