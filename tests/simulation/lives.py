@@ -19,6 +19,7 @@ from simulation.faults import compaction
 from simulation.reader import WorldReader
 from simulation.truth import Truth, witnessed
 from simulation.world import TOPICS, Setting, World
+from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome
 from txnwatch.streaming.source.options import LATEST
 from txnwatch.streaming.source.planner import Limits
@@ -70,7 +71,8 @@ class Life:
             (5, self.end),
             (3, self.start),
             (3, self.write_late),
-            (3, self.lose_unread_records),
+            (2, self.lose_unread_records),
+            (2, self.lose_what_is_new),
             (1, self.elect),
             (1, self.fence),
             (1, self.compact),
@@ -85,16 +87,28 @@ class Life:
 
     def use_a_partition(self) -> None:
         """The client adds a partition, if it believes that it has not, and writes to it now or later."""
+        partition, client = self.add(), self.client
+        if partition is not None and self.rng.random() < 0.7:
+            client.write(self.world, partition, client.producer_id, client.producer_epoch, 1)
+
+    def lose_what_is_new(self) -> None:
+        """The client adds a partition, and that record is lost at once; it does not notice, and goes on."""
+        self.read()
+        if self.add() is not None:
+            self.lose_unread_records()
+            self.read()
+
+    def add(self) -> TopicPartition | None:
+        """The client adds a partition, if it believes that it has not; None if it cannot now."""
         known, client = self._known(), self.client
         partition = self.rng.choice((A, A, B))
         if known is None or not self.world.data[partition].has_leader:
-            return
+            return None
         if partition not in client.believed.added:
             self.world.coordinators.add(known, partition)
             self.settle()
             client.learn(self.world)
-        if partition in client.believed.added and self.rng.random() < 0.7:
-            client.write(self.world, partition, client.producer_id, client.producer_epoch, 1)
+        return partition if partition in client.believed.added else None
 
     def end(self) -> None:
         """The client ends its transaction; of each marker it depends whether it is lost."""
