@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome, known_outcome, unknown
+from txnwatch.state.evidence.known_outcome import Outcome, is_as_read, known_outcome, unknown
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.findings import SpanCandidate
@@ -70,9 +70,11 @@ def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> Pr
 
 
 def seen_again(evidence: ProvenHang, candidate: SpanCandidate) -> ProvenHang:
-    """The evidence with a repeated candidate, perhaps with a newer view: a transaction may have begun since."""
+    """The evidence with a repeated candidate: data may have been appended since, or a transaction may have begun."""
     witness, view = evidence.witness, candidate.view
     evidence = replace(evidence, candidate=candidate)
+    if evidence.outcome != ExpectedOutcome.UNKNOWN and not is_as_read(candidate.span, evidence.row):
+        return _doubted(evidence, OutcomeDoubt.WRITTEN_SINCE)
     if evidence.outcome != ExpectedOutcome.NONE or witness is None or view is None:
         return evidence
     has_begun = _has_begun(evidence.row.producer_epoch, witness.view, view)

@@ -97,6 +97,10 @@ DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
         "data was appended after the listing that the outcome needs",
         "the read is repeated",
     ),
+    OutcomeDoubt.WRITTEN_SINCE: DoubtRule(
+        "data was appended after the outcome was found, and may belong to another transaction",
+        "ask the owner of the application what wrote there",
+    ),
     OutcomeDoubt.BEGUN_SINCE: DoubtRule(
         "no transaction owned the data when it was found, but one has begun under its epoch since",
         "ask the owner of the application what wrote there",
