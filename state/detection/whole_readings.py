@@ -7,13 +7,16 @@ Nearly all partitions are read to their end in every batch, and then the last ba
 keeps the number only for a partition that is not.
 
 Law: the number is never too high. It stays while the partition is not listed, not read to its end, or has a gap. After
-a truncation or a loss, reading does not continue where it ended, so no barrier counts for that batch. None counts for
-the batch in which reading begins.
+a truncation or a loss, reading does not continue where it ended, so no barrier counts for that batch, nor for the next
+ones until the partition is read whole. None counts for the batch in which reading begins, nor for a range that is read
+again although the state has read it.
 
 Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState
@@ -27,8 +30,7 @@ class WholeBefore:
     def __init__(self, bucket: BucketState, batch: Batch) -> None:
         self._last_whole = bucket.last_whole
         self._previous = _previous(batch)
-        moved = {notice.partition for notice in batch.notices if notice.kind not in READ_LATER}
-        self._without = batch.barrier.begun | moved
+        self._without = _without_barrier(batch) | set(_read_twice(bucket, batch))
 
     def at(self, partition: TopicPartition) -> BarrierNumber:
         """The number of that barrier; NO_BARRIER if none counts."""
@@ -40,10 +42,23 @@ def note_whole(bucket: BucketState, batch: Batch) -> None:
     barrier = batch.barrier
     unread = barrier.stale_data | barrier.limited_data | bucket.gaps.keys() | bucket.left.keys()
     previous = _previous(batch)
-    known = bucket.last_whole
+    known, without = bucket.last_whole, _without_barrier(batch)
     bucket.last_whole = {
-        partition: NO_BARRIER if partition in barrier.begun else known.get(partition, previous) for partition in unread
+        partition: NO_BARRIER if partition in without else known.get(partition, previous) for partition in unread
     }
+
+
+def _without_barrier(batch: Batch) -> frozenset[TopicPartition]:
+    """Partitions whose reading begins in this batch, or does not continue where it ended."""
+    return batch.barrier.begun | {notice.partition for notice in batch.notices if notice.kind not in READ_LATER}
+
+
+def _read_twice(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:
+    """Partitions with a range in this batch that begins below what is unread."""
+    for partition, start in batch.barrier.reread.items():
+        unread = [at for at in (bucket.gaps.get(partition), bucket.left.get(partition)) if isinstance(at, int)]
+        if start < min(unread, default=start + 1):
+            yield partition
 
 
 def _previous(batch: Batch) -> BarrierNumber:
