@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace as replaced
 
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
-from txnwatch.state.abort.proven_outcome import agreed, combined, is_same_data, proven, unconfirmed
+from txnwatch.state.abort.proven_outcome import (
+    agreed,
+    combined,
+    is_same_data,
+    proven,
+    seen_again,
+    unconfirmed,
+    with_history,
+)
+from txnwatch.state.detection.epoch_lineage import begun
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.known_outcome import Outcome, unknown
+from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome as O
 from txnwatch.state.model.incident_payload import OutcomeDoubt as D
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
-from txnwatch.state.model.transaction import CoordinatorView, Span, TransactionState, Witness
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Span, Witness
+from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 SPAN = Span("Zm9v", 99, 2, 2, 120, 0, 0, 7)
 NOW = SpanCandidate(Verdict.HANGING, Reason.ALREADY_COMPLETED, 7, TopicPartition("orders", 3), SPAN, None, 7, 8, 0, 0)
-VIEW = CoordinatorView("checkout", 3, 9, TransactionState.COMPLETE_ABORT, 2, 60_000, 0, 0, 0, data_epoch=2)
+VIEW = CoordinatorView("checkout", 3, 9, S.COMPLETE_ABORT, 2, 60_000, 0, 0, 0, data_epoch=2)
 THEN = Witness(VIEW, log_epoch=0)
 ROW = ActiveProducer(7, 2, 20, 0, None, 99)
 KEY = ("Zm9v", TopicPartition("orders", 3), 7)
@@ -137,4 +148,97 @@ def test_stored_evidence_gives_its_outcome_and_not_its_waiting_time() -> None:
     assert proven(NOW, other, None, stored, 9).outcome == O.UNKNOWN
     later = replace(FRESH, is_settled=False, producer=ROW._replace(last_timestamp_ms=1))
     assert proven(NOW, later, None, stored, 9).outcome == O.UNKNOWN
-    assert proven(msgspec.structs.replace(NOW, view=VIEW, log_epoch=0), FRESH, None, stored, 9).outcome == O.ABORT
+    assert proven(replaced(NOW, view=VIEW, log_epoch=0), FRESH, None, stored, 9).outcome == O.ABORT
+
+
+# The epoch of the data is 2. The record from which the outcome was derived, and the record of a later barrier.
+INIT = begun(replaced(VIEW, state=S.EMPTY, start_ms=None, data_epoch=None))
+FENCED = replaced(INIT, log_offset=12, producer_epoch=3)
+OWN = replaced(VIEW, state=S.ONGOING, log_offset=12, start_ms=50)
+OWN_END = replaced(OWN, state=S.COMPLETE_COMMIT, log_offset=14)
+NEXT = replaced(OWN, producer_epoch=3, data_epoch=3)
+ENDED_BEFORE = replaced(VIEW, start_ms=40)  # its marker is below the data
+BEGUN: dict[str, tuple[CoordinatorView, CoordinatorView | None, bool]] = {
+    "the same record": (INIT, INIT, False),
+    "no record": (INIT, None, False),
+    "the epoch was handed out, and fenced": (INIT, FENCED, False),
+    "the same after a transaction of an earlier epoch": (
+        replaced(INIT, data_epoch=1),
+        replaced(FENCED, data_epoch=1),
+        False,
+    ),
+    "begun under it": (INIT, OWN, True),
+    "begun under it, and ended": (INIT, OWN_END, True),
+    "begun under it, and its end has raised the epoch": (INIT, replaced(OWN_END, producer_epoch=3), True),
+    "begun under it, and its beginning was not read": (INIT, replaced(OWN_END, data_epoch=None), True),
+    "begun under it, ended, and fenced": (INIT, replaced(FENCED, data_epoch=2), True),
+    "begun under the next epoch": (INIT, NEXT, False),
+    "begun under the next epoch, and its beginning was not read": (INIT, replaced(NEXT, data_epoch=None), False),
+    "the next one under an epoch with a marker": (ENDED_BEFORE, OWN, True),
+    "the same, and its beginning was not read": (ENDED_BEFORE, replaced(OWN_END, data_epoch=None), True),
+    "an epoch with a marker, and fenced": (ENDED_BEFORE, replaced(FENCED, data_epoch=2), False),
+    "an epoch with a marker, and the next epoch was used": (ENDED_BEFORE, NEXT, False),
+    "its id expired": (ENDED_BEFORE, replaced(ENDED_BEFORE, state=S.DEAD), False),
+    "its end is read again": (ENDED_BEFORE, replaced(ENDED_BEFORE, reading=1), False),
+}
+
+
+@pytest.mark.parametrize("partition", [NOW.partition, TopicPartition("payments", 0)])
+@pytest.mark.parametrize(("before", "now", "has_begun"), BEGUN.values(), ids=BEGUN.keys())
+def test_that_nobody_owned_the_data_counts_until_a_transaction_has_begun_under_its_epoch(
+    before: CoordinatorView, now: CoordinatorView | None, partition: TopicPartition, *, has_begun: bool
+) -> None:
+    """Whatever its partitions are."""
+    later = replaced(NOW, view=replaced(now, participants=frozenset({partition})) if now is not None else None)
+    evidence = ProvenHang(NOW, ROW, O.NONE, Witness(before, log_epoch=0), 5)
+    found = seen_again(evidence, later)
+    assert found.candidate == later
+    assert found.known == (unknown(D.BEGUN_SINCE) if has_begun else Outcome(O.NONE))
+    again = combined(ProvenHang(later, ROW, O.UNKNOWN, later.witness, 9, Doubt(D.NOT_READ)), evidence)
+    assert again.known == found.known
+
+
+@pytest.mark.parametrize("outcome", [O.COMMIT, O.ABORT])
+def test_an_outcome_with_an_owner_stays_when_the_next_transaction_begins(outcome: O) -> None:
+    evidence = ProvenHang(NOW, ROW, outcome, Witness(VIEW, log_epoch=0), 5)
+    assert seen_again(evidence, replaced(NOW, view=OWN)).known == Outcome(outcome)
+
+
+def test_evidence_that_no_transaction_owned_the_data_ends_for_good() -> None:
+    """A later record that would give no doubt does not bring it back."""
+    evidence = ProvenHang(NOW, ROW, O.NONE, Witness(INIT, log_epoch=0), 5)
+    ended = seen_again(evidence, replaced(NOW, view=OWN))
+    assert seen_again(ended, replaced(NOW, view=INIT)).known == unknown(D.BEGUN_SINCE)
+
+
+def test_evidence_of_a_process_that_has_ended_meets_the_same_rule() -> None:
+    stored = StoredEvidence(KEY, EVIDENCE.data, O.NONE, Witness(INIT, log_epoch=0))
+    for now, known in ((FENCED, Outcome(O.NONE)), (OWN, unknown(D.BEGUN_SINCE))):
+        candidate = replaced(NOW, view=now, log_epoch=0)
+        assert proven(candidate, replace(FRESH, is_settled=False), None, stored, 9).known == known
+
+
+NOBODYS = SpanHistory(2, None, is_first=True)
+REREADS: dict[str, tuple[SpanHistory, CoordinatorView, Outcome]] = {
+    "the same": (NOBODYS, INIT, Outcome(O.NONE)),
+    "its beginning is gone": (
+        SpanHistory(),
+        INIT,
+        unknown(D.DATA_MIXED, "its first batch is not in the log of the partition"),
+    ),
+    "the record of now leads to nothing": (NOBODYS, replaced(INIT, state=S.DEAD), Outcome(O.NONE)),
+    "the record of now leads to another": (
+        NOBODYS,
+        replaced(VIEW, participants=frozenset({NOW.partition}), epoch_use=EpochUse.FIRST, coordinator_epoch=0),
+        unknown(D.CONTRADICTION),
+    ),
+}
+
+
+@pytest.mark.parametrize(("history", "now", "expected"), REREADS.values(), ids=REREADS.keys())
+def test_an_outcome_stays_only_if_the_log_leads_to_it_again(
+    history: SpanHistory, now: CoordinatorView, expected: Outcome
+) -> None:
+    witness = Witness(replaced(INIT, coordinator_epoch=0), log_epoch=0)
+    candidate = replaced(NOW, view=replaced(now, coordinator_epoch=0), log_epoch=0)
+    assert with_history(ProvenHang(candidate, ROW, O.NONE, witness, 5), ROW, history).known == expected

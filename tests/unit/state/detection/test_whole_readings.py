@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen
+from txnwatch.state.detection.span_transitions import extended
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.ids import NO_BARRIER
 
@@ -164,3 +165,10 @@ def test_a_census_that_shows_another_start_removes_the_barrier() -> None:
     run.batch(*census(40, below=60))
     span = run.producer().spans[ORDERS]
     assert (span.start_offset, span.began_after) == (40, NO_BARRIER)
+
+
+@pytest.mark.parametrize(("read_since", "expected"), [(1, 1), (2, 2), (5, 2)])
+def test_a_span_that_is_read_twice_began_after_the_earlier_of_two_barriers(read_since: int, expected: int) -> None:
+    run = run_of([AS_USUAL, AS_USUAL])
+    run.batch(DATA)
+    assert extended(run.producer().spans[ORDERS], DATA, read_since).began_after == expected
