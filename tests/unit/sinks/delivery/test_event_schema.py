@@ -37,7 +37,11 @@ ACTION = {
     "initiator": "operator",
 }
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
-EVENTS = [*a_life("incident"), an_update(an_event(action=ACTION, consumer_groups=(GROUP,)), 5, lso_standing_ms=9)]
+EVENTS = [
+    *a_life("incident"),
+    an_update(an_event(action=ACTION, consumer_groups=(GROUP,)), 5, lso_standing_ms=9),
+    an_event(expected_outcome="unknown", outcome_doubt="id_expired", outcome_detail="the transactional id has expired"),
+]
 
 
 def test_nothing_that_was_published_is_broken() -> None:

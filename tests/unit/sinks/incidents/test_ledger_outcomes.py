@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from support.ledger_world import LedgerWorld
 from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
 from txnwatch.sinks.incidents.outcome_retries import AT_A_TIME
+from txnwatch.state.evidence.outcome_doubts import DOUBTS
 from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident_payload import OutcomeDoubt as D
 from txnwatch.state.model.ports import BEING_READ, SpanHistory
 
 NO_LEADER = SpanHistory(problem="no leader")
@@ -26,6 +28,14 @@ def outcomes(world: LedgerWorld) -> list[tuple[str, str]]:
     return [(event.status, event.expected_outcome) for event in world.topic.published]
 
 
+def doubts(world: LedgerWorld) -> list[D | None]:
+    """The doubts of the published events; each has its text."""
+    for event in world.topic.published:
+        assert (event.outcome_detail is None) is (event.outcome_doubt is None)
+        assert event.outcome_doubt is None or DOUBTS[event.outcome_doubt].means in (event.outcome_detail or "")
+    return [event.outcome_doubt for event in world.topic.published]
+
+
 def the_log_is_not_read(world: LedgerWorld) -> None:
     world.admin.unreadable[world.partition] = NO_LEADER
 
@@ -37,22 +47,38 @@ def it_is_still_being_read(world: LedgerWorld) -> None:
 def it_is_written_to_between_the_looks(world: LedgerWorld) -> None:
     (owner,) = world.admin.transactions.values()
     world.admin.before("read_partitions", lambda: None)
-    world.admin.before("read_partitions", lambda: world.admin.write(world.partition, owner.producer_id))
+    world.admin.before("read_partitions", lambda: appended(world, owner.producer_id))
 
 
-HICCUPS = [the_log_is_not_read, it_is_still_being_read, it_is_written_to_between_the_looks]
+def appended(world: LedgerWorld, producer_id: int) -> None:
+    world.admin.now_ms += 1
+    world.admin.write(world.partition, producer_id)
 
 
-@pytest.mark.parametrize("hiccup", HICCUPS)
+HICCUPS = {
+    the_log_is_not_read: D.NOT_READ,
+    it_is_still_being_read: D.NOT_READ,
+    it_is_written_to_between_the_looks: D.WRITTEN_MEANWHILE,
+}
+
+
+@pytest.mark.parametrize(("hiccup", "doubt"), HICCUPS.items())
 def test_an_outcome_that_a_hiccup_kept_back_is_found_at_a_later_look(
-    world: LedgerWorld, hiccup: Callable[[LedgerWorld], None]
+    world: LedgerWorld, hiccup: Callable[[LedgerWorld], None], doubt: D
 ) -> None:
     candidate = world.hang()
     hiccup(world)
     world.batch(candidate)
     assert outcomes(world) == [("opened", "unknown")], "the hang is published at once"
+    assert doubts(world) == [doubt]
     world.admin.unreadable.clear()
-    world.batch(after_ms=MINUTE_MS)
+    if hiccup is it_is_written_to_between_the_looks:
+        world.batch(after_ms=MINUTE_MS)
+        assert outcomes(world) == [("opened", "unknown")], "the state has not read what was appended"
+        world.batch(world.candidate(candidate.producer_id, "checkout-1"), after_ms=MINUTE_MS)
+    else:
+        world.batch(after_ms=MINUTE_MS)
+    assert doubts(world) == [doubt, None]
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
     assert "--start-offset" in (world.topic.published[-1].suggested_command or "")
     world.batch(after_ms=MINUTE_MS)
@@ -96,13 +122,27 @@ def initialised_anew(world: LedgerWorld) -> SpanCandidate:
     return candidate
 
 
-@pytest.mark.parametrize("make", [no_id_maps_to_it, the_beginning_is_gone, absorbed, initialised_anew])
+def an_election_of_the_log(world: LedgerWorld) -> SpanCandidate:
+    return replace(world.hang(), log_epoch=1)
+
+
+SETTLED = {
+    no_id_maps_to_it: D.NO_RECORD,
+    the_beginning_is_gone: D.DATA_MIXED,
+    absorbed: D.DATA_MIXED,
+    initialised_anew: D.COORDINATOR_MOVED_ON,
+    an_election_of_the_log: D.LOG_ELECTION,
+}
+
+
+@pytest.mark.parametrize(("make", "doubt"), SETTLED.items())
 def test_an_outcome_that_cannot_be_known_is_not_requested_again(
-    world: LedgerWorld, make: Callable[[LedgerWorld], SpanCandidate]
+    world: LedgerWorld, make: Callable[[LedgerWorld], SpanCandidate], doubt: D
 ) -> None:
     candidate = make(world)
     world.batch(candidate)
     assert outcomes(world) == [("opened", "unknown")]
+    assert doubts(world) == [doubt]
     world.admin.asked.clear()
     for _ in range(5):
         world.batch(candidate, after_ms=MINUTE_MS)
@@ -136,7 +176,7 @@ def test_data_that_was_appended_to_has_no_known_outcome(world: LedgerWorld) -> N
     candidate = world.hang()
     the_log_is_not_read(world)
     world.batch(candidate)
-    world.admin.write(world.partition, candidate.producer_id)
+    appended(world, candidate.producer_id)
     world.admin.unreadable.clear()
     world.batch(after_ms=MINUTE_MS)
     world.batch(candidate, after_ms=MINUTE_MS)

@@ -34,6 +34,7 @@ from txnwatch.state.events.value_rules import (
     LAST_TIME_MS,
     RESOLUTION,
 )
+from txnwatch.state.evidence.known_outcome import unknown, with_outcome
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, updated
 from txnwatch.state.model.incident_payload import (
@@ -48,6 +49,7 @@ from txnwatch.state.model.incident_payload import (
     GroupState,
     IncidentStatus,
     Initiator,
+    OutcomeDoubt,
     Resolution,
     SinceClock,
 )
@@ -69,6 +71,10 @@ ACTION_VALUE = {
 GROUP_VALUE = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
 WHOLE = [
     *a_life("incident"),
+    *(
+        with_outcome(an_event(), unknown(kind, "orders-3\x1b[2J"))
+        for kind in (OutcomeDoubt.NOT_READ, OutcomeDoubt.LOG_ELECTION)
+    ),
     updated(an_event(action=ACTION_VALUE, consumer_groups=(GROUP_VALUE,), pending_partitions=("a-b-1",)), 5),
 ]
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -137,6 +143,10 @@ NOT_AN_EVENT: dict[str, dict[str, Any]] = {
     "another severity": {"severity": "apocalyptic"},
     "another reason": {"reason": "because"},
     "another outcome": {"expected_outcome": "abort; rm -rf /"},
+    "another doubt": {"outcome_doubt": "a bad feeling"},
+    "a doubt in capitals": {"outcome_doubt": "NOT_READ"},
+    "a number for the text of a doubt": {"outcome_detail": 5},
+    "half a character in the text of a doubt": {"outcome_detail": "\ud800"},
     "another state": {"transaction_state": "Undead"},
     "another clock": {"open_since_clock": "sundial"},
     "a cluster id with spaces": {"cluster_id": "a b"},
@@ -210,6 +220,11 @@ CLOSED_SETS: dict[type[StrEnum], str] = {
     Severity: "critical warning info",
     SinceClock: "coordinator observed",
     ExpectedOutcome: "commit abort none unknown",
+    OutcomeDoubt: (
+        "not_found_here no_record id_expired producer_id_superseded transaction_live log_election "
+        "began_before_election epoch_shared not_a_participant data_mixed marker_unknown coordinator_moved_on not_read "
+        "written_meanwhile begun_since contradiction"
+    ),
     GroupState: "stopped at_risk",
     Decision: "abort commit dry_run refused",
     ActionResult: "verified still_open failed unknown",
@@ -234,6 +249,25 @@ def test_an_event_of_the_ledger_is_read_back_unchanged() -> None:
     for event in world.topic.published:
         assert from_bytes(to_json(event)) == event
         assert from_bytes(to_avro(event)).event_id == event.event_id
+
+
+@pytest.mark.parametrize("kind", OutcomeDoubt)
+def test_an_event_with_a_doubt_is_read_back_unchanged(kind: OutcomeDoubt) -> None:
+    event = with_outcome(an_event(), unknown(kind, "caf\u00e9\n\x1b[31m'"))
+    assert (event.outcome_doubt, "caf\u00e9" in (event.outcome_detail or "")) == (kind, True)
+    for encoded in (to_json(event), to_avro(event)):
+        assert from_bytes(encoded) == event
+
+
+def test_a_hang_of_the_ledger_has_its_doubt_on_the_topic() -> None:
+    world = LedgerWorld()
+    candidate = world.hang()
+    world.batch(msgspec.structs.replace(candidate, log_epoch=1))
+    (event,) = world.topic.published
+    for encoded in (to_json(event), to_avro(event)):
+        read = from_bytes(encoded)
+        assert (read.expected_outcome, read.outcome_doubt) == (ExpectedOutcome.UNKNOWN, OutcomeDoubt.LOG_ELECTION)
+        assert "(__transaction_state-0: leader epoch 0 then, 1 now)" in (read.outcome_detail or "")
 
 
 def test_fields_of_a_later_version_are_left_out_inside_too() -> None:
