@@ -186,7 +186,8 @@ class Life:
         self.world.note(f"{A}: {'a leader again' if log.has_leader else 'no leader'}")
 
     def settle(self) -> None:
-        """Everything is replicated."""
+        """Everything is replicated, and the truth is up to date."""
+        self.world.tick += 1
         self.world.replicate_all()
         self.world.clocks.look(self.world.logs)
 
@@ -246,6 +247,7 @@ class Life:
         log = self.world.logs[0]
         self.world.after_failover(log)
         self.world.coordinators.committed(0)
+        self.settle()
 
 
 def a_reader(world: World, seed: int) -> WorldReader:
