@@ -112,7 +112,7 @@ def _has_reached(prior: CoordinatorView, data_epoch: ProducerEpoch | None) -> bo
 def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool) -> CoordinatorView:
     """The view after an InitProducerId; a repeated one returns the same epoch again, even after a transaction."""
     if prior is None:
-        return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS)
+        return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=None)
     is_first_of_range = view.previous_outcome is None
     first_unused = _first_unused(prior, view, is_extended=is_consecutive and is_first_of_range)
     view = replace(

@@ -208,6 +208,13 @@ def test_an_epoch_that_is_returned_again_after_a_gap_may_have_been_used() -> Non
     assert (view.epoch_use, view.first_unused, is_unused(view, 3)) == (EpochUse.SHARED, None, False)
 
 
+def test_the_end_before_an_init_is_not_known_after_a_gap_before_the_range() -> None:
+    view = follow(None, after([init(1), *ended(ABORT, 1), init(2)]), is_consecutive=False)
+    assert (view.previous_outcome, view.previous_end_epoch) == (UNKNOWN_PREVIOUS, None)
+    history = SpanHistory(1, None, is_first=True)
+    assert said(expected_outcome(ORDERS, 1, first_leader(view), history, None)) == "epoch_shared"
+
+
 def test_a_producer_id_that_its_id_has_left_has_no_unused_epoch() -> None:
     view = after([init(3)])
     assert is_unused(view, 3)
