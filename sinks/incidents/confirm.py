@@ -18,6 +18,7 @@ from txnwatch.state.evidence.confirmation import (
     assess_transaction,
     coordinator_reading,
     is_disowned,
+    names_in_log,
 )
 from txnwatch.state.evidence.screening import screen
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
@@ -35,7 +36,7 @@ def confirm_spans(
     before = admin.read_partitions(partitions)
     listing = admin.list_transactions([candidate.producer_id for candidate in candidates])
     names = {row.transactional_id for row in listing.transactions}
-    names |= {candidate.view.transactional_id for candidate in candidates if candidate.view is not None}
+    names = names.union(*map(names_in_log, candidates))
     descriptions = admin.describe_transactions(sorted(names))
     after = admin.read_partitions(partitions)
     return [

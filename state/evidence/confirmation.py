@@ -180,6 +180,13 @@ class CoordinatorReading:
     problem: Problem | None = None
 
 
+def names_in_log(candidate: SpanCandidate) -> frozenset[str]:
+    """The transactional ids that have used the candidate's producer id, as far as the log that was read names them."""
+    view = candidate.view
+    names = (view.transactional_id, view.also_used_by) if view is not None else ()
+    return frozenset(name for name in names if name is not None)
+
+
 def coordinator_reading(
     candidate: SpanCandidate,
     descriptions: dict[str, TransactionDescription],
@@ -189,18 +196,33 @@ def coordinator_reading(
 
     The description of an id counts only if no other broker may be its coordinator: no other broker listed it, and none
     was silent. "No id has the producer id" counts only if the listing is complete.
+
+    A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
+    producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
     """
-    known = candidate.view.transactional_id if candidate.view is not None else None
     listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
-    names = [row.transactional_id for row in listed] or ([known] if known is not None else [])
+    names = sorted({row.transactional_id for row in listed} | names_in_log(candidate))
+    problems: list[Problem] = []
+    found: list[DescribedTransaction] = []
     for name in names:
         description = descriptions.get(name, NotDescribed(name, _MISSING))
         if isinstance(description, NotDescribed):
-            return CoordinatorReading(problem=description.problem.of(f"transactional id {name!r}"))
-        if isinstance(description, DescribedTransaction):
+            problems.append(description.problem.of(f"transactional id {name!r}"))
+        elif isinstance(description, DescribedTransaction):
             doubt = _doubt(description, listed, listing)
-            return CoordinatorReading(description) if doubt is None else CoordinatorReading(problem=doubt)
-    return CoordinatorReading(problem=_whole(listing.problems))
+            if doubt is not None:
+                problems.append(doubt)
+            elif covers(description, candidate):
+                return CoordinatorReading(description)
+            else:
+                found.append(description)
+    if problems:
+        return CoordinatorReading(problem=problems[0])
+    if len(names) > 1:
+        ids = ", ".join(map(repr, names))
+        problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
+        return CoordinatorReading(problem=problem)
+    return CoordinatorReading(found[0]) if found else CoordinatorReading(problem=_whole(listing.problems))
 
 
 def _whole(problems: Sequence[Problem]) -> Problem | None:
@@ -211,10 +233,11 @@ def _doubt(
     described: DescribedTransaction, listed: list[ListedTransaction], listing: TransactionListing
 ) -> Problem | None:
     """Why another broker may be the coordinator: one that has lost the coordinators' log describes an old state."""
-    brokers = {row.coordinator for row in listed} | {described.coordinator}
+    name = described.transactional_id
+    brokers = {row.coordinator for row in listed if row.transactional_id == name} | {described.coordinator}
     if len(brokers) > 1:
-        names = ", ".join(str(broker) for broker in sorted(brokers))
-        return Problem(f"brokers {names} all answer as coordinators of {described.transactional_id}")
+        numbers = ", ".join(str(broker) for broker in sorted(brokers))
+        return Problem(f"brokers {numbers} all answer as coordinators of {name}")
     return _whole(listing.silent)
 
 

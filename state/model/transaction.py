@@ -219,6 +219,8 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
         previous_end_epoch: the producer epoch of that end, and so of its markers; None if it is not known.
         first_unused: after an InitProducerId, the lowest epoch such that no transaction has begun under it or under a
             later one; None if transactions may have used the epoch of the record.
+        also_used_by: another transactional id with a record of the same producer id; None for none. A cluster that was
+            restored from a backup may give out a producer id again.
     """
 
     transactional_id: str
@@ -241,6 +243,7 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     previous_outcome: str | None = None
     previous_end_epoch: ProducerEpoch | None = None
     first_unused: ProducerEpoch | None = None
+    also_used_by: str | None = None
 
     @property
     def is_live(self) -> bool:

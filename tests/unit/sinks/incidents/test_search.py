@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.fake_admin import FakeAdmin
+from support.fake_cluster import FakeTransaction
 from support.one_look import a_searcher
 from txnwatch.sinks.incidents import search as searching
 from txnwatch.sinks.incidents.search import OwnerViews, Search
@@ -166,6 +167,13 @@ def aborted_by_hand_meanwhile(world: SearchWorld) -> None:
     world.admin.before("read_partitions", world.admin.partitions[world.here].producers.clear)
 
 
+def beside_an_idle_id(world: SearchWorld) -> None:
+    """The idle id is listed first; the other id with its producer id has begun the transaction."""
+    owner = world.admin.init(NAME)
+    world.admin.transactions["restored"] = FakeTransaction("restored", owner.producer_id)
+    world.admin.begin("restored", world.here)
+
+
 HEALTHY: dict[str, Callable[[SearchWorld], object]] = {
     "open": lambda world: world.admin.begin(NAME, world.here),
     "its markers are on their way": lambda world: (
@@ -177,6 +185,7 @@ HEALTHY: dict[str, Callable[[SearchWorld], object]] = {
     "ends and begins again all the time": end_and_begin_again,
     "taken in by the next transaction": taken_in_by_the_next,
     "ended by hand meanwhile": aborted_by_hand_meanwhile,
+    "an idle id has the same producer id": beside_an_idle_id,
 }
 
 
@@ -223,11 +232,27 @@ def two_coordinators(world: SearchWorld) -> str:
     return f"{world.here} producer id {producer_id}"
 
 
+def two_ids(world: SearchWorld) -> str:
+    """A restored quorum has given out the producer id of an idle id again; whose data it is cannot be known."""
+    producer_id = world.hang()
+    world.admin.transactions["restored"] = FakeTransaction("restored", producer_id)
+    world.admin.begin("restored", world.there)
+    return f"{world.here} producer id {producer_id}"
+
+
+def an_id_that_only_the_log_names(world: SearchWorld) -> str:
+    producer_id = world.hang()
+    world.views[producer_id] = view("expired")
+    return f"{world.here} producer id {producer_id}"
+
+
 UNPROVEN: dict[str, Callable[[SearchWorld], str]] = {
     "a partition without a leader": partition_away,
     "ids may be hidden": hidden_listing,
     "an id is hidden": hidden_by_name,
     "two brokers think they coordinate": two_coordinators,
+    "two ids have the producer id": two_ids,
+    "the log names another id": an_id_that_only_the_log_names,
 }
 
 

@@ -124,8 +124,62 @@ COMPLETE = DescribedTransaction(NAME, 1, S.COMPLETE_COMMIT, PRODUCER, 0, TIMEOUT
 UNKNOWN_ID = UnknownTransactionalId(NAME, 1)
 CODE = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 HIDDEN = NotDescribed(NAME, Problem(CODE.name, CODE))
+SECOND = "restored-1"
+BOTH = TransactionListing(
+    (ListedTransaction(NAME, PRODUCER, S.COMPLETE_COMMIT, 1), ListedTransaction(SECOND, PRODUCER, S.ONGOING, 2))
+)
+ONLY_SECOND = TransactionListing(BOTH.transactions[1:])
+SECOND_HOLDS = DescribedTransaction(SECOND, 2, S.ONGOING, PRODUCER, 0, TIMEOUT_MS, START_MS, frozenset({ORDERS}))
+SECOND_IS_ELSEWHERE = msgspec.structs.replace(SECOND_HOLDS, partitions=frozenset({PAYMENTS}))
+SHARED = a_candidate(transaction(1, S.COMPLETE_COMMIT, ORDERS, also_used_by=SECOND))
+TWO_IDS = CoordinatorReading(
+    problem=Problem(f"transactional ids {NAME!r}, {SECOND!r} have the same producer id {PRODUCER}")
+)
 
 COORDINATORS = {
+    "two ids have the producer id, the second one holds the span": (
+        CANDIDATE,
+        {NAME: COMPLETE, SECOND: SECOND_HOLDS},
+        BOTH,
+        CoordinatorReading(SECOND_HOLDS),
+    ),
+    "two ids, the other one cannot be described, and one holds the span": (
+        KNOWN,
+        {NAME: HIDDEN, SECOND: SECOND_HOLDS},
+        ONLY_SECOND,
+        CoordinatorReading(SECOND_HOLDS),
+    ),
+    "two ids, none holds the span": (CANDIDATE, {NAME: COMPLETE, SECOND: SECOND_IS_ELSEWHERE}, BOTH, TWO_IDS),
+    "the log names one id, another one is listed and holds the span": (
+        KNOWN,
+        {NAME: COMPLETE, SECOND: SECOND_HOLDS},
+        ONLY_SECOND,
+        CoordinatorReading(SECOND_HOLDS),
+    ),
+    "the log names one id, another one is listed": (
+        KNOWN,
+        {NAME: UNKNOWN_ID, SECOND: SECOND_IS_ELSEWHERE},
+        ONLY_SECOND,
+        TWO_IDS,
+    ),
+    "the log names two ids, and none is known any more": (
+        SHARED,
+        {NAME: UNKNOWN_ID, SECOND: UnknownTransactionalId(SECOND, 2)},
+        WHOLE,
+        TWO_IDS,
+    ),
+    "two ids, none holds the span, one cannot be described": (
+        KNOWN,
+        {NAME: HIDDEN, SECOND: SECOND_IS_ELSEWHERE},
+        ONLY_SECOND,
+        CoordinatorReading(problem=Problem(f"transactional id {NAME!r}: {CODE.name}", CODE)),
+    ),
+    "two ids, the one that holds the span is described by an unheard broker's rival": (
+        CANDIDATE,
+        {NAME: COMPLETE, SECOND: SECOND_HOLDS},
+        TransactionListing(BOTH.transactions, (SILENT,), (SILENT,)),
+        CoordinatorReading(problem=SILENT),
+    ),
     "no id, every broker answered": (CANDIDATE, {}, WHOLE, NOBODY),
     "no id, but not every broker answered": (CANDIDATE, {}, SHORT, CoordinatorReading(problem=SHORT.problems[0])),
     "listed and described": (CANDIDATE, {NAME: COMPLETE}, LISTED, CoordinatorReading(COMPLETE)),
