@@ -18,6 +18,7 @@ from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_ages import Age, OpenAges
 from txnwatch.state.detection.open_transactions import follow, free_places, state_of, youngest_followed
+from txnwatch.state.detection.shared_ids import is_of_another_id, is_shared
 from txnwatch.state.detection.step import Step
 from txnwatch.state.detection.transitions import ProducerFact, apply
 from txnwatch.state.detection.view_transitions import is_newer
@@ -104,6 +105,8 @@ class LoadedProducers:
         if not isinstance(fact, TransactionSeen) or fact.view.log_partition in again:
             return
         prior = self.load(fact.producer_id).view
+        if is_of_another_id(prior, fact.view):
+            return
         if prior is None or (is_newer(prior, fact.view) and prior.reading == fact.view.reading):
             self.ended.add(fact.ended)
             if prior is not None and fact.first_end is not None:
@@ -144,12 +147,16 @@ class LoadedProducers:
         return self.bucket.ages
 
     def name_strays(self) -> None:
-        """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it."""
+        """Adds the owner to stray writes: a batch's data is applied before the coordinator records that name it.
+
+        If the records name two owners, no stray write is proven.
+        """
         self.emitted = [
             replace(finding, view=self.touched[finding.producer_id].view)
             if isinstance(finding, StrayWrite) and finding.view is None
             else finding
             for finding in self.emitted
+            if not (isinstance(finding, StrayWrite) and is_shared(self.touched[finding.producer_id].view))
         ]
 
     def store_changes(self) -> None:

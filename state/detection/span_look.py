@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.proof import TRANSITIONS, Look, Output, Sight, in_phase, look_at, phase_of, reason_of
+from txnwatch.state.detection.shared_ids import is_shared
 from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
@@ -41,7 +42,8 @@ def judge_span(
         return span, ()
     is_open_since = span.uncovered_at is not None and is_still_open(partition, span, context)
     # An election of the log can cut off the record of a transaction that has taken the span and has ended it.
-    may_have_been_held = look is Look.UNCOVERED and context.had_election(producer.view)
+    # Or the span has always been held, by the transaction of another id with the same producer id.
+    may_have_been_held = is_shared(producer.view) if look is Look.COVERED else context.had_election(producer.view)
     sight = _SIGHTS[look, is_open_since and not may_have_been_held]
     next_phase, output = TRANSITIONS[phase_of(span), sight]
     judged = in_phase(span, next_phase, context.barrier.number)

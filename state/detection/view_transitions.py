@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from txnwatch.state.detection.epoch_lineage import follow, used_before
+from txnwatch.state.detection.shared_ids import is_of_another_id, view_of_two
 from txnwatch.state.detection.step import Step
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
 from txnwatch.state.model.findings import Finding, TransactionMoved
@@ -18,9 +19,13 @@ def after_record(
 ) -> Step:
     """The producer after a record about its transactional id that was read in the batch of barrier `barrier_number`."""
     prior = producer.view
+    if prior is not None and is_of_another_id(prior, view):
+        return _moved(producer, view_of_two(prior, view, is_newer=is_newer(prior, view)))
     if prior is not None and not is_newer(prior, view):
         return Step(producer)
     followed = follow(prior, view, is_consecutive=is_consecutive)
+    if prior is not None and prior.also_used_by is not None:
+        followed = replace(followed, also_used_by=prior.also_used_by)
     if _has_older_data(producer, view, barrier_number):
         followed = used_before(followed)
     return _moved(producer, _first_seen(prior, followed))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from txnwatch.state.detection.shared_ids import view_of_two
+from txnwatch.state.detection.view_transitions import is_newer
 from txnwatch.state.evidence.age_claims import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.ids import (
@@ -73,6 +75,13 @@ class LogViews:
     led: dict[int, LeaderStamp] = field(default_factory=dict)
     epochs: dict[int, CoordinatorEpoch] = field(default_factory=dict)
 
+    def add(self, producer_id: ProducerId, view: CoordinatorView) -> None:
+        """Adds the view of a producer id; a second transactional id may have one of the same producer id."""
+        known = self.views.get(producer_id)
+        if known is not None:
+            view = view_of_two(known, view, is_newer=is_newer(known, view))
+        self.views[producer_id] = view
+
 
 def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogViews:
     """The last view of each producer id that the log still has; reads all partitions of the log.
@@ -98,7 +107,7 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
         fold.feed(read.fold.kept, read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
-                found.views[fact.producer_id] = fact.view
+                found.add(fact.producer_id, fact.view)
     return found
 
 

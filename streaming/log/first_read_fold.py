@@ -7,8 +7,9 @@ fold over their records.
 Law: the facts equal those of the exact fold over the same bytes, in the same order. Why the other records may be left
 out:
 
-1. The facts of a producer id P (its view, what it held, how it ended) change only with a record that names P, as its
-   producer id or the previous one, or with a record or tombstone of a transactional id whose last record named P.
+1. The facts of a producer id P of a transactional id (its view, what it held, how it ended) change only with a record
+   of that id that names P, as its producer id or the previous one, or with a record or tombstone of the id after its
+   last record named P.
 2. P ends live only if the last record that changed it is live and names P. Its transactional id has no record after
    that, because such a record would have changed P again. So P is the producer id of a last record that is live. These
    are the wanted producer ids: there are no more of them than live transactional ids.
@@ -155,7 +156,7 @@ class FirstReadFold(TransactionFold):
 
     def condense(self) -> None:
         """Folds the held records that matter, then releases all bytes and forgets the idle ids."""
-        wanted = {*self._live.values(), *self._views}
+        wanted = {*self._live.values(), *(producer_id for producer_id, _ in self._views)}
         names = {hash(struct.pack(">hh", 0, len(raw)) + raw) for raw in map(str.encode, self._owner)}
         done: int | None = None
         whole_at_end = self.last_hole_end
@@ -168,7 +169,7 @@ class FirstReadFold(TransactionFold):
                     self._fold(at)
         self.last_hole_end = whole_at_end
         if not self._has_new_records:
-            self._views = {of: view for of, view in self._views.items() if of in wanted}
+            self._views = {use: view for use, view in self._views.items() if use[0] in wanted}
         self.forget_idle_backlog()
         self._let_go()
 

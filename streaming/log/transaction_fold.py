@@ -1,9 +1,10 @@
-"""Folds a range of one partition of `__transaction_state` into one fact for each producer id.
+"""Folds a range of one partition of `__transaction_state` into one fact for each producer id of a transactional id.
 
 Law: a record belongs to the producer id that it names. If the transactional id has moved on from another producer id
 (epoch exhaustion: Prepare* under the old one, Complete* under the new one), the record also belongs to that one, as its
-completion. The participants of a transaction are kept after its Complete* record, which no longer has them. Two records
-are consecutive only if no offset between them is missing.
+completion. If a second transactional id has the same producer id (a cluster that was restored from a backup), each has
+a fact of its own, and the state decides. The participants of a transaction are kept after its Complete* record, which
+no longer has them. Two records are consecutive only if no offset between them is missing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLE
 # A view has the values of its record that have the same name, so a new field of both needs no change here.
 _COPIED = tuple(spec.name for spec in fields(TransactionLogValue) if spec.name in CoordinatorView.__struct_fields__)
 _values_of = attrgetter(*_COPIED)
+Use = tuple[ProducerId, str]  # of a producer id by a transactional id
 
 
 @dataclass(slots=True)
@@ -60,12 +62,12 @@ class TransactionFold(BatchWalker):
         self.hole: Offset | None = None
         self.last_hole_end = start
         self.stamps: Stamps | None = None
-        self._views: dict[ProducerId, CoordinatorView] = {}
-        self._held: dict[ProducerId, frozenset[TopicPartition]] = {}
+        self._views: dict[Use, CoordinatorView] = {}
+        self._held: dict[Use, frozenset[TopicPartition]] = {}
         self._owner: dict[str, ProducerId] = {}
         self._gone: dict[str, Offset] = {}
-        self._ended: dict[ProducerId, Tally] = {}
-        self._first_ends: dict[ProducerId, End] = {}
+        self._ended: dict[Use, Tally] = {}
+        self._first_ends: dict[Use, End] = {}
 
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[Offset, Offset] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
@@ -113,11 +115,12 @@ class TransactionFold(BatchWalker):
         self._gone[transactional_id] = offset
         owner = self._owner.get(transactional_id)
         if owner is not None:
-            self._views[owner] = replace(self._views[owner], state=TransactionState.DEAD, log_offset=offset)
+            use = owner, transactional_id
+            self._views[use] = replace(self._views[use], state=TransactionState.DEAD, log_offset=offset)
 
     def _value(self, record: LoggedRecord, value: TransactionLogValue, leader_epoch: LeaderEpoch) -> None:
         coordinator_epoch, transactional_id = CoordinatorEpoch(leader_epoch), record.transactional_id
-        view = self._view(record, value, coordinator_epoch)
+        view, use = self._view(record, value, coordinator_epoch), (value.producer_id, transactional_id)
         end = None
         if record.offset >= self.backlog_end:
             end = End(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
@@ -125,29 +128,29 @@ class TransactionFold(BatchWalker):
         if value.previous_producer_id is not None:
             formers.add(value.previous_producer_id)
         for former in formers - {value.producer_id}:
-            self._supersede(former, view, value.producer_id, end)
+            self._supersede((former, transactional_id), view, value.producer_id, end)
         if view.is_live:
-            self._held[value.producer_id] = self._held.get(value.producer_id, frozenset()) | view.participants
-        self._time(value.producer_id, end)
-        prior = self._views.get(value.producer_id)
+            self._held[use] = self._held.get(use, frozenset()) | view.participants
+        self._time(use, end)
+        prior = self._views.get(use)
         view = begun(view)
         if prior is not None or self.last_hole_end > self.start:
             is_consecutive = prior is not None and prior.log_offset >= self.last_hole_end
             view = follow(prior, view, is_consecutive=is_consecutive)
-        self._views[value.producer_id] = view
+        self._views[use] = view
         self._owner[transactional_id] = value.producer_id
 
-    def _time(self, producer_id: ProducerId, end: End | None) -> None:
+    def _time(self, use: Use, end: End | None) -> None:
         """Measures a transaction that ends here; if it was prepared before the range, the state measures it."""
         if end is None or end.state not in _COMPLETE:
             return
-        prior = self._views.get(producer_id)
+        prior = self._views.get(use)
         if prior is None:
-            self._first_ends[producer_id] = end
+            self._first_ends[use] = end
         elif prior.state.is_prepare:
-            self._ended.setdefault(producer_id, Tally()).finish(prior, end)
+            self._ended.setdefault(use, Tally()).finish(prior, end)
 
-    def _supersede(self, former: ProducerId, view: CoordinatorView, successor: ProducerId, end: End | None) -> None:
+    def _supersede(self, former: Use, view: CoordinatorView, successor: ProducerId, end: End | None) -> None:
         self._time(former, end)
         prior = self._views.get(former)
         held = prior.participants if prior is not None else frozenset()
@@ -172,7 +175,7 @@ class TransactionFold(BatchWalker):
         )
 
     def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
-        """One fact for each producer id in the range, and the last tombstone of each id that has one.
+        """One fact for each use of a producer id in the range, and the last tombstone of each id that has one.
 
         A tombstone counts even if the id has come back since: it ends what was known under a former producer id, which
         the new records do not name. The new records have higher offsets and take precedence.
@@ -180,10 +183,10 @@ class TransactionFold(BatchWalker):
         `is_first` is for the beginning of a first read: nothing is known yet that idle ids or tombstones could end. For
         the verdict an idle id equals an absent one, and loading a million of them would take minutes.
         """
-        for producer_id, view in self._views.items():
+        for use, view in self._views.items():
             is_past = not view.is_live and view.log_offset < self.backlog_end
             if not (is_past and is_first):
-                yield self._fact(producer_id, view, is_past=is_past)
+                yield self._fact(use, view, is_past=is_past)
         for transactional_id, offset in self._gone.items():
             if offset >= self.backlog_end or not is_first:
                 yield TransactionalIdGone(transactional_id, self.log_partition, offset)
@@ -198,18 +201,18 @@ class TransactionFold(BatchWalker):
         self._held = {of: held for of, held in self._held.items() if of in kept}
         self._ended = {of: ended for of, ended in self._ended.items() if of in kept}
         self._first_ends = {of: end for of, end in self._first_ends.items() if of in kept}
-        self._owner = {name: owner for name, owner in self._owner.items() if owner in kept}
+        self._owner = {name: owner for name, owner in self._owner.items() if (owner, name) in kept}
         self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.backlog_end}
 
-    def _fact(self, producer_id: ProducerId, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
-        held = self._held.get(producer_id, frozenset())
+    def _fact(self, use: Use, view: CoordinatorView, *, is_past: bool) -> TransactionSeen:
+        held = self._held.get(use, frozenset())
         held = held - view.participants if view.is_live else held
-        ended = self._ended.get(producer_id)
+        ended = self._ended.get(use)
         return TransactionSeen(
-            producer_id,
+            use[0],
             view,
             held,
             ended.latencies() if ended is not None else (),
-            self._first_ends.get(producer_id),
+            self._first_ends.get(use),
             is_past,
         )

@@ -109,11 +109,11 @@ class Coordinators:
         if not known.is_free:
             return
         if value is None:
-            self._append(known, self._value(log, self._new_producer_id(), 0, version, timeout_ms))
+            self._append(known, self._value(log, self.new_producer_id(), 0, version, timeout_ms))
         elif value.state is S.ONGOING:
             self.fence(known)
         elif value.state in _IDLE and value.producer_epoch >= self.max_epoch - 1:
-            fresh = self._value(log, self._new_producer_id(), 0, version, timeout_ms, previous=value.producer_id)
+            fresh = self._value(log, self.new_producer_id(), 0, version, timeout_ms, previous=value.producer_id)
             self._append(known, fresh)
         elif value.state in _IDLE:
             epoch, previous = value.producer_epoch + 1, value.producer_id
@@ -140,7 +140,7 @@ class Coordinators:
         epoch, following = value.producer_epoch, None
         if version == 2:
             epoch += 1
-            following = self._new_producer_id() if epoch >= self.max_epoch else None
+            following = self.new_producer_id() if epoch >= self.max_epoch else None
         state = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
         held = _grouped(known.held)
         self._append(
@@ -284,7 +284,7 @@ class Coordinators:
             client_transaction_version=version if version == 2 else 0,
         )
 
-    def _new_producer_id(self) -> int:
+    def new_producer_id(self) -> int:
         self._next_producer_id += 1
         return self._next_producer_id
 

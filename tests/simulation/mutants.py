@@ -199,7 +199,7 @@ class RotationToOneProducerIdOnly(WorldReader):
     """
 
     def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
-        return _undoubted(super().process(number, store, facts))
+        return undoubted(super().process(number, store, facts))
 
     def facts(self, facts: list[Fact]) -> list[Fact]:
         return [
@@ -267,7 +267,7 @@ class LogTailLostUnnoticed(WorldReader):
             return super().read(plan)
 
 
-def _undoubted(emitted: list[Finding]) -> list[Finding]:
+def undoubted(emitted: list[Finding]) -> list[Finding]:
     return [finding for finding in emitted if not isinstance(finding, CoverInDoubt)]
 
 
@@ -332,7 +332,7 @@ class TheOldLogStillCounts(Wrapped):
             yield
 
     def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
-        return _undoubted(super().process(number, store, facts))
+        return undoubted(super().process(number, store, facts))
 
 
 class CensusJudgedAtOnce(Wrapped):

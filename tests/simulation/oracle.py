@@ -6,7 +6,8 @@ FALSE: a candidate was emitted, but at no time in its window was the span open w
 begins with the last answer for D of the barrier, or with the first request for D if the span has ended since. It ends
 with the batch. (It does not begin at the end of the batch: the state cannot know what changes after an answer, and the
 fresh read of the ledger checks that. It does not begin at T: the log can be truncated between listing and reading, and
-then the data that was read counts.)
+then the data that was read counts.) If two ids have the producer id, the fresh read must not confirm it while a
+coordinator owes the marker.
 MISSED: the faults have ended, several batches have run, and a span without an outstanding marker has no candidate.
 MISSED WHILE BEHIND: the same on a partition that is still behind; a census must have shown the hang.
 NOT ENDED: the span of a candidate has ended, or a live transaction included it and has ended; this was never reported.
@@ -31,7 +32,7 @@ from simulation.time_oracle import TimeOracle
 from simulation.truth import Truth
 from simulation.world import SpanId, World
 from simulation.world_admin import WorldAdmin
-from txnwatch.sinks.incidents.confirm import confirm_contradicted
+from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.findings import (
     CensusIncomplete,
@@ -105,8 +106,18 @@ class Oracle:
         is_seen_now = span.seen_at is not None and span.seen_at >= result.barrier.number - 1
         if span.by_census or is_seen_now:
             result = replace(result, since=result.before, data_listed=result.before)
-        if not any(self._hung(real, result) for real in self._same(name)):
+        if candidate.producer_id in self.world.shared:
+            self._ask_about_two(candidate)
+        elif not any(self._hung(real, result) for real in self._same(name)):
             self.problems.append(f"FALSE: {name} at barrier {result.barrier.number}")
+
+    def _ask_about_two(self, candidate: SpanCandidate) -> None:
+        """Two ids have the producer id, so the fresh read decides; what it confirms must be true now."""
+        for _, found in confirm_spans(self._admin(), [candidate]):  # type: ignore[arg-type]
+            self.world.seen[f"two ids, candidate {found.answer}"] += 1
+            is_owed = self.world.coordinators.owes(candidate.producer_id, candidate.partition)
+            if found.answer is Answer.CONFIRMED and is_owed:
+                self.problems.append(f"FALSE: a marker is owed to {candidate.partition} of {candidate.producer_id}")
 
     def _doubt(self, held: SpanCandidate) -> None:
         """The ledger asks the coordinator, and so finds a hang that the view of the log hides."""

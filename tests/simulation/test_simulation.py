@@ -14,6 +14,7 @@ import pytest
 
 from simulation.faults import FAULTS
 from simulation.run import USUAL, report, run, shrink
+from simulation.shared_ids import TWO_IDS
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
 SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "800"))
@@ -44,6 +45,8 @@ NEEDED = frozenset(
         "owner in doubt",
         "span hangs",
         "throttled",
+        TWO_IDS,
+        "two ids, candidate unknown",
         *FAULTS,
     }
 )

@@ -5,7 +5,8 @@ the clock of the coordinator counts too: its time since the start of the transac
 TOO EARLY: `late` was reported before the coordinator can have acted: it became the leader less than a scan interval and
 the buffer ago, and the true age is not above the limit either.
 LOG NOT LISTED: a verdict was reported at a barrier that did not list the transaction's partition of the log.
-MISSED PREPARE: after the last batch a transaction is in Prepare*, and `stuck_prepare` was never reported for it.
+MISSED PREPARE: after the last batch a transaction is in Prepare*, and `stuck_prepare` was never reported for it. Of two
+ids with one producer id the state follows only one (docs/limits.md).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class TimeOracle:
         """After the last batch: transactions in Prepare* that were not reported as stuck."""
         for known in self.world.coordinators.transactions.values():
             value = known.value
-            if value is not None and value.state.is_prepare:
+            if value is not None and value.state.is_prepare and value.producer_id not in self.world.shared:
                 state = State.of(known.transactional_id, value.producer_id, value)
                 if (Verdict.STUCK_PREPARE, state) not in self.reported:
                     yield f"MISSED PREPARE: no stuck_prepare was reported for {state}"

@@ -20,6 +20,7 @@ from simulation.encoding import Data, Mark
 from simulation.faults import FAULTS
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
+from simulation.shared_ids import TWO_IDS, share_producer_ids
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
 MOST_CLIENTS, MOST_PARTITIONS, MOST_LOGS = 3, 3, 2
@@ -53,6 +54,7 @@ class Setting:
         only_new_data_fails: whether what becomes unreadable is always what was appended to data last: then most of it
             was not read before, and the coordinators' log still proves what can be proven.
         has_times: whether each batch has a time of its own, and the first partition has offsets (lives.py).
+        sharing: in how many worlds, of all, two transactional ids may have one producer id.
     """
 
     clients: int = MOST_CLIENTS
@@ -66,7 +68,8 @@ class Setting:
     clocks_differ: bool = True
     only_new_data_fails: bool = False
     has_times: bool = False
-    faults: frozenset[str] = frozenset(FAULTS)
+    faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS})
+    sharing: float = 0.15
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class World:
             once, and they never hang then.
         hidden, is_log_hidden: topics that the reader may not see; whether a proxy answers that the log is not there.
         read_to: how far the reader has read each partition of the coordinators' log.
+        shared: producer ids that two transactional ids have had.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same as text, kept only on request.
     """
@@ -108,6 +112,7 @@ class World:
     is_log_hidden: bool = False
     read_to: dict[int, int] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
+    shared: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.data: dict[TopicPartition, DataPartition] = {}
@@ -121,6 +126,7 @@ class World:
         self.create_log()
         self.clients = [self._client(number) for number in range(MOST_CLIENTS)]
         self.unacknowledged: list[Unacknowledged] = []
+        self.shared = share_producer_ids(self)
         self._actions = _actions(self)
 
     def _client(self, number: int) -> Client:

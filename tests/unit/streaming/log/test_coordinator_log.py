@@ -167,6 +167,16 @@ def test_an_election_in_the_log_breaks_the_lineage_of_an_epoch(logs: Logs) -> No
     assert view.participants == {ORDERS}
 
 
+@pytest.mark.parametrize(("state", "kept"), [(S.EMPTY, "restored"), (S.ONGOING, "restored"), (None, NAME)])
+def test_two_ids_with_one_producer_id_are_both_named(logs: Logs, state: S | None, kept: str) -> None:
+    second = dataclasses.replace(ONGOING, state=state or S.EMPTY)
+    at = 1 if state is None else len(logs.batches[LOG])
+    logs.batches[LOG][at : at + 1] = [a_log_entry(at, "restored", second)]
+    view = read_views(logs, [PRODUCER]).views[PRODUCER]  # type: ignore[arg-type]
+    assert {view.transactional_id, view.also_used_by} == {NAME, "restored"}
+    assert view.transactional_id == kept
+
+
 def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> None:
     assert read_views(logs, [5]).views == {}  # type: ignore[arg-type]
 

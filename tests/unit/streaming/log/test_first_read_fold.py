@@ -172,9 +172,14 @@ def test_idle_ids_are_forgotten_when_a_fold_releases_its_bytes() -> None:
     assert [fact.held for fact in reported if isinstance(fact, TransactionSeen)] == [frozenset()]
 
 
-def test_whoever_names_a_producer_id_as_the_previous_one_has_ended_it() -> None:
-    answer = a_record_of(0, "app", 5, S.ONGOING) + a_record_of(1, "another", 6, S.EMPTY, previous_id=5)
+@pytest.mark.parametrize(("name", "live"), [("app", []), ("another", [5])])
+def test_an_id_ends_only_its_own_use_of_the_producer_id_that_it_names_as_the_previous_one(
+    name: str, live: list[int]
+) -> None:
+    answer = a_record_of(0, "app", 5, S.ONGOING) + a_record_of(1, name, 6, S.EMPTY, previous_id=5)
     fold, exact = FirstReadFold(0, 0, 2, backlog_end=2, room=HeldBytes()), TransactionFold(0, 0, 2, backlog_end=2)
     fold.feed(answer)
     exact.feed(answer)
-    assert list(fold.facts()) == list(exact.facts(is_first=True)) == []
+    facts = list(fold.facts())
+    assert facts == list(exact.facts(is_first=True))
+    assert [fact.producer_id for fact in facts if isinstance(fact, TransactionSeen)] == live

@@ -1,0 +1,63 @@
+"""Planted bugs in the handling of a producer id that two transactional ids have; see mutants.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest import mock
+
+from msgspec.structs import replace
+
+from simulation.mutants import undoubted
+from simulation.reader import BatchResult, WorldReader
+from simulation.shared_ids import TWO_IDS
+from simulation.world import Setting
+from support.facts import DictStore
+from txnwatch.sinks.incidents import confirm
+from txnwatch.state.evidence.confirmation import CoordinatorReading, coordinator_reading
+from txnwatch.state.model.description import TransactionDescription
+from txnwatch.state.model.facts import Fact, TransactionSeen
+from txnwatch.state.model.findings import Finding, SpanCandidate
+from txnwatch.state.model.ports import TransactionListing
+
+SHARED_AND_QUICK = Setting(faults=frozenset({TWO_IDS}), rate=4.0, sharing=1.0)
+SHARED_AND_LOST = Setting(faults=frozenset({TWO_IDS, "lost marker"}), logs=1, rate=20.0, sharing=1.0)
+
+
+class TheFirstIdThatIsDescribedCounts(WorldReader):
+    """Of several ids with one producer id the fresh read takes the first one."""
+
+    def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
+        def first(
+            candidate: SpanCandidate, descriptions: dict[str, TransactionDescription], listing: TransactionListing
+        ) -> CoordinatorReading:
+            names = {row.transactional_id: row for row in reversed(listing.transactions)}
+            one = list(names.values())[-1:]
+            alone = replace(candidate, view=None) if one else candidate
+            return coordinator_reading(alone, descriptions, TransactionListing(tuple(one), listing.problems))
+
+        with mock.patch.object(confirm, "coordinator_reading", first):
+            return super().batch(on_result)
+
+
+class OneFactForAProducerId(WorldReader):
+    """A range has only the last record of a producer id, whichever transactional id it is about; nobody asks."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
+        return undoubted(super().process(number, store, facts))
+
+    def facts(self, facts: list[Fact]) -> list[Fact]:
+        last: dict[tuple[int, int], TransactionSeen] = {}
+        for fact in facts:
+            if isinstance(fact, TransactionSeen):
+                at = fact.producer_id, fact.view.log_partition
+                known = last.get(at)
+                if known is None or known.view.log_offset < fact.view.log_offset:
+                    last[at] = fact
+        kept = list(last.values())
+        return [fact for fact in facts if not isinstance(fact, TransactionSeen) or any(fact is one for one in kept)]
+
+
+MUTANTS_OF_SHARED_IDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
+    (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 0),
+    (OneFactForAProducerId, SHARED_AND_LOST, 0),
+)

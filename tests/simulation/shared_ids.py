@@ -1,0 +1,44 @@
+"""The fault that gives one producer id to two transactional ids: a quorum, or a log, that was restored from a backup.
+
+Its chances come from a source of their own, so a world without it stays the same.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+from unittest import mock
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+TWO_IDS = "two ids with one producer id"
+_SHARE_OF_IDS = 0.5
+
+
+def share_producer_ids(world: World) -> set[int]:
+    """Perhaps: a transactional id that gets its first producer id gets that of another one; returns those that do."""
+    chance = random.Random(f"{TWO_IDS} {world.rng.getstate()[1][:8]}")
+    shared: set[int] = set()
+    if chance.random() >= world.setting.sharing or TWO_IDS not in world.setting.faults:
+        return shared
+    coordinators = world.coordinators
+    init = coordinators.init
+
+    def init_with_another(name: str, log: int, version: int, timeout_ms: int) -> None:
+        known = coordinators.transactions.get(name)
+        values = {one: other.value for one, other in coordinators.transactions.items() if one != name}
+        others = sorted({value.producer_id for value in values.values() if value is not None})
+        is_first = known is None or (known.value is None and known.is_free)
+        if not (is_first and others) or chance.random() >= _SHARE_OF_IDS:
+            init(name, log, version, timeout_ms)
+            return
+        producer_id = chance.choice(others)
+        shared.add(producer_id)
+        world.seen[TWO_IDS] += 1
+        world.note(f"{name} gets the producer id {producer_id} of another id")
+        with mock.patch.object(coordinators, "new_producer_id", return_value=producer_id):
+            init(name, log, version, timeout_ms)
+
+    coordinators.init = init_with_another  # type: ignore[method-assign]
+    return shared
