@@ -1,6 +1,7 @@
 """The facts of one batch, sorted: they are always applied in the same order, whatever order they arrive in.
 
-First come partition-wide facts, then the facts of each log by offset, then the census, then the barrier.
+First come partition-wide facts, then the facts of each log by offset, then the tombstones of the coordinators' log,
+then the census, then the barrier. A tombstone is the last record of an id, so the records before it count first.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ class Batch:
         self.described: list[OpenDescribed] = sorts[OpenDescribed]
         self.last_stable: list[LastStable] = sorts[LastStable]
         self.throttled: list[Throttled] = sorts[Throttled]
-        self._gone: list[TransactionalIdGone] = sorts[TransactionalIdGone]
+        self.gone: list[TransactionalIdGone] = sorts[TransactionalIdGone]
         self.for_one: tuple[ProducerSeen | TransactionSeen, ...] = (
             *sorted(sorts[ProducerSeen], key=lambda fact: (fact.partition, fact.range_start)),
             *sorted(sorts[TransactionSeen], key=lambda fact: (fact.view.log_partition, fact.view.log_offset)),
         )
 
     @property
-    def for_awaited(self) -> tuple[PartitionNotice | TransactionalIdGone, ...]:
+    def for_awaited(self) -> tuple[PartitionNotice, ...]:
         """Facts that concern every producer with something open; they are applied first."""
-        return (*(notice for notice in self.notices if notice.kind not in KEEPS_WHAT_IS_KNOWN), *self._gone)
+        return tuple(notice for notice in self.notices if notice.kind not in KEEPS_WHAT_IS_KNOWN)
 
     def brackets(self) -> Brackets:
         """The brackets of the batch's census, with the notices as they are now."""

@@ -50,7 +50,15 @@ from txnwatch.state.detection.unreadable_ranges import give_up
 from txnwatch.state.detection.view_transitions import forget_unseen
 from txnwatch.state.detection.whole_readings import WholeBefore, note_whole
 from txnwatch.state.model.completion_latency import Tally
-from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
+from txnwatch.state.model.facts import (
+    Barrier,
+    Fact,
+    NoticeKind,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionalIdGone,
+    TransactionSeen,
+)
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
@@ -92,6 +100,7 @@ def process(
     begin_readings(bucket, batch)
     _apply_to_awaited(batch, loaded)
     _apply_to_one(batch, loaded)
+    _apply_to_concerned(batch.gone, batch.barrier, loaded)
     loaded.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -123,9 +132,15 @@ def _apply_to_awaited(batch: Batch, loaded: LoadedProducers) -> None:
     for partition in sorted(batch.barrier.risen):
         for producer_id in loaded.awaited.on([partition]):
             loaded.take(doubted(loaded.load(producer_id), partition))
-    for fact in batch.for_awaited:
+    _apply_to_concerned(batch.for_awaited, batch.barrier, loaded)
+
+
+def _apply_to_concerned(
+    facts: Iterable[PartitionNotice | TransactionalIdGone], barrier: Barrier, loaded: LoadedProducers
+) -> None:
+    for fact in facts:
         for producer_id in loaded.awaited.concerned_by(fact):
-            loaded.apply(producer_id, fact, batch.barrier.number)
+            loaded.apply(producer_id, fact, barrier.number)
 
 
 def _apply_to_one(batch: Batch, loaded: LoadedProducers) -> None:

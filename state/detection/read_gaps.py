@@ -65,7 +65,7 @@ def in_reading(
     reading = bucket.readings.get(seen.view.log_partition, 0)
     since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
     view = replace(seen.view, reading=reading, since_ms=since_ms)
-    return TransactionSeen(seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past)
+    return TransactionSeen(seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past, seen.decided)
 
 
 def read_again(bucket: BucketState, batch: Batch) -> set[int]:

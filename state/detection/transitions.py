@@ -38,7 +38,7 @@ def apply(
             return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since)
         case TransactionSeen():
             held = held_between_barriers(producer, fact)
-            return after_record(held, fact.view, barrier_number, is_consecutive=is_consecutive)
+            return after_record(held, fact.view, barrier_number, fact.decided, is_consecutive=is_consecutive)
         case TransactionalIdGone():
             return after_tombstone(producer, fact)
         case PartitionNotice(partition=partition) if partition.topic == TRANSACTION_STATE_TOPIC:

@@ -7,17 +7,26 @@ from msgspec.structs import replace
 from txnwatch.state.detection.epoch_lineage import follow, used_before
 from txnwatch.state.detection.shared_ids import is_of_another_id, view_of_two
 from txnwatch.state.detection.step import Step
-from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
-from txnwatch.state.model.findings import Finding, TransactionMoved
+from txnwatch.state.detection.transaction_end import end_of
+from txnwatch.state.model.facts import Decided, NoticeKind, PartitionNotice, TransactionalIdGone
+from txnwatch.state.model.findings import Finding, TransactionEnd, TransactionMoved
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, TransactionState
 from txnwatch.state.model.verdicts import Verdict, family_of
 
 
 def after_record(
-    producer: ProducerState, view: CoordinatorView, barrier_number: BarrierNumber, *, is_consecutive: bool
+    producer: ProducerState,
+    view: CoordinatorView,
+    barrier_number: BarrierNumber,
+    decided: Decided | None = None,
+    *,
+    is_consecutive: bool,
 ) -> Step:
-    """The producer after a record about its transactional id that was read in the batch of barrier `barrier_number`."""
+    """The producer after a record about its transactional id that was read in the batch of barrier `barrier_number`.
+
+    `decided` is the first record of the id in the range that decides a transaction.
+    """
     prior = producer.view
     if prior is not None and is_of_another_id(prior, view):
         return _moved(producer, view_of_two(prior, view, is_newer=is_newer(prior, view)))
@@ -28,7 +37,8 @@ def after_record(
         followed = replace(followed, also_used_by=prior.also_used_by)
     if _has_older_data(producer, view, barrier_number):
         followed = used_before(followed)
-    return _moved(producer, _first_seen(prior, followed))
+    end = end_of(prior, decided, is_consecutive=is_consecutive) if prior is not None else None
+    return _moved(producer, _first_seen(prior, followed), end)
 
 
 def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_number: BarrierNumber) -> bool:
@@ -79,8 +89,11 @@ def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
     return _moved(producer, dead)
 
 
-def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
-    """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state."""
+def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd | None = None) -> Step:
+    """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state.
+
+    `end` is how the transaction of the view before has ended, if that is known.
+    """
     prior = producer.view
     emissions = dict(producer.emissions)
     emitted: list[Finding] = []
@@ -89,7 +102,7 @@ def _moved(producer: ProducerState, view: CoordinatorView) -> Step:
             continue
         del emissions[verdict]
         if verdict != COVER:
-            emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view))
+            emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view, end))
     return Step(ProducerState(producer.producer_id, producer.spans, view, emissions), tuple(emitted))
 
 

@@ -41,11 +41,15 @@ SECOND_LOOK_MS: Final = DurationMs(10_000)
 def transaction_end(
     incident: IncidentEvent, owner: TransactionDescription | None, now_ms: TimestampMs
 ) -> Resolution | None:
-    """The end of an incident about a transaction: its coordinator no longer has this transaction in this state."""
+    """The end of an incident about a transaction: its coordinator no longer has this transaction in this state.
+
+    What the coordinator has now may be a later transaction, which shows no end.
+    """
     if isinstance(owner, UnknownTransactionalId):
         return incident_end.no_longer_open(now_ms, "the coordinator no longer has the id")
     if isinstance(owner, DescribedTransaction) and not is_same_transaction(owner, incident):
-        return incident_end.no_longer_open(now_ms, f"the coordinator has the id in state {owner.state}")
+        found = incident_end.described_end(incident, owner, now_ms)
+        return found or incident_end.no_longer_open(now_ms, f"the coordinator has the id in state {owner.state}")
     return None
 
 

@@ -11,9 +11,10 @@ from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.facts import Joined, PartitionNotice
 from txnwatch.state.model.gap import Gap
 from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
-from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, Witness
+from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, TransactionState, Witness
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 
@@ -97,13 +98,36 @@ class SpanEnded(Variant, frozen=True):
     marker: Marker | None
 
 
+class TransactionEnd(NamedTuple):
+    """How one transaction ended, as the coordinators' log proves it.
+
+    Attributes:
+        state: the state of the record that shows it: Prepare* or Complete*.
+        by: who ended it.
+        log_offset: offset of the record in the id's partition of the log.
+        open_for_ms: from the start of the transaction to the record, by the timestamps of the coordinators; None if
+            nothing had begun since InitProducerId.
+    """
+
+    state: TransactionState
+    by: EndedBy
+    log_offset: int
+    open_for_ms: DurationMs | None
+
+
 class TransactionMoved(Variant, frozen=True):
-    """A transaction has left the state in which a candidate was emitted; `view` is its state now."""
+    """A transaction has left the state in which a candidate was emitted.
+
+    Attributes:
+        view: the latest state of the id, which may be of a later transaction.
+        end: how the transaction itself ended; None if the log that was read does not show it.
+    """
 
     producer_id: ProducerId
     verdict: Verdict
     candidate_view: CoordinatorView
     view: CoordinatorView
+    end: TransactionEnd | None = None
 
 
 class PartitionAlarm(Variant, frozen=True):

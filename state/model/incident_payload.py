@@ -128,6 +128,7 @@ class EndedBy(StrEnum):
     """Who ended a transaction; UNKNOWN if the evidence does not show it."""
 
     TXNWATCH = "txnwatch"
+    CLIENT = "client"
     COORDINATOR = "coordinator"
     ADMINISTRATOR = "administrator"
     NEXT_TRANSACTION = "next_transaction"

@@ -219,6 +219,8 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
         previous_end_epoch: the producer epoch of that end, and so of its markers; None if it is not known.
         first_unused: after an InitProducerId, the lowest epoch such that no transaction has begun under it or under a
             later one; None if transactions may have used the epoch of the record.
+        client_transaction_version: the version in the record: that of the client's request, or, if the coordinator has
+            aborted by itself, that of the coordinator. From version 2 on, the end of a transaction raises the epoch.
         also_used_by: another transactional id with a record of the same producer id; None for none. A cluster that was
             restored from a backup may give out a producer id again.
     """
@@ -244,6 +246,7 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     previous_end_epoch: ProducerEpoch | None = None
     first_unused: ProducerEpoch | None = None
     also_used_by: str | None = None
+    client_transaction_version: int = 0
 
     @property
     def is_live(self) -> bool:

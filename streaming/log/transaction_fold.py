@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.model.completion_latency import End, Tally
-from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.ids import CoordinatorEpoch, LeaderEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.facts import Decided, TransactionalIdGone, TransactionSeen
+from txnwatch.state.model.ids import CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.streaming.log.compaction_holes import last_hole_end
@@ -68,6 +68,7 @@ class TransactionFold(BatchWalker):
         self._gone: dict[str, Offset] = {}
         self._ended: dict[Use, Tally] = {}
         self._first_ends: dict[Use, End] = {}
+        self._decided: dict[Use, Decided] = {}
 
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[Offset, Offset] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
@@ -133,6 +134,8 @@ class TransactionFold(BatchWalker):
             self._held[use] = self._held.get(use, frozenset()) | view.participants
         self._time(use, end)
         prior = self._views.get(use)
+        if end is not None:
+            self._decide(use, view, view.producer_epoch)
         view = begun(view)
         if prior is not None or self.last_hole_end > self.start:
             is_consecutive = prior is not None and prior.log_offset >= self.last_hole_end
@@ -150,8 +153,22 @@ class TransactionFold(BatchWalker):
         elif prior.state.is_prepare:
             self._ended.setdefault(use, Tally()).finish(prior, end)
 
+    def _decide(self, use: Use, view: CoordinatorView, producer_epoch: ProducerEpoch | None) -> None:
+        """Keeps the first record that decides a transaction."""
+        if use in self._decided or view.state.outcome is None:
+            return
+        prior = self._views.get(use)
+        is_next = None if prior is None and self.last_hole_end <= self.start else False
+        if prior is not None and prior.state is TransactionState.ONGOING and prior.start_ms == view.start_ms:
+            is_next = prior.log_offset >= self.last_hole_end
+        self._decided[use] = Decided(
+            view.state, view.start_ms, producer_epoch, view.log_offset, view.record_timestamp_ms, is_next
+        )
+
     def _supersede(self, former: Use, view: CoordinatorView, successor: ProducerId, end: End | None) -> None:
         self._time(former, end)
+        if end is not None:
+            self._decide(former, view, None)
         prior = self._views.get(former)
         held = prior.participants if prior is not None else frozenset()
         self._views[former] = replace(view, superseded_by=successor, participants=held)
@@ -201,6 +218,7 @@ class TransactionFold(BatchWalker):
         self._held = {of: held for of, held in self._held.items() if of in kept}
         self._ended = {of: ended for of, ended in self._ended.items() if of in kept}
         self._first_ends = {of: end for of, end in self._first_ends.items() if of in kept}
+        self._decided = {of: decided for of, decided in self._decided.items() if of in kept}
         self._owner = {name: owner for name, owner in self._owner.items() if (owner, name) in kept}
         self._gone = {name: offset for name, offset in self._gone.items() if offset >= self.backlog_end}
 
@@ -215,4 +233,5 @@ class TransactionFold(BatchWalker):
             ended.latencies() if ended is not None else (),
             self._first_ends.get(use),
             is_past,
+            self._decided.get(use),
         )

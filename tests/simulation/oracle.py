@@ -16,7 +16,7 @@ FALSE STRAY: a stray write was reported, but all data belongs to one transaction
 GAP: a gap never closed.
 UNREPORTED HANG, UNREPORTED PARTITION: nothing moves any more, and a hang or a hidden partition was not reported.
 
-`time_oracle.py` checks the verdicts that depend on time.
+`time_oracle.py` checks the verdicts that depend on time, and `end_oracle.py` how their transactions end.
 
 On a topic that is not scanned, a candidate depends on a census that may be as old as the previous batch. The findings
 of a batch that failed before its commit are checked, but not remembered: the ledger reads its open incidents again.
@@ -24,9 +24,10 @@ of a batch that failed before its commit are checked, but not remembered: the le
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from simulation.end_oracle import EndOracle
 from simulation.reader import BatchResult
 from simulation.time_oracle import TimeOracle
 from simulation.truth import Truth
@@ -34,6 +35,7 @@ from simulation.world import SpanId, World
 from simulation.world_admin import WorldAdmin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans
 from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import (
     CensusIncomplete,
     CoverInDoubt,
@@ -44,6 +46,7 @@ from txnwatch.state.model.findings import (
     SpanEnded,
     StrayWrite,
     TransactionCandidate,
+    TransactionMoved,
 )
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 
@@ -59,9 +62,11 @@ class Oracle:
     found: set[SpanId] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     time: TimeOracle = field(init=False)
+    ends: EndOracle = field(init=False)
 
     def __post_init__(self) -> None:
         self.time = TimeOracle(self.world)
+        self.ends = EndOracle(self.world)
 
     def check(self, result: BatchResult) -> None:
         """One attempt at a batch; only what was committed is remembered."""
@@ -75,8 +80,8 @@ class Oracle:
                 self._ask(emitted.candidate)
             elif isinstance(emitted, StrayWrite):
                 self._stray_write(emitted, result)
-            elif isinstance(emitted, TransactionCandidate):
-                self.problems.extend(self.time.check(emitted, result.barrier))
+            elif isinstance(emitted, TransactionCandidate | TransactionMoved):
+                self.problems.extend(self._about_transaction(emitted, result.barrier))
             elif isinstance(emitted, PartitionAlarm):
                 self.world.seen["given up"] += emitted.notice.detail.startswith("given up")
             elif isinstance(emitted, SpanEnded):
@@ -85,6 +90,11 @@ class Oracle:
                 self._ended(emitted, result)
         if not result.is_committed:
             self.reported, self.found, self.time.reported = before, found, reported
+
+    def _about_transaction(self, emitted: TransactionCandidate | TransactionMoved, barrier: Barrier) -> Iterator[str]:
+        if isinstance(emitted, TransactionMoved):
+            return self.ends.check(emitted)
+        return self.time.check(emitted, barrier)
 
     def _ended(self, ended: SpanEnded, result: BatchResult) -> None:
         """A marker that was read cannot end a span that hung before and after the batch."""

@@ -55,7 +55,7 @@ def run(
     world.wait(world.clocks.old_ms)
     for _ in range(setting.batches):
         world.churn()
-        world.wait(rng.randrange(300))
+        world.wait(rng.randrange(setting.pause_ms))
         reader.batch(oracle.check)
         oracle.problems.extend(reader.problems)
         if oracle.problems:

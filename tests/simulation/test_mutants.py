@@ -6,6 +6,7 @@ import pytest
 
 from simulation.clock_mutants import CLOCK_MUTANTS
 from simulation.mutants import MUTANTS
+from simulation.mutants_of_ends import MUTANTS_OF_ENDS
 from simulation.mutants_of_idleness import MUTANTS_OF_IDLENESS
 from simulation.mutants_of_reading import MUTANTS_OF_READING
 from simulation.mutants_of_shared_ids import MUTANTS_OF_SHARED_IDS
@@ -14,7 +15,7 @@ from simulation.run import run
 from simulation.world import Setting
 
 _MOST_SEEDS = 600
-_ALL = (*MUTANTS, *CLOCK_MUTANTS, *MUTANTS_OF_READING, *MUTANTS_OF_IDLENESS, *MUTANTS_OF_SHARED_IDS)
+_ALL = (*MUTANTS, *CLOCK_MUTANTS, *MUTANTS_OF_READING, *MUTANTS_OF_IDLENESS, *MUTANTS_OF_SHARED_IDS, *MUTANTS_OF_ENDS)
 
 
 @pytest.mark.parametrize(("mutant", "setting", "first"), _ALL, ids=[mutant.__name__ for mutant, *_ in _ALL])

@@ -54,6 +54,7 @@ class Setting:
         only_new_data_fails: whether what becomes unreadable is always what was appended to data last: then most of it
             was not read before, and the coordinators' log still proves what can be proven.
         has_times: whether each batch has a time of its own, and the first partition has offsets (lives.py).
+        pause_ms: how much time passes at most between two batches.
         sharing: in how many worlds, of all, two transactional ids may have one producer id.
     """
 
@@ -70,6 +71,7 @@ class Setting:
     has_times: bool = False
     faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS})
     sharing: float = 0.15
+    pause_ms: int = 300
 
 
 @dataclass(slots=True)

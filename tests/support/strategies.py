@@ -13,6 +13,7 @@ from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
     CensusTaken,
+    Decided,
     Fact,
     Joined,
     LastStable,
@@ -96,6 +97,8 @@ views = st.builds(
     previous_outcome=st.sampled_from([None, UNKNOWN_PREVIOUS, "commit", "abort"]),
     previous_end_epoch=st.none() | epochs,
     first_unused=st.none() | epochs,
+    also_used_by=st.sampled_from([None, None, "restored"]),
+    client_transaction_version=st.sampled_from([0, 2]),
 )
 logged_views = views.map(lambda view: replace(view, is_unseen=False))  # a record that was just read has been seen
 producers = st.builds(
@@ -161,6 +164,8 @@ open_transactions = st.builds(
 ends = st.builds(
     End, st.sampled_from([TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]), times, times, epochs
 )
+_decisions = st.sampled_from([state for state in TransactionState if state.outcome is not None])
+_nexts = st.sampled_from([None, True, False])
 latencies = st.builds(
     Latencies,
     st.sampled_from(Stage),
@@ -282,6 +287,7 @@ transactions_seen = st.builds(
     st.lists(latencies, max_size=2).map(tuple),
     st.none() | ends,
     st.booleans(),
+    st.none() | st.builds(Decided, _decisions, st.none() | times, st.none() | epochs, offsets, times, _nexts),
 )
 ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets)
 open_described = st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, st.none() | times, times)

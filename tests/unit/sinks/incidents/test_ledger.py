@@ -12,8 +12,9 @@ from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS
 from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS
 from txnwatch.state.evidence.end_check import LOG_SHOWS_MS, LOOK_AGAIN_MS
-from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
+from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionCandidate, TransactionEnd, TransactionMoved
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 
@@ -257,8 +258,9 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: LedgerWorld) -> No
     candidate = late(world)
     world.batch(candidate)
     world.batch(candidate)
-    ended = msgspec.structs.replace(candidate.view, state=S.PREPARE_ABORT)
-    world.batch(TransactionMoved(candidate.producer_id, Verdict.LATE, candidate.view, ended))
+    later = msgspec.structs.replace(candidate.view, state=S.COMPLETE_COMMIT, start_ms=candidate.view.start_ms + 1)
+    end = TransactionEnd(S.PREPARE_ABORT, EndedBy.COORDINATOR, 5, 70_000)
+    world.batch(TransactionMoved(candidate.producer_id, Verdict.LATE, candidate.view, later, end))
     assert world.published() == [("late", 1, "opened"), ("late", 2, "resolved")]
     opened, resolved = world.topic.published
     assert (opened.topic, opened.transactional_id, opened.overdue_ms) == (None, "slow", 1_500)

@@ -230,7 +230,7 @@ CLOSED_SETS: dict[type[StrEnum], str] = {
     ActionResult: "verified still_open failed unknown",
     Initiator: "watch operator",
     EndKind: "committed aborted absorbed moved_on partition_gone truncated refuted no_longer_open",
-    EndedBy: "txnwatch coordinator administrator next_transaction unknown",
+    EndedBy: "txnwatch client coordinator administrator next_transaction unknown",
 }
 
 

@@ -32,6 +32,7 @@ from txnwatch.state.model.description import (
     UnknownTransactionalId,
 )
 from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, PartitionReading
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.quantities import TimestampMs
@@ -92,26 +93,49 @@ def test_only_a_hanging_span_is_refuted_by_its_live_owner() -> None:
 LATE = an_event(
     verdict="late", topic=None, partition=None, txn_start_offset=None, topic_id=None, transaction_state="Ongoing"
 )
-SAME = replace(HOLDER, start_ms=OPEN_SINCE_MS)
+STUCK = changed(LATE, verdict=Verdict.STUCK_PREPARE, transaction_state="PrepareAbort", expected_outcome="abort")
+SAME = replace(HOLDER, start_ms=OPEN_SINCE_MS, producer_epoch=LATE.producer_epoch)
+COMMITTED = replace(SAME, state=TransactionState.COMPLETE_COMMIT, producer_epoch=LATE.producer_epoch + 1)
+ABORTED = replace(SAME, state=TransactionState.COMPLETE_ABORT)
+RAISED = LATE.producer_epoch + 1
+LATER_MS = OPEN_SINCE_MS + 1
+NOTHING, UNKNOWN = (None, None), ("no_longer_open", "unknown")
 TRANSACTIONS = {
-    "the same transaction": (SAME, None),
-    "nobody answers": (None, None),
-    "the coordinator cannot be read": (NO_ANSWER, None),
-    "the id is gone": (GONE, "the coordinator no longer has the id"),
-    "another state": (
-        replace(SAME, state=TransactionState.COMPLETE_ABORT),
-        "the coordinator has the id in state CompleteAbort",
+    "the same transaction": (LATE, SAME, NOTHING),
+    "nobody answers": (LATE, None, NOTHING),
+    "the coordinator cannot be read": (LATE, NO_ANSWER, NOTHING),
+    "the id is gone": (LATE, GONE, UNKNOWN),
+    "a later transaction": (LATE, replace(SAME, start_ms=LATER_MS), UNKNOWN),
+    "another producer": (LATE, replace(SAME, producer_id=4712), UNKNOWN),
+    "committed": (LATE, COMMITTED, ("committed", "client")),
+    "being committed": (LATE, replace(COMMITTED, state=TransactionState.PREPARE_COMMIT), ("committed", "client")),
+    "a later one was committed": (LATE, replace(COMMITTED, start_ms=LATER_MS), UNKNOWN),
+    "one of another producer was committed": (LATE, replace(COMMITTED, producer_id=4712), UNKNOWN),
+    "aborted under its epoch": (LATE, ABORTED, ("aborted", "client")),
+    "a later one was aborted": (LATE, replace(ABORTED, start_ms=LATER_MS), UNKNOWN),
+    "aborted under a raised epoch, which an abort of nothing also has": (
+        LATE,
+        replace(ABORTED, producer_epoch=RAISED),
+        UNKNOWN,
     ),
-    "a later transaction": (replace(SAME, start_ms=OPEN_SINCE_MS + 1), "the coordinator has the id in state Ongoing"),
-    "another producer": (replace(SAME, producer_id=4712), "the coordinator has the id in state Ongoing"),
+    "stuck, and complete now": (STUCK, replace(ABORTED, start_ms=7), ("aborted", "unknown")),
+    "stuck, and a later one is complete": (STUCK, replace(ABORTED, producer_epoch=RAISED), UNKNOWN),
+    "stuck, and the other outcome is complete": (
+        STUCK,
+        replace(COMMITTED, producer_epoch=LATE.producer_epoch),
+        UNKNOWN,
+    ),
 }
 
 
-@pytest.mark.parametrize(("owner", "detail"), TRANSACTIONS.values(), ids=TRANSACTIONS.keys())
-def test_the_end_of_a_transaction(owner: TransactionDescription | None, detail: str | None) -> None:
-    end = transaction_end(LATE, owner, NOW_MS)
-    assert (end.detail if end is not None else None) == detail
-    assert is_unexplained(end) is (detail is not None)
+@pytest.mark.parametrize(("incident", "owner", "expected"), TRANSACTIONS.values(), ids=TRANSACTIONS.keys())
+def test_the_end_of_a_transaction(
+    incident: IncidentEvent, owner: TransactionDescription | None, expected: tuple[str | None, str | None]
+) -> None:
+    end = transaction_end(incident, owner, NOW_MS)
+    assert (end.how if end is not None else None, end.by if end is not None else None) == expected
+    assert is_unexplained(end) is (expected == UNKNOWN)
+    assert end is None or end.detail
 
 
 NO_COMMAND = {"transaction_state": TransactionState.ONGOING, "suggested_command": None}

@@ -7,12 +7,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from support.facts import ORDERS, transaction
+from support.facts import ORDERS, START_MS, transaction
 from support.incidents import an_event
 from txnwatch.state.evidence.incident_end import span_resolution, transaction_resolution
-from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
+from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionEnd, TransactionMoved
 from txnwatch.state.model.incident_payload import Action, Decision, EndedBy, EndKind
-from txnwatch.state.model.transaction import Marker, Span
+from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 
@@ -48,17 +48,25 @@ def test_an_announced_marker_that_is_not_proven_to_be_ours_is_named_as_such() ->
     assert span_resolution(ended, EVENT, None, 5).detail is None
 
 
-MOVES: dict[str, tuple[S, EndKind, EndedBy]] = {
-    "committed": (S.COMPLETE_COMMIT, K.COMMITTED, EndedBy.COORDINATOR),
-    "decided": (S.PREPARE_ABORT, K.ABORTED, EndedBy.COORDINATOR),
-    "begun again": (S.ONGOING, K.MOVED_ON, EndedBy.COORDINATOR),
-    "initialised": (S.EMPTY, K.MOVED_ON, EndedBy.COORDINATOR),
-    "forgotten": (S.DEAD, K.NO_LONGER_OPEN, EndedBy.UNKNOWN),
+BEFORE = transaction(1, S.ONGOING, ORDERS).view
+COMMITTED = TransactionEnd(S.COMPLETE_COMMIT, EndedBy.CLIENT, 2, 5)
+ABORTED = TransactionEnd(S.PREPARE_ABORT, EndedBy.COORDINATOR, 2, 5)
+ANOTHER = transaction(9, S.COMPLETE_COMMIT, start_ms=START_MS + 1).view
+RESTORED = transaction(9, S.DEAD, transactional_id="restored").view
+MOVES: dict[str, tuple[CoordinatorView, TransactionEnd | None, EndKind, EndedBy]] = {
+    "committed": (ANOTHER, COMMITTED, K.COMMITTED, EndedBy.CLIENT),
+    "aborted, and the newest state is a commit": (ANOTHER, ABORTED, K.ABORTED, EndedBy.COORDINATOR),
+    "its end is not known, and the newest state is a commit": (ANOTHER, None, K.NO_LONGER_OPEN, EndedBy.UNKNOWN),
+    "ongoing again": (transaction(2, S.ONGOING, ORDERS).view, None, K.MOVED_ON, EndedBy.COORDINATOR),
+    "initialised": (transaction(2, S.EMPTY, start_ms=None).view, None, K.NO_LONGER_OPEN, EndedBy.UNKNOWN),
+    "forgotten": (transaction(2, S.DEAD, ORDERS).view, None, K.NO_LONGER_OPEN, EndedBy.UNKNOWN),
+    "another id has its producer id": (RESTORED, None, K.NO_LONGER_OPEN, EndedBy.UNKNOWN),
 }
 
 
-@pytest.mark.parametrize(("state", "how", "by"), MOVES.values(), ids=MOVES.keys())
-def test_the_end_of_a_transaction(state: S, how: EndKind, by: EndedBy) -> None:
-    before, after = transaction(1, S.ONGOING, ORDERS).view, transaction(2, state, ORDERS).view
-    found = transaction_resolution(TransactionMoved(1, Verdict.LATE, before, after), 5)
+@pytest.mark.parametrize(("after", "end", "how", "by"), MOVES.values(), ids=MOVES.keys())
+def test_the_end_of_a_transaction(
+    after: CoordinatorView, end: TransactionEnd | None, how: EndKind, by: EndedBy
+) -> None:
+    found = transaction_resolution(TransactionMoved(1, Verdict.LATE, BEFORE, after, end), 5)
     assert (found.how, found.by) == (how, by)

@@ -1,0 +1,55 @@
+"""Planted bugs in how a transaction of an incident has ended; see mutants.py."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace as with_setting
+from unittest import mock
+
+from msgspec.structs import replace
+
+from simulation.mutants import Wrapped
+from simulation.reader import WorldReader
+from simulation.run import USUAL
+from simulation.world import Setting
+from support.facts import DictStore
+from txnwatch.state.detection import view_transitions
+from txnwatch.state.detection.transaction_end import end_of
+from txnwatch.state.model.facts import Decided, Fact
+from txnwatch.state.model.findings import Finding, TransactionEnd, TransactionMoved
+from txnwatch.state.model.incident_payload import EndedBy
+from txnwatch.state.model.transaction import CoordinatorView
+
+SLOW = with_setting(USUAL, pause_ms=120_000, rate=8.0)  # transactions are reported, and several follow in one batch
+
+
+class TheNewestStateIsTheEnd(WorldReader):
+    """An incident ends with the latest state of its id, whichever transaction that is."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
+        return [_by_newest(found) for found in super().process(number, store, facts)]
+
+
+def _by_newest(found: Finding) -> Finding:
+    if not isinstance(found, TransactionMoved) or found.view.state.outcome is None:
+        return found
+    return replace(found, end=TransactionEnd(found.view.state, EndedBy.UNKNOWN, found.view.log_offset, None))
+
+
+class EveryAbortIsTheClients(Wrapped):
+    """Whoever has raised the epoch: the client has aborted."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        def by_client(
+            prior: CoordinatorView, decided: Decided | None, *, is_consecutive: bool
+        ) -> TransactionEnd | None:
+            end = end_of(prior, decided, is_consecutive=is_consecutive)
+            return end._replace(by=EndedBy.CLIENT) if end is not None else None
+
+        return mock.patch.object(view_transitions, "end_of", by_client)
+
+
+MUTANTS_OF_ENDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
+    (TheNewestStateIsTheEnd, SLOW, 0),
+    (EveryAbortIsTheClients, SLOW, 0),
+)

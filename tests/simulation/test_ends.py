@@ -1,0 +1,31 @@
+"""An incident about a transaction ends with the end of this transaction, also if others of its id follow in a batch."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+
+from simulation.mutants_of_ends import SLOW
+from simulation.run import report, run, shrink
+
+FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
+SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "800")) // 8
+
+
+def test_no_end_of_a_transaction_is_false() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
+        outcome = run(seed, SLOW)
+        assert not outcome.problems, report(shrink(outcome))
+        seen += outcome.seen
+    assert seen["transaction committed"] > SEEDS // 4
+    assert seen["transaction aborted"] > SEEDS
+
+
+def test_without_faults_every_end_is_known() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(50):
+        seen += run(seed, replace(SLOW, faults=frozenset())).seen
+    assert seen["transaction committed"] + seen["transaction aborted"] > 100
+    assert not {"transaction no_longer_open", "transaction moved_on"} & seen.keys()
