@@ -1,8 +1,8 @@
 """The outcome of a proven hang, as more is read about it. Pure: no I/O, no clock.
 
 An outcome that was found stays while its data is the same: the same start, epoch, last sequence and last timestamp at
-the leader. There is one exception. `none` says that no transaction owned the data. Once a transaction has begun under
-its epoch, `none` no longer counts, whatever the partitions of that transaction are.
+the leader. There is one exception. `none` says that no transaction owned the data. Once a view shows that a transaction
+has begun under its epoch, `none` no longer counts, whatever the partitions of that transaction are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from txnwatch.state.model.incident_payload import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView
+
+_FOR_GOOD = frozenset({OutcomeDoubt.CONTRADICTION, OutcomeDoubt.BEGUN_SINCE})
 
 
 def proven(
@@ -61,8 +63,12 @@ def unconfirmed(fresh: SpanConfirmation) -> Outcome:
 
 
 def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> ProvenHang:
-    """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN."""
-    if earlier is None or earlier.data != new.data or earlier.outcome == ExpectedOutcome.UNKNOWN:
+    """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN for good."""
+    if earlier is None or earlier.data != new.data:
+        return new
+    if isinstance(earlier, ProvenHang) and earlier.doubt is not None and earlier.doubt.kind in _FOR_GOOD:
+        return replace(new, outcome=ExpectedOutcome.UNKNOWN, doubt=earlier.doubt)
+    if earlier.outcome == ExpectedOutcome.UNKNOWN:
         return new
     if new.outcome == ExpectedOutcome.UNKNOWN:
         return seen_again(replace(new, outcome=earlier.outcome, witness=earlier.witness, doubt=None), new.candidate)

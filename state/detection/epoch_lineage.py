@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from txnwatch.state.model.ids import ProducerEpoch
+from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch
 from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PREVIOUS, CoordinatorView, EpochUse, TransactionState
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
@@ -43,7 +43,7 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
     if same is not None and view.state in _COMPLETE and not view.participants:
         # Complete* does not contain its partitions; they are needed for the reason of a hang, and for its outcome.
         view = replace(view, participants=same.participants)
-    if prior is not None and prior.coordinator_epoch != view.coordinator_epoch:
+    if prior is not None and _leader_of(prior) != _leader_of(view):
         is_consecutive, same = False, None  # the election between them may have removed records that were never read
     if view.state is TransactionState.EMPTY:
         return _after_init(prior, view, is_consecutive=is_consecutive)
@@ -53,6 +53,11 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
         return at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
     use = use_of(prior if is_consecutive else None, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
     return at_its_end(replace(view, epoch_use=use))
+
+
+def _leader_of(view: CoordinatorView) -> tuple[int, CoordinatorEpoch | None]:
+    """Under whom a record was appended: its log partition, and the leader epoch."""
+    return view.log_partition, view.coordinator_epoch
 
 
 def used_before(view: CoordinatorView) -> CoordinatorView:

@@ -55,7 +55,6 @@ def described_open(producer: ProducerState, fact: OpenDescribed, bracket: Census
         start_offset=fact.start_offset,
         start_epoch=None if is_another else prior.start_epoch,
         epoch=fact.producer_epoch,
-        last_timestamp_ms=fact.last_timestamp_ms if is_reading else prior.last_timestamp_ms,
         began_after=NO_BARRIER if is_another else prior.began_after,
         by_census=prior.by_census and is_reading,
         is_ahead_of_scan=prior.is_ahead_of_scan and is_reading,

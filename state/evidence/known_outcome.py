@@ -72,9 +72,17 @@ def _of_reading(candidate: SpanCandidate, found: SpanConfirmation, row: ActivePr
         return Doubt(OutcomeDoubt.DATA_MIXED)  # other data, or more data than the candidate covers
     if not found.is_unchanged or not is_as_read(span, row):
         return Doubt(OutcomeDoubt.WRITTEN_MEANWHILE)
-    if not found.is_settled:
-        return Doubt(OutcomeDoubt.NO_RECORD if candidate.view is None else OutcomeDoubt.COORDINATOR_MOVED_ON)
-    return None
+    return None if found.is_settled else Doubt(_of_coordinator(candidate, found))
+
+
+def _of_coordinator(candidate: SpanCandidate, found: SpanConfirmation) -> OutcomeDoubt:
+    """Why the coordinator's answer is not the view of the candidate."""
+    if candidate.view is None:
+        return OutcomeDoubt.NO_RECORD
+    if found.description is None:
+        return OutcomeDoubt.ID_EXPIRED
+    is_superseded = found.description.producer_id != candidate.producer_id
+    return OutcomeDoubt.PRODUCER_ID_SUPERSEDED if is_superseded else OutcomeDoubt.COORDINATOR_MOVED_ON
 
 
 def is_as_read(span: Span, row: ActiveProducer) -> bool:

@@ -43,7 +43,7 @@ from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, CoordinatorEpoch, ProducerEpoch, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.ports import SpanHistory
-from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, TransactionState, Witness
+from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, EpochUse, Marker, TransactionState, Witness
 
 _FIRST_EPOCH: Final = 0  # of a partition that never had an election
 
@@ -109,9 +109,10 @@ def _of_election(witness: Witness, history: SpanHistory) -> Doubt | None:
     """Why a record about the data may have been lost in an election of the log, unread (conditions 2 and 3)."""
     view, epoch = witness.view, witness.log_epoch
     log = f"{TRANSACTION_STATE_TOPIC}-{view.log_partition}"
-    if epoch is None or view.coordinator_epoch != epoch:
-        now = "unknown" if epoch is None else epoch
-        return Doubt(OutcomeDoubt.LOG_ELECTION, f"{log}: leader epoch {view.coordinator_epoch} then, {now} now")
+    if epoch is None:
+        return Doubt(OutcomeDoubt.LOG_NOT_LISTED, log)
+    if view.coordinator_epoch != epoch:
+        return Doubt(OutcomeDoubt.LOG_ELECTION, f"{log}: leader epoch {view.coordinator_epoch} then, {epoch} now")
     is_marked = history.last_marker is not None and history.last_marker.coordinator_epoch == epoch
     if epoch == _FIRST_EPOCH or witness.is_begun_under_it or is_marked:
         return None
@@ -145,6 +146,18 @@ def _where_its_marker_is_missing(
         is_without = history.is_first or is_forgotten
         return outcome if is_without else None
     if marker.producer_epoch != end.producer_epoch:
-        return outcome  # the marker is of an earlier transaction
+        return outcome if _is_of_an_earlier_transaction(marker, view) else None
     # If the transaction has its marker, the data was written after it.
     return ExpectedOutcome.NONE if marker.outcome == outcome else None
+
+
+def _is_of_an_earlier_transaction(marker: Marker, view: CoordinatorView) -> bool:
+    """Whether a marker with another epoch than that of the end is of an earlier transaction, and not an administrator's.
+
+    An earlier end can have raised the epoch to that of the data. An administrator's marker repeats the epoch of the
+    data, too, so after such an end the two cannot be distinguished.
+    """
+    if view.data_epoch is None:
+        return False
+    is_first = view.epoch_use is EpochUse.FIRST and view.state is not TransactionState.EMPTY
+    return marker.producer_epoch < view.data_epoch or (marker.producer_epoch == view.data_epoch and not is_first)

@@ -59,6 +59,10 @@ DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
         "a later transaction of the id is live",
         _WATCHER,
     ),
+    OutcomeDoubt.LOG_NOT_LISTED: DoubtRule(
+        "the leader epoch of the partition of `__transaction_state` was not listed when the log was read",
+        "the next read of the log shows it",
+    ),
     OutcomeDoubt.LOG_ELECTION: DoubtRule(
         "since the last record of the id, the partition of `__transaction_state` has another leader, and an election "
         "can remove records that nobody has read",
@@ -71,7 +75,7 @@ DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
     ),
     OutcomeDoubt.EPOCH_SHARED: DoubtRule(
         "other transactions may have used the epoch of the data, and one of them may have committed",
-        "producers with transaction.version 2 use each epoch for one transaction",
+        "the next transaction of a producer with transaction.version 2 has an epoch of its own",
     ),
     OutcomeDoubt.NOT_A_PARTICIPANT: DoubtRule(
         "the last transaction of this epoch did not have the partition as a participant",

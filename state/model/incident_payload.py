@@ -45,6 +45,7 @@ class OutcomeDoubt(StrEnum):
     ID_EXPIRED = "id_expired"
     PRODUCER_ID_SUPERSEDED = "producer_id_superseded"
     TRANSACTION_LIVE = "transaction_live"
+    LOG_NOT_LISTED = "log_not_listed"
     LOG_ELECTION = "log_election"
     BEGAN_BEFORE_ELECTION = "began_before_election"
     EPOCH_SHARED = "epoch_shared"
