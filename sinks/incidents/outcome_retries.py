@@ -2,8 +2,9 @@
 
 An incident is published without waiting for its outcome. A missing answer is requested again after growing pauses, for
 a limited number of spans per batch, first those that have waited longest. A read that is not finished continues in the
-next batch. An outcome that cannot be known is not requested again until the state emits other values for the span. An
-outcome is published only if a fresh read shows the same data that this process confirmed before.
+next batch. An outcome that cannot be known is not requested again until the state emits other values for the span, and
+the incident says why. An outcome is published only if a fresh read shows the same data that this process confirmed
+before.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.proven_outcome import agreed, is_same_data, unconfirmed
-from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.known_outcome import (
     Outcome,
+    is_settled,
     is_without_outcome,
     known_outcome,
     outcome_basis,
@@ -83,7 +85,8 @@ class OutcomeRetries:
         candidates = [self._awaited[incident.incident_id].candidate for incident, _ in readable]
         for (incident, history), (_, fresh) in zip(readable, confirm_spans(self.admin, candidates), strict=True):
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
-            if outcome.outcome != ExpectedOutcome.UNKNOWN:
+            is_answered = fresh.answer is Answer.CONFIRMED and is_settled(incident, outcome)
+            if is_answered or outcome.outcome != ExpectedOutcome.UNKNOWN:
                 yield self.store.enter(self._next(incident, outcome, now_ms))
 
     def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:

@@ -111,6 +111,11 @@ def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEven
     return incident.expected_outcome == ExpectedOutcome.UNKNOWN
 
 
+def is_settled(incident: IncidentEvent, outcome: Outcome) -> bool:
+    """Whether an incident says that its outcome is being read, and a read has shown that it cannot be known."""
+    return incident.outcome_doubt in _READ_AGAIN and outcome.doubt is not None and not outcome.is_awaited
+
+
 def outcome_basis(candidate: SpanCandidate) -> Hashable:
     """All values of the state that an outcome depends on: an outcome that is settled changes only with them."""
     span = candidate.span

@@ -180,7 +180,22 @@ def test_data_that_was_appended_to_has_no_known_outcome(world: LedgerWorld) -> N
     world.admin.unreadable.clear()
     world.batch(after_ms=MINUTE_MS)
     world.batch(candidate, after_ms=MINUTE_MS)
-    assert outcomes(world) == [("opened", "unknown")]
+    assert outcomes(world) == [("opened", "unknown"), ("updated", "unknown")]
+    assert doubts(world) == [D.NOT_READ, D.DATA_MIXED]
+
+
+def test_an_incident_whose_outcome_was_awaited_says_why_it_cannot_be_known(world: LedgerWorld) -> None:
+    candidate = replace(world.hang(), log_epoch=1)
+    the_log_is_not_read(world)
+    world.batch(candidate)
+    world.batch(after_ms=MINUTE_MS)
+    assert doubts(world) == [D.NOT_READ], "it is awaited still"
+    world.admin.unreadable.clear()
+    world.batch(after_ms=MINUTE_MS)
+    assert doubts(world) == [D.NOT_READ, D.LOG_ELECTION]
+    world.batch(candidate, after_ms=MINUTE_MS)
+    assert len(world.topic.published) == 2, "it is said once"
+    assert "txnwatch explain --topic orders" in (world.topic.published[-1].suggested_command or "")
 
 
 def test_data_that_a_live_transaction_absorbs_gets_no_outcome(world: LedgerWorld) -> None:
