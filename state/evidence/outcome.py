@@ -147,12 +147,15 @@ def _where_its_marker_is_missing(
         return outcome if is_without else None
     if marker.producer_epoch != end.producer_epoch:
         return outcome if _is_of_an_earlier_transaction(marker, view) else None
-    # If the transaction has its marker, the data was written after it.
-    return ExpectedOutcome.NONE if marker.outcome == outcome else None
+    # If the transaction has its marker, the data was written after it. But a coordinator can return an epoch again that
+    # one before it has raised, if an election has removed the record of that: then both transactions have markers of
+    # one epoch. Its own has the leader epoch of its records.
+    is_its_own = marker.outcome == outcome and marker.coordinator_epoch == view.coordinator_epoch
+    return ExpectedOutcome.NONE if is_its_own else None
 
 
 def _is_of_an_earlier_transaction(marker: Marker, view: CoordinatorView) -> bool:
-    """Whether a marker with another epoch than that of the end is of an earlier transaction, and not an administrator's.
+    """Whether a marker whose epoch is not that of the end is of an earlier transaction, and not an administrator's.
 
     An earlier end can have raised the epoch to that of the data. An administrator's marker repeats the epoch of the
     data, too, so after such an end the two cannot be distinguished.

@@ -109,8 +109,12 @@ class Life:
         self.log.append(Record(S.EMPTY, 0, None, NOTHING, self.leader))
         if self.rng.random() < 0.1:
             self.read_to = 1  # it was there before we looked
-        for _ in range(1 + self.rng.randrange(5)):
+        if self.loses_records and self.rng.random() < 0.2:
+            self.repeat_an_epoch()
             self.step()
+        else:
+            for _ in range(1 + self.rng.randrange(5)):
+                self.step()
         unfinished = self.begin() if self.rng.random() < 0.15 else None
         self.meanwhile()
         self.read()
@@ -119,6 +123,18 @@ class Life:
             self.end(unfinished)
         self.step()
         return found
+
+    def repeat_an_epoch(self) -> None:
+        """Nothing is left of the first transaction but its markers; its client gets an epoch that it had already."""
+        reads, self.reads = self.reads, 0.0
+        first = self.begin()
+        if first is not None:
+            self.end(first)
+        self.elect()
+        self.init()
+        self.read()
+        self.read()
+        self.reads = reads
 
     def step(self) -> None:
         draw = self.rng.random()
@@ -298,13 +314,16 @@ class Life:
             return None
         return Witness(self.view, self.listed, is_begun_under_it=self.since < self.began_after)
 
+    def marker(self) -> Marker | None:
+        return self.last_marker
+
     def stated(self) -> Statement | None:
         if self.span is None or self.missed:
             return None  # nothing is proven before the log is read to its listed end
         is_read, is_remembered = self.rng.random() < 0.8, self.last_marker is not None and self.rng.random() < 0.7
         history = SpanHistory(
             self.span.start_epoch if self.rng.random() < 0.95 else None,
-            self.last_marker if is_read else None,
+            self.marker() if is_read else None,
             is_first=is_read and self.last_marker is None,
         )
         known = self.last_marker.coordinator_epoch if self.last_marker is not None and is_remembered else None
@@ -364,6 +383,12 @@ def witness_with(**changes: Any) -> Callable[[Life], Witness | None]:
     return careless
 
 
+def marker_of_the_last_leader(life: Life) -> Marker | None:
+    """As if every leader of the log were one coordinator."""
+    marker = life.last_marker
+    return replace(marker, coordinator_epoch=life.leader) if marker is not None else None
+
+
 CAREFUL = lineage.follow
 CARELESS: dict[str, list[tuple[object, str, object]]] = {
     "every epoch is a first one": [(lineage, "use_of", lambda *_: EpochUse.FIRST)],
@@ -378,6 +403,7 @@ CARELESS: dict[str, list[tuple[object, str, object]]] = {
     "a record of an earlier leader counts": [
         (Life, "witness", witness_with(log_epoch=lambda found: found.view.coordinator_epoch))
     ],
+    "a marker of an earlier leader may be its own": [(Life, "marker", marker_of_the_last_leader)],
     "a span that is older than the leader counts": [(Life, "witness", witness_with(is_begun_under_it=lambda _: True))],
 }
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from support.facts import NAME, ORDERS, START_MS
 from support.outcomes import said
-from txnwatch.state.detection.epoch_lineage import begun
+from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.incident_payload import OutcomeDoubt as D
@@ -29,6 +29,7 @@ def a_view(state: S, start_ms: int | None = START_MS) -> CoordinatorView:
 
 
 HANDED_OUT = begun(a_view(S.EMPTY, None))
+NEXT = replace(a_view(S.EMPTY, None), producer_epoch=EPOCH + 1, log_offset=10, participants=frozenset())
 VIEWS: dict[str, CoordinatorView] = {
     "none": HANDED_OUT,
     "abort": a_view(S.COMPLETE_ABORT),
@@ -78,6 +79,25 @@ def test_an_outcome_counts_only_under_one_leader_of_the_log(case: Case, outcome:
     history = SpanHistory(EPOCH, marker, is_first=marker is None)
     found = expected_outcome(ORDERS, EPOCH, witness, history, case.marker)
     assert said(found) == (case.doubt if case.doubt is not None else outcome)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize(("by", "expected"), [(3, D.MARKER_UNKNOWN), (4, "none"), (5, D.MARKER_UNKNOWN)])
+def test_only_a_marker_of_the_same_leader_can_be_that_of_the_transaction(
+    by: int, expected: str, *, commit: bool
+) -> None:
+    """An election has removed a transaction whose end had raised the epoch, but not its marker.
+
+    Then InitProducerId returned the epoch again, and the next transaction has a marker of the same epoch.
+    """
+    ended = VIEWS["commit" if commit else "abort"]
+    marker = Marker(3, EPOCH, commit, by, START_MS)
+    for view in (
+        replace(ended, coordinator_epoch=4),
+        follow(replace(ended, coordinator_epoch=4), begun(replace(NEXT, coordinator_epoch=4))),
+    ):
+        found = expected_outcome(ORDERS, EPOCH, Witness(view, 4, True), SpanHistory(EPOCH, marker), by)
+        assert said(found) == expected
 
 
 @pytest.mark.parametrize(
