@@ -26,6 +26,7 @@ from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.open_checks import OpenChecks
 from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
 from txnwatch.sinks.incidents.own_findings import EvidenceStore, Findings
+from txnwatch.sinks.incidents.owner_names import OwnerNames
 from txnwatch.sinks.incidents.retention import Retention
 from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncidents
 from txnwatch.sinks.incidents.transaction_incidents import TransactionIncidents
@@ -33,7 +34,7 @@ from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.model.findings import Finding, SpanEnded
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.state.model.ports import ConsumerGroups, TransactionAdmin
+from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
 from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.verdicts import Verdict
@@ -56,6 +57,7 @@ class Ledger:
         report: called once with the reason why a candidate could be neither confirmed nor refuted.
         retention: how long an incident that ended is kept.
         evidence: durable storage for evidence; None for none.
+        former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
         findings: what this process has found itself; the abort uses nothing else.
         store: the known incidents.
         claims: compares the events of other writers with the findings.
@@ -76,6 +78,7 @@ class Ledger:
     counts: Counter[str] = field(default_factory=Counter)
     doubted: set[TopicPartition] = field(default_factory=set)
     evidence: EvidenceStore | None = None
+    former_owners: FormerOwners | None = None
     findings: Findings = field(init=False)
     claims: Claims = field(init=False)
     checks: OpenChecks = field(init=False)
@@ -83,6 +86,7 @@ class Ledger:
     store: IncidentStore = field(init=False)
     _delivery: Delivery = field(init=False)
     _outcomes: OutcomeRetries = field(init=False)
+    _names: OwnerNames = field(init=False)
     _spans: SpanIncidents = field(init=False)
     _transactions: TransactionIncidents = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
@@ -104,6 +108,7 @@ class Ledger:
         follow_up = FollowUp(self.admin, self.groups, self.report)
         self.checks = OpenChecks(self.claims, self.store, self.findings, follow_up)
         self._outcomes = OutcomeRetries(self.origin, self.admin, self.store, self.findings)
+        self._names = OwnerNames(self.claims, self.store, self.former_owners)
         self._spans = SpanIncidents(
             origin=self.origin,
             admin=self.admin,
@@ -160,6 +165,9 @@ class Ledger:
         with self.admin.within(OUTCOME_BUDGET_MS):
             found = list(self._outcomes.found(emitted, now_ms))
         self._delivery.publish(found, now_ms)
+        with self.admin.within(OUTCOME_BUDGET_MS):
+            named = list(self._names.found(now_ms))
+        self._delivery.publish(named, now_ms)
         self.findings.keep(now_ms)
 
     def publish_next(self, event: IncidentEvent) -> bool:

@@ -32,6 +32,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.events_rights import check_events_rights
 from txnwatch.streaming.job.progress import Progress
+from txnwatch.streaming.log.former_owners import FormerOwnersReader
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.watch.event_listener import EventListener
 from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
@@ -110,6 +111,7 @@ class SinkSet:
             self.instance, self.cluster_id, self.cluster, self.options, self.progress, targets, self.missing_evidence
         )
         log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
+        may_read_log = self.coordinator_view is CoordinatorAccess.LOG
         ledger = Ledger(
             origin=self._origin(),
             admin=ClusterAdmin(self.cluster),
@@ -122,6 +124,7 @@ class SinkSet:
             report=self.log.warning,
             retention=Retention(self.settings.events_retention_ms, topic.bury),
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
+            former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
         )
         ledger.remember(self.listening.events_of(log.history()))
         ledger.fill_mirrors()

@@ -92,14 +92,13 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
     found = LogViews()
     if not producer_ids:
         return found
-    wanted = tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
-    logs = list_extents(cluster, _logs(cluster))
+    logs = list_extents(cluster, logs_of(cluster))
     found.epochs = {
         partition.partition: CoordinatorEpoch(log.leader_epoch)
         for partition, log in logs.items()
         if isinstance(log, Extent) and log.leader_epoch is not None
     }
-    for read in _search(cluster, logs, wanted, found.problems):
+    for read in _search(cluster, logs, needles_of(producer_ids), found.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
         if leader is not None and since_ms is not None:
             found.led[read.partition.partition] = LeaderStamp(leader, since_ms)
@@ -111,10 +110,15 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
     return found
 
 
+def needles_of(producer_ids: Collection[ProducerId]) -> tuple[bytes, ...]:
+    """Byte strings of which one is in each record that names one of the producer ids."""
+    return tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
+
+
 def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
     """Every record of one id that the log still has, oldest first; and why the log was not read to its end."""
     cluster.refresh()
-    logs = _logs(cluster)
+    logs = logs_of(cluster)
     if not logs:
         return [], f"{TRANSACTION_STATE_TOPIC}: {_why_not_shown(cluster)}"
     log = logs[coordinator_partition(transactional_id, len(logs))]
@@ -149,7 +153,7 @@ def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterato
                 yield LogRecord(log_partition, found.offset, found.timestamp_ms, found.transactional_id, found.value)
 
 
-def _logs(cluster: Cluster) -> list[TopicPartition]:
+def logs_of(cluster: Cluster) -> list[TopicPartition]:
     """The partitions of the log, by number; none if the log is hidden."""
     topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
     numbers = sorted(topic.partitions) if topic is not None else []
@@ -164,7 +168,7 @@ def _search(
 ) -> list[RangeRead]:
     """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
     problems.update({partition: str(log) for partition, log in logs.items() if isinstance(log, Problem)})
-    reads = read_parts(cluster, [log.part(_kept(needles)) for log in logs.values() if isinstance(log, Extent)])
+    reads = read_parts(cluster, [log.part(kept_batches(needles)) for log in logs.values() if isinstance(log, Extent)])
     for read in reads:
         if read.notices:
             problems[read.partition] = read.notices[0].detail
@@ -218,7 +222,8 @@ def _positions(buffer: bytes, needle: bytes) -> Iterator[int]:
         position = buffer.find(needle, position + 1)
 
 
-def _kept(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], KeptBatches]:
+def kept_batches(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], KeptBatches]:
+    """Makes the fold that keeps the batches with one of the byte strings."""
     return lambda start, end: KeptBatches(needles, start, end)
 
 
@@ -231,7 +236,7 @@ class NewestStamp(NamedTuple):
 
 def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
     """The newest stamp of each partition of the log that has one and could be read."""
-    logs = [log for log in list_extents(cluster, _logs(cluster)).values() if isinstance(log, Extent)]
+    logs = [log for log in list_extents(cluster, logs_of(cluster)).values() if isinstance(log, Extent)]
     reads = read_parts(cluster, [log.part(_first_batch, Offset(log.end - 1)) for log in logs])
     return [
         NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)

@@ -19,7 +19,7 @@ from txnwatch.state.model.broker_clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.ports import FormerOwners, MarkerSpec
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 
@@ -39,6 +39,7 @@ class LedgerWorld:
     reports: LogLines = field(default_factory=LogLines)
     evidence: KeptEvidence = field(default_factory=KeptEvidence)
     origin: Origin = ORIGIN
+    former_owners: FormerOwners | None = None
 
     def __post_init__(self) -> None:
         self.now_ms = self.admin.now_ms
@@ -51,6 +52,7 @@ class LedgerWorld:
             mirrors=[self._mirror()],
             report=self.reports.append,
             evidence=self.evidence,
+            former_owners=self.former_owners,
         )
         ledger.remember(remembering)
         return ledger
