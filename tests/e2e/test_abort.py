@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 
+from support.aborts import IN_TIME_S, about, actions, batches, is_open, until
 from support.broker_faults import await_complete, leaderless
-from support.event_tail import PublishedEvent
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.fault_world import FaultWorld, aborting_world, begins, now_s
 from support.incidents import an_event, an_evidence
 from support.kafka_faults import late_write_after_abort
 from support.log_lines import LogLines
-from support.metrics import Scrape
 from support.planted import as_it_was_found, plant
 from support.raw_producer import RawProducer
 from support.recording_sink import RecordingTopic
@@ -44,7 +43,6 @@ from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch_demo.embedded.applications import CommittedReader
 
-IN_TIME_S = 60.0
 RACES = 36
 CHANCES = 5
 
@@ -60,36 +58,9 @@ def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def about(world: FaultWorld, partition: TopicPartition) -> list[PublishedEvent]:
-    return [one for one in world.tail.published if (one.event.topic, one.event.partition) == partition]
-
-
-def actions(world: FaultWorld, partition: TopicPartition) -> list[tuple[str, str | None, str | None]]:
-    found = [one.event.action for one in about(world, partition) if one.event.action is not None]
-    published = [(action.decision, action.refusal, action.result) for action in found]
-    return list(dict.fromkeys(published))
-
-
-def until(world: FaultWorld, partition: TopicPartition, *action: str | None) -> None:
-    def published() -> str:
-        return f"{action} on {partition}; published: {about(world, partition)}; printed: {world.watch.lines[-30:]}"
-
-    eventually(lambda: action in actions(world, partition), IN_TIME_S, published)
-
-
-def batches(world: FaultWorld) -> float:
-    return Scrape.at(world.watch.metrics_url).value("batches_total") or 0.0
-
-
 def end_of(world: FaultWorld, partition: TopicPartition) -> IncidentEvent:
     eventually(lambda: about(world, partition)[-1].event.status == "resolved", IN_TIME_S, f"the end on {partition}")
     return about(world, partition)[-1].event
-
-
-def is_open(world: FaultWorld, partition: TopicPartition, producer_id: int) -> bool:
-    reading = ClusterAdmin(world.cluster).read_partitions([partition])[partition]
-    assert reading.problem is None
-    return reading.open_transaction(producer_id) is not None
 
 
 @contextlib.contextmanager

@@ -18,9 +18,9 @@ from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.admin.admin import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
-MARKER_BYTES = 78  # the size of a control batch with one marker
 _PATIENCE_S = 60.0
 
 
@@ -34,17 +34,23 @@ def leaderless(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
     await_leader(cluster, partition, node)
 
 
-def cut_tail(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, node: int) -> None:
-    """Removes the partition's last batch, a marker, from disk: kill -9, a truncated file, no producer snapshot."""
+def cut_tail(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, node: int) -> bytes:
+    """Removes the partition's last batch from disk, as a power failure does, and returns it.
+
+    The broker is killed with kill -9, its file is truncated, and there is no producer snapshot.
+    """
     kafka.broker(node).kill()
     directory = kafka.log_directory(node) / str(partition)
     log = max(directory.glob("*.log"))
+    content = log.read_bytes()
+    *_, (last, _) = walk(content)
     with log.open("r+b") as file:
-        file.truncate(log.stat().st_size - MARKER_BYTES)
+        file.truncate(last)
     for snapshot in directory.glob("*.snapshot"):
         snapshot.unlink()
     kafka.start_broker(node)
     await_leader(cluster, partition, node)
+    return content[last:]
 
 
 def elect_uncleanly(

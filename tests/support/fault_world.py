@@ -97,11 +97,11 @@ class FaultWorld:
 
 
 @contextlib.contextmanager
-def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator[FaultWorld]:
-    """A world on a cluster that has just started; `flags` are the watch's own."""
+def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str, offsets_on: int = 1) -> Iterator[FaultWorld]:
+    """A world on a cluster that has just started; `flags` are the watch's own, and one node has the offsets."""
     with contextlib.closing(connect(kafka, timeout_s=10.0)) as cluster:
         create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
-        create_topic(cluster, OFFSETS.topic, replicas=[[1]], config=_COMPACTED)
+        create_topic(cluster, OFFSETS.topic, replicas=[[offsets_on]], config=_COMPACTED)
         create_topic(cluster, EVENTS, replicas=[[1]], config=_COMPACTED)
         spare = {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * SPARE) for node in (2, 3)}
         set_verification(kafka.bootstrap_servers, NODES, enabled=False)
@@ -116,11 +116,18 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str) -> Iterator
 
 
 @contextlib.contextmanager
-def aborting_world(clusters: Clusters, made: pytest.TempPathFactory, name: str) -> Iterator[FaultWorld]:
+def aborting_world(
+    clusters: Clusters,
+    made: pytest.TempPathFactory,
+    name: str,
+    *,
+    version: str = KAFKA_VERSION,
+    offsets_on: int = 1,
+) -> Iterator[FaultWorld]:
     """A world on a cluster of its own, whose watch aborts by itself, at once."""
-    kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), KAFKA_VERSION))
+    kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), version))
     try:
-        with fault_world(kafka, made.mktemp("checkpoint"), *_AUTO) as found:
+        with fault_world(kafka, made.mktemp("checkpoint"), *_AUTO, offsets_on=offsets_on) as found:
             yield found
     finally:
         for node in NODES:

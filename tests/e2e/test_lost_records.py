@@ -1,0 +1,222 @@
+"""What a real broker loses while its clients are told "committed": the automatic abort never destroys that data.
+
+A broker acknowledges a record of `__transaction_state` before the record is on a disk. The scenarios take the record
+away before the watch has read it, or a marker that the coordinator counts as written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions as Wanted
+from confluent_kafka import TopicPartition as Committed
+
+from support.aborts import IN_TIME_S, about, actions, batches, is_open, until
+from support.broker_faults import await_complete, cut_tail, leaderless
+from support.fault_world import EVENTS, OFFSETS, FaultWorld, aborting_world, begins
+from support.kafka_faults import LONG_TIMEOUT_MS, end_by_hand
+from support.offset_producer import OffsetProducer
+from support.raw_log import read_log
+from support.raw_producer import RawProducer
+from support.servers import Clusters
+from support.topics import admin_of, unique
+from support.waiting import eventually
+from txnwatch.cli.main import main
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.wire.batch_walker import walk
+from txnwatch.streaming.wire.control_record import MarkerType
+from txnwatch.streaming.wire.record_batch import records
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, coordinator_partition, decode_value
+from txnwatch_demo.late_write import await_end
+
+pytestmark = pytest.mark.long
+
+OLD_CLIENT, TV2 = 4, 5  # the version of EndTxn: from 5 on each end raises the epoch
+VERSIONS = pytest.mark.parametrize("version", [OLD_CLIENT, TV2], ids=["old_client", "transaction_version_2"])
+CHANCES = 5  # micro-batches in which an abort could be written
+FENCED, UNKNOWN, VERIFIED = (
+    ("refused", "epoch_may_be_reused", None),
+    ("refused", "outcome_unknown", None),
+    ("abort", None, "verified"),
+)
+
+
+@pytest.fixture(scope="module")
+def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
+    """The coordinators are on node 1, and the groups' offsets on node 2."""
+    with aborting_world(clusters, tmp_path_factory, "lost_records", offsets_on=2) as found:
+        yield found
+
+
+def outcomes(world: FaultWorld, partition: TopicPartition, producer_id: int) -> list[tuple[str, str | None]]:
+    """The expected outcomes that were published of a producer's hang, each with its doubt, in order."""
+    found = [one.event for one in about(world, partition) if one.event.producer_id == producer_id]
+    return [(event.expected_outcome, event.outcome_doubt) for event in found if event.verdict == "hanging"]
+
+
+def aborted(world: FaultWorld, partition: TopicPartition, producer_id: int) -> int:
+    """How many ABORT markers of a producer are in the log of a partition."""
+    found = [one for one in read_log(world.cluster, partition) if one.header.producer_id == producer_id]
+    return len([one for one in found if one.marker is not None and one.marker.type is MarkerType.ABORT])
+
+
+def pass_chances(world: FaultWorld) -> None:
+    """Waits for micro-batches in which an abort could be written."""
+    seen = batches(world)
+    eventually(lambda: batches(world) >= seen + CHANCES, IN_TIME_S, "micro-batches in which it could be aborted")
+
+
+def transact(world: FaultWorld, client: RawProducer, partition: TopicPartition, version: int) -> None:
+    """A whole transaction that is committed, and read by the watch."""
+    begin(client, partition)
+    client.produce(partition)
+    client.end(commit=True, version=version)
+    await_complete(world.cluster, client.transactional_id)
+    pass_chances(world)
+
+
+def begin(client: RawProducer, partition: TopicPartition) -> None:
+    """Begins a transaction, once the one before is complete."""
+    eventually(lambda: begins(client, partition), IN_TIME_S, "the transaction before to be complete")
+
+
+def log_of(world: FaultWorld, client: RawProducer) -> TopicPartition:
+    """The partition of the coordinators' log with the records of a client."""
+    count = len(world.cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions)
+    return TopicPartition(TRANSACTION_STATE_TOPIC, coordinator_partition(client.transactional_id, count))
+
+
+def only_record(batch: bytes) -> TransactionLogValue:
+    """The one record of a batch of the coordinators' log."""
+    ((at, header),) = walk(batch)
+    (record,) = records(batch, at, header)
+    assert record.value is not None
+    return decode_value(record.value)
+
+
+@VERSIONS
+def test_data_of_a_lost_record_is_not_aborted_although_no_record_names_its_transaction(
+    world: FaultWorld, capsys: pytest.CaptureFixture[str], version: int
+) -> None:
+    orders, elsewhere = world.partition(2), world.partition(3)
+    client = RawProducer(world.cluster, unique("shop"), LONG_TIMEOUT_MS).init()
+    transact(world, client, orders if version == OLD_CLIENT else elsewhere, version)
+    with world.watch.paused():
+        begin(client, orders)
+        client.produce(orders, [b"paid"])
+        lost = only_record(cut_tail(world.kafka, world.cluster, log_of(world, client), 1))
+        assert (lost.state, lost.producer_id) == (TransactionState.ONGOING, client.producer_id)
+        assert lost.partitions == ((orders.topic, (orders.partition,)),)
+        if version == TV2:
+            client.add(elsewhere)
+            client.produce(elsewhere, [b"paid"])
+        # All rests on this answer: it is NONE, else an error is raised here. The client has committed its data.
+        client.end(commit=True, version=version)
+
+    eventually(lambda: outcomes(world, orders, client.producer_id), IN_TIME_S, "the hang")
+    client.init()  # the application restarts
+    until(world, orders, *UNKNOWN)
+    first, *_ = about(world, orders)
+    assert (first.event.verdict, first.event.producer_id) == ("hanging", client.producer_id)
+    assert first.event.outcome_doubt in {"log_election", "began_before_election"}
+    assert f"{log_of(world, client)}: leader epoch " in str(first.event.outcome_detail)
+    shown = dry_run(world, orders, client, capsys)
+    assert shown["result"] == "dry_run"
+    assert "an election can remove records that nobody has read" in shown["detail"]
+
+    begin(client, elsewhere)
+    client.produce(elsewhere)
+    pass_chances(world)
+    assert {outcome for outcome, _ in outcomes(world, orders, client.producer_id)} == {"unknown"}
+    assert {decision for decision, _, _ in actions(world, orders)} == {"refused"}
+    assert is_open(world, orders, client.producer_id)
+    assert aborted(world, orders, client.producer_id) == 0
+    end_by_hand(world.cluster, orders, client.producer_id, commit=True)
+    client.end(commit=True, version=version)
+
+
+def dry_run(
+    world: FaultWorld, partition: TopicPartition, client: RawProducer, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """The row that `txnwatch abort --dry-run` prints."""
+    at = ("--topic", partition.topic, "--partition", str(partition.partition))
+    which = ("--producer-id", str(client.producer_id), "--events-topic", EVENTS, "--dry-run", "--format", "json")
+    capsys.readouterr()
+    main(["abort", "--bootstrap-server", world.bootstrap, *at, *which])
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    found: dict[str, Any] = row
+    return found
+
+
+def late_offsets(world: FaultWorld, source: TopicPartition, group: str, version: int) -> OffsetProducer:
+    """Commits offset 1 of a group in a transaction, and offset 2 after its end; returns once the watch reports it."""
+    client = OffsetProducer(world.cluster, unique("stream"), LONG_TIMEOUT_MS)
+    client.init()
+    client.add_offsets(group)
+    client.commit_offset(group, source, 1)
+    client.end(commit=True, version=version)
+    await_end(world.cluster, client, OFFSETS)
+    await_complete(world.cluster, client.transactional_id)
+    client.commit_offset(group, source, 2)
+    eventually(
+        lambda: ("none", None) in outcomes(world, OFFSETS, client.producer_id),
+        IN_TIME_S,
+        lambda: f"the late commit; published {outcomes(world, OFFSETS, client.producer_id)}",
+    )
+    return client
+
+
+@VERSIONS
+def test_committed_offsets_are_not_aborted_although_a_late_commit_was_there_before(
+    world: FaultWorld, version: int
+) -> None:
+    """The group coordinator writes each batch with the base sequence 0: the sequence does not tell the data apart."""
+    source, elsewhere, group = world.partition(2), world.partition(3), unique("group")
+    client = late_offsets(world, source, group, version)
+    client.add_offsets(group)
+    client.commit_offset(group, source, 1000)
+    with leaderless(world.kafka, world.cluster, OFFSETS, 2):
+        client.end(commit=True, version=version)  # it is NONE, else an error is raised here
+        await_complete(world.cluster, client.transactional_id)
+    if version == OLD_CLIENT:
+        client.init()  # the application restarts
+    begin(client, elsewhere)
+    client.produce(elsewhere)
+    eventually(
+        lambda: outcomes(world, OFFSETS, client.producer_id)[-1][0] != "none",
+        IN_TIME_S,
+        lambda: f"the end of the outcome none; decided {actions(world, OFFSETS)}",
+    )
+    pass_chances(world)
+    assert is_open(world, OFFSETS, client.producer_id)
+    assert aborted(world, OFFSETS, client.producer_id) == 0
+    end_by_hand(world.cluster, OFFSETS, client.producer_id, commit=True)
+    eventually(lambda: committed_offset(world, group, source) == 1000, IN_TIME_S, "the offset that was acknowledged")
+    client.end(commit=True, version=version)
+
+
+def committed_offset(world: FaultWorld, group: str, source: TopicPartition) -> int:
+    """The committed offset of a group, -1 if there is none."""
+    wanted = Wanted(group, [Committed(source.topic, source.partition)])
+    admin = admin_of(world.cluster)
+    (found,) = admin.list_consumer_group_offsets([wanted])[group].result(15.0).topic_partitions
+    return int(found.offset) if found.offset >= 0 else -1
+
+
+def test_a_late_commit_of_offsets_is_aborted_once_its_client_is_fenced(world: FaultWorld) -> None:
+    group, source = unique("group"), world.partition(2)
+    client = late_offsets(world, source, group, OLD_CLIENT)
+    client.init()
+
+    def is_verified() -> bool:
+        found = [one.event for one in about(world, OFFSETS) if one.event.producer_id == client.producer_id]
+        return any(event.action is not None and event.action.result == "verified" for event in found)
+
+    eventually(is_verified, IN_TIME_S, lambda: f"the abort; decided {actions(world, OFFSETS)}")
+    assert not is_open(world, OFFSETS, client.producer_id)
+    assert aborted(world, OFFSETS, client.producer_id) == 1
+    assert committed_offset(world, group, source) == 1, "as it was before the late commit"
