@@ -39,6 +39,8 @@ def confirm_spans(
     names = names.union(*map(names_in_log, candidates))
     descriptions = admin.describe_transactions(sorted(names))
     after = admin.read_partitions(partitions)
+    logs = sorted({candidate.view.log_partition for candidate in candidates if candidate.view is not None})
+    epochs = admin.log_epochs(logs) if logs else {}
     return [
         (
             candidate,
@@ -47,6 +49,7 @@ def confirm_spans(
                 before[candidate.partition],
                 coordinator_reading(candidate, descriptions, listing),
                 after[candidate.partition],
+                epochs[candidate.view.log_partition] if candidate.view is not None else None,
             ),
         )
         for candidate in candidates

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from txnwatch.state.abort.case import ProvenHang, StoredEvidence
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome, is_as_read, known_outcome, unknown
+from txnwatch.state.evidence.known_outcome import Outcome, known_outcome, unknown
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.findings import SpanCandidate
@@ -19,7 +19,7 @@ from txnwatch.state.model.ids import ProducerEpoch
 from txnwatch.state.model.incident_payload import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.transaction import CoordinatorView, Span
 
 _FOR_GOOD = frozenset({OutcomeDoubt.CONTRADICTION, OutcomeDoubt.BEGUN_SINCE})
 
@@ -78,13 +78,22 @@ def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> Pr
 def seen_again(evidence: ProvenHang, candidate: SpanCandidate) -> ProvenHang:
     """The evidence with a repeated candidate: data may have been appended since, or a transaction may have begun."""
     witness, view = evidence.witness, candidate.view
+    has_grown = _has_grown(evidence, candidate.span)
     evidence = replace(evidence, candidate=candidate)
-    if evidence.outcome != ExpectedOutcome.UNKNOWN and not is_as_read(candidate.span, evidence.row):
+    if evidence.outcome != ExpectedOutcome.UNKNOWN and has_grown:
         return _doubted(evidence, OutcomeDoubt.WRITTEN_SINCE)
     if evidence.outcome != ExpectedOutcome.NONE or witness is None or view is None:
         return evidence
     has_begun = _has_begun(evidence.row.producer_epoch, witness.view, view)
     return _doubted(evidence, OutcomeDoubt.BEGUN_SINCE) if has_begun else evidence
+
+
+def _has_grown(evidence: ProvenHang, span: Span) -> bool:
+    """Whether a newer candidate shows data that is neither in the earlier candidate nor at the leader at that time."""
+    row, before = evidence.row, evidence.candidate.span
+    if (span.epoch, span.last_offset) == (before.epoch, before.last_offset):
+        return False
+    return (span.epoch, span.last_timestamp_ms) != (row.producer_epoch, row.last_timestamp_ms)
 
 
 def _has_begun(epoch: ProducerEpoch, before: CoordinatorView, now: CoordinatorView) -> bool:

@@ -18,6 +18,7 @@ from txnwatch.state.model.description import (
     UnknownTransactionalId,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ids import CoordinatorEpoch
 from txnwatch.state.model.ports import (
     NOT_ASKED,
     ActiveProducer,
@@ -53,6 +54,8 @@ class SpanConfirmation:
         is_unchanged: whether nothing was written between the two readings.
         is_settled: `is_unchanged`, and the coordinator still has the transaction that the state had. Then the outcome
             that the state knows applies to all the data.
+        log_epoch: the leader epoch of the log partition of the candidate's view, listed after all other readings; or
+            why it is not known. None without a view.
         history: what its log shows about the start of the span, once it was read (sinks/incidents/confirm.py).
     """
 
@@ -64,6 +67,7 @@ class SpanConfirmation:
     description: DescribedTransaction | None = None
     is_unchanged: bool = False
     is_settled: bool = False
+    log_epoch: CoordinatorEpoch | Problem | None = None
     history: SpanHistory = NOT_ASKED
 
 
@@ -72,6 +76,7 @@ def assess_span(
     before: PartitionReading,
     coordinator: CoordinatorReading,
     after: PartitionReading,
+    log_epoch: CoordinatorEpoch | Problem | None = None,
 ) -> SpanConfirmation:
     """Whether the candidate's span is hanging, by a fresh read of both views."""
     objection = next(_objections(candidate, before, coordinator, after), None)
@@ -89,6 +94,7 @@ def assess_span(
         description,
         is_unchanged,
         is_unchanged and _is_as_seen(candidate, description),
+        log_epoch,
     )
 
 

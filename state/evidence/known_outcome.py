@@ -20,7 +20,7 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer
-from txnwatch.state.model.transaction import Span
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.verdicts import Verdict
 
 _READ_AGAIN = frozenset({OutcomeDoubt.NOT_READ, OutcomeDoubt.WRITTEN_MEANWHILE})
@@ -66,13 +66,26 @@ def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
 
 
 def _of_reading(candidate: SpanCandidate, found: SpanConfirmation, row: ActiveProducer) -> Doubt | None:
-    """Why what the candidate rests on does not apply to the data that the fresh read shows."""
+    """Why what the candidate rests on does not apply to the data that the fresh read shows.
+
+    The fresh read may show data that was appended after the listing T of the candidate. If a transaction owns it, its
+    record was committed before that data was appended. Its coordinator has this record, and describes that transaction,
+    unless an election has removed it meanwhile. So the answer must be the view of the candidate, and the log partition
+    must still have the same leader after the whole read.
+    """
     span = candidate.span
     if span.absorbed or row.txn_start_offset != span.start_offset:
         return Doubt(OutcomeDoubt.DATA_MIXED)  # other data, or more data than the candidate covers
-    if not found.is_unchanged or not is_as_read(span, row):
+    if not found.is_unchanged:
         return Doubt(OutcomeDoubt.WRITTEN_MEANWHILE)
-    return None if found.is_settled else Doubt(_of_coordinator(candidate, found))
+    if isinstance(found.log_epoch, Problem):
+        return Doubt(OutcomeDoubt.NOT_READ, str(found.log_epoch))
+    if not found.is_settled:
+        return Doubt(_of_coordinator(candidate, found))
+    if candidate.view is not None and found.log_epoch != candidate.log_epoch:
+        then, now = candidate.log_epoch, found.log_epoch
+        return Doubt(OutcomeDoubt.LOG_ELECTION, f"during the read: leader epoch {then} then, {now} now")
+    return None
 
 
 def _of_coordinator(candidate: SpanCandidate, found: SpanConfirmation) -> OutcomeDoubt:
@@ -83,14 +96,6 @@ def _of_coordinator(candidate: SpanCandidate, found: SpanConfirmation) -> Outcom
         return OutcomeDoubt.ID_EXPIRED
     is_superseded = found.description.producer_id != candidate.producer_id
     return OutcomeDoubt.PRODUCER_ID_SUPERSEDED if is_superseded else OutcomeDoubt.COORDINATOR_MOVED_ON
-
-
-def is_as_read(span: Span, row: ActiveProducer) -> bool:
-    """Whether the leader shows the data that had been read when the coordinators' log was listed, and no more.
-
-    A last sequence is not compared: the state does not have it.
-    """
-    return (span.epoch, span.last_timestamp_ms) == (row.producer_epoch, row.last_timestamp_ms)
 
 
 def with_outcome(event: IncidentEvent, outcome: Outcome) -> IncidentEvent:

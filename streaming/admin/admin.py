@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
+from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, CoordinatorEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import (
     ActiveProducer,
     MarkerSpec,
@@ -70,6 +70,16 @@ class ClusterAdmin:
     ) -> Marker | None:
         """See TransactionAdmin."""
         return closing_marker(self._cluster, partition, producer_id, start_offset, from_offset)
+
+    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, CoordinatorEpoch | Problem]:
+        """See TransactionAdmin. One metadata refresh, then one request per leader."""
+        wanted = {TopicPartition(TRANSACTION_STATE_TOPIC, number): number for number in log_partitions}
+        try:
+            self._cluster.refresh({TRANSACTION_STATE_TOPIC})
+            listed = self._cluster.list_offsets(wanted)
+        except BrokerError as exc:
+            return dict.fromkeys(wanted.values(), Problem.from_error(exc))
+        return {number: _epoch_of(listed[partition]) for partition, number in wanted.items()}
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""
@@ -154,3 +164,10 @@ def _unread(partition: TopicPartition, problem: Problem, *, is_shown: bool) -> P
 
 def _offset(listed: ListedOffset | Problem) -> Offset | None:
     return None if isinstance(listed, Problem) else listed.offset
+
+
+def _epoch_of(listed: ListedOffset | Problem) -> CoordinatorEpoch | Problem:
+    if isinstance(listed, Problem):
+        return listed
+    epoch = listed.leader_epoch
+    return Problem("the leader returned no leader epoch") if epoch is None else CoordinatorEpoch(epoch)

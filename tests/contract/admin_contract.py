@@ -87,6 +87,12 @@ class AdminContract:
         assert row is not None
         assert row.last_sequence == 1
 
+    def test_the_coordinators_log_has_a_leader_epoch(self, stage: AdminStage) -> None:
+        stage.init(unique("epochs"))
+        (epoch,) = stage.admin.log_epochs([0]).values()
+        assert isinstance(epoch, int)
+        assert epoch >= 0
+
     def test_a_closed_transaction_has_no_open_row(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("closed"))
         owner = stage.init(unique("closed"))

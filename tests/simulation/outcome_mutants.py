@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from txnwatch.state.abort import proven_outcome
 from txnwatch.state.detection import epoch_lineage, view_transitions
-from txnwatch.state.evidence import known_outcome as known
 from txnwatch.state.evidence import outcome
 from txnwatch.state.evidence.outcome_doubts import Doubt
 from txnwatch.state.model.incident_payload import OutcomeDoubt
@@ -57,7 +56,7 @@ def a_sequence_identifies_data() -> Iterator[None]:
     without = property(lambda row: SpanData(row.txn_start_offset, row.producer_epoch, row.last_sequence, None))
     with (
         mock.patch.object(ActiveProducer, "data", without),
-        mock.patch.object(known, "is_as_read", return_value=True),
+        mock.patch.object(proven_outcome, "_has_grown", return_value=False),
         mock.patch.object(proven_outcome, "_has_begun", return_value=False),
     ):
         yield

@@ -122,6 +122,12 @@ class WorldAdmin:
                     last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, TIMESTAMP_MS), False
         return SpanHistory(epoch, last, is_first)
 
+    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, int | Problem]:
+        self._time_passes()
+        logs = {number: self.world.logs[number] for number in log_partitions}
+        away = Problem("no leader")
+        return {number: log.epoch if log.is_listable else away for number, log in logs.items()}
+
     def closing_marker(
         self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
     ) -> Marker | None:

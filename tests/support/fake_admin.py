@@ -41,6 +41,7 @@ class FakeAdmin(FakeCluster):
     Attributes:
         problems: why a partition, transactional id or topic cannot be read, by it; the partition of a marker too.
         unreadable: the answer for a partition whose log cannot be read, whatever its leader answers otherwise.
+        log_epoch: the leader epoch of each partition of the coordinators' log, or why it is not known.
         listing_problems: what is in the way of a whole ListTransactions.
         silent: brokers that do not answer ListTransactions, and why.
         also_listed: rows of brokers that have lost the coordinators' log and do not know it.
@@ -53,6 +54,7 @@ class FakeAdmin(FakeCluster):
         super().__init__()
         self.problems: dict[TopicPartition | str, str] = {}
         self.unreadable: dict[TopicPartition, SpanHistory] = {}
+        self.log_epoch: int | Problem = 0
         self.listing_problems: list[str] = []
         self.silent: list[str] = []
         self.also_listed: list[ListedTransaction] = []
@@ -108,6 +110,11 @@ class FakeAdmin(FakeCluster):
             log_start_offset=at.log_start,
             producers=tuple(at.producers.values()),
         )
+
+    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, int | Problem]:
+        """See TransactionAdmin."""
+        self._called("log_epochs")
+        return dict.fromkeys(log_partitions, self.log_epoch)
 
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""

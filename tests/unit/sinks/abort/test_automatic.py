@@ -29,11 +29,12 @@ def test_an_abort_is_announced_written_read_again_and_reported(stage: AbortStage
     assert stage.actions == [ANNOUNCED, VERIFIED]
     assert published_before_marker == [1]
     assert stage.admin.markers == [MarkerSpec(stage.partition, producer_id, 0, 0, leader_epoch=0)]
-    assert stage.admin.asked[-11:] == [
+    assert stage.admin.asked[-12:] == [
         "read_partitions",
         "list_transactions",
         "describe_transactions",
         "read_partitions",
+        "log_epochs",
         "read_span_histories",
         "write_marker",
         *("read_partitions", "closing_marker", "closing_marker"),

@@ -50,6 +50,7 @@ def test_the_partition_is_read_before_and_after_the_coordinator(world: LedgerWor
         "list_transactions",
         "describe_transactions",
         "read_partitions",
+        "log_epochs",
         "cleanup_policies",
         "read_span_histories",
     ]

@@ -50,9 +50,9 @@ def test_an_outdated_view_does_not_hide_a_hang(world: LedgerWorld) -> None:
     assert world.published() == [("hanging", 1, "opened")]
     (event,) = world.topic.published
     assert (event.reason, event.transactional_id, event.expected_outcome) == ("already_completed", NAME, "unknown")
-    assert world.admin.asked[:9] == [
+    assert world.admin.asked[:11] == [
         "describe_transactions",
-        *["read_partitions", "list_transactions", "describe_transactions", "read_partitions"] * 2,
+        *["read_partitions", "list_transactions", "describe_transactions", "read_partitions", "log_epochs"] * 2,
     ], "the whole proof by fresh answers: partition and coordinator, twice"
 
 

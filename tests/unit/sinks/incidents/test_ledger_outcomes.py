@@ -72,12 +72,7 @@ def test_an_outcome_that_a_hiccup_kept_back_is_found_at_a_later_look(
     assert outcomes(world) == [("opened", "unknown")], "the hang is published at once"
     assert doubts(world) == [doubt]
     world.admin.unreadable.clear()
-    if hiccup is it_is_written_to_between_the_looks:
-        world.batch(after_ms=MINUTE_MS)
-        assert outcomes(world) == [("opened", "unknown")], "the state has not read what was appended"
-        world.batch(world.candidate(candidate.producer_id, "checkout-1"), after_ms=MINUTE_MS)
-    else:
-        world.batch(after_ms=MINUTE_MS)
+    world.batch(after_ms=MINUTE_MS)
     assert doubts(world) == [doubt, None]
     assert outcomes(world) == [("opened", "unknown"), ("updated", "abort")]
     assert "--start-offset" in (world.topic.published[-1].suggested_command or "")
@@ -186,6 +181,7 @@ def test_data_that_was_appended_to_has_no_known_outcome(world: LedgerWorld) -> N
 
 def test_an_incident_whose_outcome_was_awaited_says_why_it_cannot_be_known(world: LedgerWorld) -> None:
     candidate = replace(world.hang(), log_epoch=1)
+    world.admin.log_epoch = 1
     the_log_is_not_read(world)
     world.batch(candidate)
     world.batch(after_ms=MINUTE_MS)

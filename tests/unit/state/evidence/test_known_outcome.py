@@ -18,12 +18,14 @@ from txnwatch.state.evidence.known_outcome import (
     unknown,
     with_outcome,
 )
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import BarrierNumber, TopicPartition
+from txnwatch.state.model.ids import BarrierNumber, CoordinatorEpoch, TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome as O
 from txnwatch.state.model.incident_payload import IncidentStatus
 from txnwatch.state.model.incident_payload import OutcomeDoubt as D
 from txnwatch.state.model.ports import BEING_READ, NOT_ASKED, ActiveProducer, SpanHistory
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Span, TransactionState
 from txnwatch.state.model.verdicts import Reason, Verdict
 
@@ -35,6 +37,7 @@ WHOLE = SpanConfirmation(
     producer=ROW,
     is_unchanged=True,
     is_settled=True,
+    log_epoch=CoordinatorEpoch(0),
     history=SpanHistory(2, None, is_first=True),
 )
 VIEW = CoordinatorView(
@@ -51,16 +54,41 @@ def with_row(**changes: Any) -> SpanConfirmation:
     return replace(WHOLE, producer=ROW._replace(**changes))
 
 
+def moved_on(producer_id: int) -> SpanConfirmation:
+    """A fresh read in which the id has another transaction, or another producer id."""
+    described = DescribedTransaction("checkout", 1, TransactionState.EMPTY, producer_id, 3, 60_000)
+    return replace(WHOLE, is_settled=False, description=described)
+
+
 OUTCOMES: dict[str, tuple[SpanCandidate, SpanConfirmation, Outcome]] = {
     "known": (OWNED, WHOLE, Outcome(O.ABORT)),
     "no row": (OWNED, replace(WHOLE, producer=None), unknown(D.NOT_READ)),
     "absorbed": (changed(OWNED, span=changed(SPAN, absorbed=True)), WHOLE, unknown(D.DATA_MIXED)),
     "more data": (OWNED, replace(WHOLE, producer=ROW._replace(txn_start_offset=98)), unknown(D.DATA_MIXED)),
     "written meanwhile": (OWNED, replace(WHOLE, is_unchanged=False), unknown(D.WRITTEN_MEANWHILE)),
-    "another epoch than was read": (OWNED, with_row(producer_epoch=3), unknown(D.WRITTEN_MEANWHILE)),
-    "another timestamp than was read": (OWNED, with_row(last_timestamp_ms=1), unknown(D.WRITTEN_MEANWHILE)),
-    "another last sequence, which is not read": (OWNED, with_row(last_sequence=21), Outcome(O.ABORT)),
-    "the coordinator has moved on": (OWNED, replace(WHOLE, is_settled=False), unknown(D.COORDINATOR_MOVED_ON)),
+    "of another epoch than was read": (
+        OWNED,
+        with_row(producer_epoch=3),
+        unknown(D.DATA_MIXED, "its epochs are 2 and 3"),
+    ),
+    "appended before the fresh read, and the coordinator and its log are as before": (
+        OWNED,
+        with_row(last_sequence=21, last_timestamp_ms=1),
+        Outcome(O.ABORT),
+    ),
+    "the coordinator has moved on": (OWNED, moved_on(7), unknown(D.COORDINATOR_MOVED_ON)),
+    "the id has another producer id": (OWNED, moved_on(8), unknown(D.PRODUCER_ID_SUPERSEDED)),
+    "the id has expired": (OWNED, replace(WHOLE, is_settled=False), unknown(D.ID_EXPIRED)),
+    "the leader of the log is not known": (
+        OWNED,
+        replace(WHOLE, log_epoch=Problem("no leader")),
+        unknown(D.NOT_READ, "no leader"),
+    ),
+    "an election of the log during the read": (
+        OWNED,
+        replace(WHOLE, log_epoch=CoordinatorEpoch(1)),
+        unknown(D.LOG_ELECTION, "during the read: leader epoch 0 then, 1 now"),
+    ),
     "the coordinator never knew it": (NOW, replace(WHOLE, is_settled=False), unknown(D.NO_RECORD)),
     "not read": (OWNED, replace(WHOLE, history=NOT_ASKED), unknown(D.NOT_READ, str(NOT_ASKED.problem))),
     "being read": (
@@ -71,7 +99,7 @@ OUTCOMES: dict[str, tuple[SpanCandidate, SpanConfirmation, Outcome]] = {
     "no record was read": (NOW, WHOLE, unknown(D.NO_RECORD)),
     "an election of the log": (
         changed(OWNED, log_epoch=1),
-        WHOLE,
+        replace(WHOLE, log_epoch=CoordinatorEpoch(1)),
         unknown(D.LOG_ELECTION, "__transaction_state-0: leader epoch 0 then, 1 now"),
     ),
 }
