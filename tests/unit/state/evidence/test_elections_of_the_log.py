@@ -104,7 +104,6 @@ def test_only_a_marker_of_the_same_leader_can_be_that_of_the_transaction(
     ("view_epoch", "log_epoch", "detail"),
     [
         (3, 4, "__transaction_state-3: leader epoch 3 then, 4 now"),
-        (3, None, "__transaction_state-3"),
         (4, 4, "__transaction_state-3: leader epoch 4"),
     ],
 )
