@@ -26,6 +26,7 @@ from support.topics import admin_of, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.wire.batch_walker import walk
 from txnwatch.streaming.wire.control_record import MarkerType
@@ -38,11 +39,7 @@ pytestmark = pytest.mark.long
 OLD_CLIENT, TV2 = 4, 5  # the version of EndTxn: from 5 on each end raises the epoch
 VERSIONS = pytest.mark.parametrize("version", [OLD_CLIENT, TV2], ids=["old_client", "transaction_version_2"])
 CHANCES = 5  # micro-batches in which an abort could be written
-FENCED, UNKNOWN, VERIFIED = (
-    ("refused", "epoch_may_be_reused", None),
-    ("refused", "outcome_unknown", None),
-    ("abort", None, "verified"),
-)
+ELECTION = frozenset({"log_election", "began_before_election"})
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +49,20 @@ def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield found
 
 
-def outcomes(world: FaultWorld, partition: TopicPartition, producer_id: int) -> list[tuple[str, str | None]]:
-    """The expected outcomes that were published of a producer's hang, each with its doubt, in order."""
-    found = [one.event for one in about(world, partition) if one.event.producer_id == producer_id]
-    return [(event.expected_outcome, event.outcome_doubt) for event in found if event.verdict == "hanging"]
+def hangs(world: FaultWorld, partition: TopicPartition, client: RawProducer) -> list[IncidentEvent]:
+    """The events about a hang of a client on a partition."""
+    found = [one.event for one in about(world, partition) if one.event.producer_id == client.producer_id]
+    return [event for event in found if event.verdict == "hanging"]
 
 
-def aborted(world: FaultWorld, partition: TopicPartition, producer_id: int) -> int:
-    """How many ABORT markers of a producer are in the log of a partition."""
-    found = [one for one in read_log(world.cluster, partition) if one.header.producer_id == producer_id]
+def outcomes(world: FaultWorld, partition: TopicPartition, client: RawProducer) -> list[tuple[str, str | None]]:
+    """The expected outcomes that were published of a client's hang, each with its doubt, in order."""
+    return [(event.expected_outcome, event.outcome_doubt) for event in hangs(world, partition, client)]
+
+
+def aborted(world: FaultWorld, partition: TopicPartition, client: RawProducer) -> int:
+    """How many ABORT markers of a client are in the log of a partition."""
+    found = [one for one in read_log(world.cluster, partition) if one.header.producer_id == client.producer_id]
     return len([one for one in found if one.marker is not None and one.marker.type is MarkerType.ABORT])
 
 
@@ -111,19 +113,20 @@ def test_data_of_a_lost_record_is_not_aborted_although_no_record_names_its_trans
         lost = only_record(cut_tail(world.kafka, world.cluster, log_of(world, client), 1))
         assert (lost.state, lost.producer_id) == (TransactionState.ONGOING, client.producer_id)
         assert lost.partitions == ((orders.topic, (orders.partition,)),)
-        if version == TV2:
-            client.add(elsewhere)
-            client.produce(elsewhere, [b"paid"])
-        # All rests on this answer: it is NONE, else an error is raised here. The client has committed its data.
-        client.end(commit=True, version=version)
 
-    eventually(lambda: outcomes(world, orders, client.producer_id), IN_TIME_S, "the hang")
+    # The client notices nothing. It goes on after the watch has found the data.
+    eventually(lambda: outcomes(world, orders, client), IN_TIME_S, "the hang")
+    if version == TV2:
+        client.add(elsewhere)
+        client.produce(elsewhere, [b"paid"])
+    # Everything rests on this answer: it is NONE, else an error is raised here. The client has committed its data.
+    client.end(commit=True, version=version)
+    await_complete(world.cluster, client.transactional_id)
     client.init()  # the application restarts
-    until(world, orders, *UNKNOWN)
-    first, *_ = about(world, orders)
-    assert (first.event.verdict, first.event.producer_id) == ("hanging", client.producer_id)
-    assert first.event.outcome_doubt in {"log_election", "began_before_election"}
-    assert f"{log_of(world, client)}: leader epoch " in str(first.event.outcome_detail)
+    until(world, orders, "refused", "outcome_unknown", None)
+    doubted = [event for event in hangs(world, orders, client) if event.outcome_doubt in ELECTION]
+    assert doubted, outcomes(world, orders, client)
+    assert all(f"{log_of(world, client)}: leader epoch " in str(event.outcome_detail) for event in doubted)
     shown = dry_run(world, orders, client, capsys)
     assert shown["result"] == "dry_run"
     assert "an election can remove records that nobody has read" in shown["detail"]
@@ -131,10 +134,10 @@ def test_data_of_a_lost_record_is_not_aborted_although_no_record_names_its_trans
     begin(client, elsewhere)
     client.produce(elsewhere)
     pass_chances(world)
-    assert {outcome for outcome, _ in outcomes(world, orders, client.producer_id)} == {"unknown"}
+    assert {outcome for outcome, _ in outcomes(world, orders, client)} == {"unknown"}
     assert {decision for decision, _, _ in actions(world, orders)} == {"refused"}
     assert is_open(world, orders, client.producer_id)
-    assert aborted(world, orders, client.producer_id) == 0
+    assert aborted(world, orders, client) == 0
     end_by_hand(world.cluster, orders, client.producer_id, commit=True)
     client.end(commit=True, version=version)
 
@@ -163,9 +166,9 @@ def late_offsets(world: FaultWorld, source: TopicPartition, group: str, version:
     await_complete(world.cluster, client.transactional_id)
     client.commit_offset(group, source, 2)
     eventually(
-        lambda: ("none", None) in outcomes(world, OFFSETS, client.producer_id),
+        lambda: ("none", None) in outcomes(world, OFFSETS, client),
         IN_TIME_S,
-        lambda: f"the late commit; published {outcomes(world, OFFSETS, client.producer_id)}",
+        lambda: f"the late commit; published {outcomes(world, OFFSETS, client)}",
     )
     return client
 
@@ -180,20 +183,20 @@ def test_committed_offsets_are_not_aborted_although_a_late_commit_was_there_befo
     client.add_offsets(group)
     client.commit_offset(group, source, 1000)
     with leaderless(world.kafka, world.cluster, OFFSETS, 2):
-        client.end(commit=True, version=version)  # it is NONE, else an error is raised here
+        client.end(commit=True, version=version)  # the answer is NONE, else an error is raised here
         await_complete(world.cluster, client.transactional_id)
     if version == OLD_CLIENT:
         client.init()  # the application restarts
     begin(client, elsewhere)
     client.produce(elsewhere)
     eventually(
-        lambda: outcomes(world, OFFSETS, client.producer_id)[-1][0] != "none",
+        lambda: outcomes(world, OFFSETS, client)[-1][0] != "none",
         IN_TIME_S,
         lambda: f"the end of the outcome none; decided {actions(world, OFFSETS)}",
     )
     pass_chances(world)
     assert is_open(world, OFFSETS, client.producer_id)
-    assert aborted(world, OFFSETS, client.producer_id) == 0
+    assert aborted(world, OFFSETS, client) == 0
     end_by_hand(world.cluster, OFFSETS, client.producer_id, commit=True)
     eventually(lambda: committed_offset(world, group, source) == 1000, IN_TIME_S, "the offset that was acknowledged")
     client.end(commit=True, version=version)
@@ -213,10 +216,9 @@ def test_a_late_commit_of_offsets_is_aborted_once_its_client_is_fenced(world: Fa
     client.init()
 
     def is_verified() -> bool:
-        found = [one.event for one in about(world, OFFSETS) if one.event.producer_id == client.producer_id]
-        return any(event.action is not None and event.action.result == "verified" for event in found)
+        return any(event.action and event.action.result == "verified" for event in hangs(world, OFFSETS, client))
 
     eventually(is_verified, IN_TIME_S, lambda: f"the abort; decided {actions(world, OFFSETS)}")
     assert not is_open(world, OFFSETS, client.producer_id)
-    assert aborted(world, OFFSETS, client.producer_id) == 1
+    assert aborted(world, OFFSETS, client) == 1
     assert committed_offset(world, group, source) == 1, "as it was before the late commit"
