@@ -16,10 +16,9 @@ from txnwatch.state.evidence.confirmation import (
     assess_overdue,
     assess_span,
     assess_transaction,
-    coordinator_reading,
     is_disowned,
-    names_in_log,
 )
+from txnwatch.state.evidence.coordinator_reading import coordinator_reading, names_in_log
 from txnwatch.state.evidence.screening import screen
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import SpanStart, TransactionAdmin

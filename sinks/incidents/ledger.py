@@ -32,9 +32,10 @@ from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncid
 from txnwatch.sinks.incidents.transaction_incidents import TransactionIncidents
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.model.findings import Finding, SpanEnded
+from txnwatch.state.model.former_owners import FormerOwners
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
+from txnwatch.state.model.ports import ConsumerGroups, TransactionAdmin
 from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.verdicts import Verdict

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from txnwatch.sinks.incidents.claims import Claims
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.state.model.backoff import NO_ATTEMPT, Attempts
+from txnwatch.state.model.former_owners import FormerOwners
 from txnwatch.state.model.incident import IncidentEvent, updated
-from txnwatch.state.model.ports import FormerOwners
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.verdicts import Reason
 

@@ -50,15 +50,7 @@ from txnwatch.state.detection.unreadable_ranges import give_up
 from txnwatch.state.detection.view_transitions import forget_unseen
 from txnwatch.state.detection.whole_readings import WholeBefore, note_whole
 from txnwatch.state.model.completion_latency import Tally
-from txnwatch.state.model.facts import (
-    Barrier,
-    Fact,
-    NoticeKind,
-    PartitionNotice,
-    ProducerSeen,
-    TransactionalIdGone,
-    TransactionSeen,
-)
+from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
@@ -100,7 +92,7 @@ def process(
     begin_readings(bucket, batch)
     _apply_to_awaited(batch, loaded)
     _apply_to_one(batch, loaded)
-    _apply_to_concerned(batch.gone, batch.barrier, loaded)
+    loaded.apply_to_concerned(batch.gone, batch.barrier.number)
     loaded.name_strays()
     close_gaps(bucket, batch)
     note_gaps(bucket, batch.notices)
@@ -132,15 +124,7 @@ def _apply_to_awaited(batch: Batch, loaded: LoadedProducers) -> None:
     for partition in sorted(batch.barrier.risen):
         for producer_id in loaded.awaited.on([partition]):
             loaded.take(doubted(loaded.load(producer_id), partition))
-    _apply_to_concerned(batch.for_awaited, batch.barrier, loaded)
-
-
-def _apply_to_concerned(
-    facts: Iterable[PartitionNotice | TransactionalIdGone], barrier: Barrier, loaded: LoadedProducers
-) -> None:
-    for fact in facts:
-        for producer_id in loaded.awaited.concerned_by(fact):
-            loaded.apply(producer_id, fact, barrier.number)
+    loaded.apply_to_concerned(batch.for_awaited, batch.barrier.number)
 
 
 def _apply_to_one(batch: Batch, loaded: LoadedProducers) -> None:

@@ -6,7 +6,7 @@ because every loaded producer is evaluated at the barrier.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from heapq import nsmallest
 from typing import Protocol
@@ -23,7 +23,7 @@ from txnwatch.state.detection.step import Step
 from txnwatch.state.detection.transitions import ProducerFact, apply
 from txnwatch.state.detection.view_transitions import is_newer
 from txnwatch.state.model.completion_latency import Tally
-from txnwatch.state.model.facts import ProducerSeen, TransactionSeen
+from txnwatch.state.model.facts import PartitionNotice, ProducerSeen, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.ids import NO_BARRIER, BarrierNumber, ProducerId
 from txnwatch.state.model.transaction import ProducerState
@@ -99,6 +99,14 @@ class LoadedProducers:
         """Applies one fact to one producer."""
         producer = self.load(producer_id)
         self.take(apply(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since))
+
+    def apply_to_concerned(
+        self, facts: Iterable[PartitionNotice | TransactionalIdGone], barrier_number: BarrierNumber
+    ) -> None:
+        """Applies facts that name no producer to the producers that they concern."""
+        for fact in facts:
+            for producer_id in self.awaited.concerned_by(fact):
+                self.apply(producer_id, fact, barrier_number)
 
     def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
         """Collects completion times, before the fact is applied; not for log partitions that are read `again`."""

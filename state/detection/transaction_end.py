@@ -1,7 +1,8 @@
 """How a transaction that was live before a range has ended in it, and who ended it, by the coordinators' log alone.
 
 A range may show many transactions of an id, and its last record is of the last one. Only the first record that decides
-a transaction (`Decided`) can end one that began before. Law: it ends that transaction if both have the same start, and
+a transaction (`FirstDecision`) can end one that began before. Law: it ends that transaction if both have the same
+start, and
 
   * no record between the two is missing; or
   * it is a commit, because a coordinator never commits without an Ongoing record with another start; or
@@ -19,18 +20,17 @@ Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from txnwatch.state.model.facts import Decided
-from txnwatch.state.model.findings import TransactionEnd
 from txnwatch.state.model.ids import ProducerEpoch
 from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.quantities import elapsed
 from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, TransactionState
+from txnwatch.state.model.transaction_end import FirstDecision, TransactionEnd
 
 _RAISES_EPOCH = 2  # the first transaction.version in which the client's EndTxn raises the epoch
 _COMMIT = "commit"
 
 
-def end_of(prior: CoordinatorView, decided: Decided | None, *, is_consecutive: bool) -> TransactionEnd | None:
+def end_of(prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool) -> TransactionEnd | None:
     """The end of the live transaction in a view, None if what was read does not prove it.
 
     Args:
@@ -47,7 +47,7 @@ def end_of(prior: CoordinatorView, decided: Decided | None, *, is_consecutive: b
     return TransactionEnd(decided.state, _ended_by(prior, decided), decided.log_offset, open_for_ms)
 
 
-def _is_the_only_abort(prior: CoordinatorView, decided: Decided) -> bool:
+def _is_the_only_abort(prior: CoordinatorView, decided: FirstDecision) -> bool:
     """Whether no abort of a later, empty transaction can look like this one."""
     if prior.state.is_prepare:
         return prior.state.outcome == decided.state.outcome
@@ -57,7 +57,7 @@ def _is_the_only_abort(prior: CoordinatorView, decided: Decided) -> bool:
     return decided.producer_epoch == raised and prior.client_transaction_version >= _RAISES_EPOCH
 
 
-def _ended_by(prior: CoordinatorView, decided: Decided) -> EndedBy:
+def _ended_by(prior: CoordinatorView, decided: FirstDecision) -> EndedBy:
     if decided.state.outcome == _COMMIT:
         return EndedBy.CLIENT
     is_begun = prior.state is TransactionState.ONGOING

@@ -8,10 +8,11 @@ from txnwatch.state.detection.epoch_lineage import follow, used_before
 from txnwatch.state.detection.shared_ids import is_of_another_id, view_of_two
 from txnwatch.state.detection.step import Step
 from txnwatch.state.detection.transaction_end import end_of
-from txnwatch.state.model.facts import Decided, NoticeKind, PartitionNotice, TransactionalIdGone
-from txnwatch.state.model.findings import Finding, TransactionEnd, TransactionMoved
+from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionalIdGone
+from txnwatch.state.model.findings import Finding, TransactionMoved
 from txnwatch.state.model.ids import BarrierNumber
 from txnwatch.state.model.transaction import COVER, CoordinatorView, ProducerState, TransactionState
+from txnwatch.state.model.transaction_end import FirstDecision, TransactionEnd
 from txnwatch.state.model.verdicts import Verdict, family_of
 
 
@@ -19,7 +20,7 @@ def after_record(
     producer: ProducerState,
     view: CoordinatorView,
     barrier_number: BarrierNumber,
-    decided: Decided | None = None,
+    decided: FirstDecision | None = None,
     *,
     is_consecutive: bool,
 ) -> Step:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from txnwatch.state.evidence.resolution import ended_by
 from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
-from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionEnd, TransactionMoved
+from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.incident_payload import EndedBy, EndKind, ExpectedOutcome, Resolution
 from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.transaction_end import TransactionEnd
 from txnwatch.state.model.verdicts import RULE_OF, Family
 
 _END_OF = {ExpectedOutcome.COMMIT: EndKind.COMMITTED, ExpectedOutcome.ABORT: EndKind.ABORTED}

@@ -37,7 +37,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from txnwatch.state.evidence.age_claims import Claim
-from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.coordinator_reading import coordinator_reading, covers
 from txnwatch.state.model.description import DescribedTransaction, TransactionDescription, TransactionView
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ids import BarrierNumber, ProducerId

@@ -18,7 +18,8 @@ from txnwatch.state.model.completion_latency import End, Latencies
 from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
-from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, Marker
+from txnwatch.state.model.transaction_end import FirstDecision
 
 
 class Joined(NamedTuple):
@@ -81,28 +82,6 @@ class ProducerSeen(Variant, frozen=True):
     joined: Joined | None = None
 
 
-class Decided(NamedTuple):
-    """The first record of a transactional id in a range that decides a transaction: Prepare*, or Complete* without it.
-
-    Attributes:
-        state: the state in the record.
-        start_ms: when that transaction began. A new one has another start, but an abort of nothing keeps the start of
-            the transaction before.
-        producer_epoch: the producer epoch of the record; None if the record gives the id another producer id.
-        log_offset: offset of the record.
-        record_timestamp_ms: when the record was appended.
-        is_next: whether the record directly follows an Ongoing record of the same transaction in the range; None if it
-            is the first record of the id, and nothing in the range is missing before it.
-    """
-
-    state: TransactionState
-    start_ms: TimestampMs | None
-    producer_epoch: ProducerEpoch | None
-    log_offset: int
-    record_timestamp_ms: TimestampMs
-    is_next: bool | None
-
-
 class TransactionSeen(Variant, frozen=True):
     """The state of one producer id's transaction at the end of one read range of the coordinators' log.
 
@@ -117,8 +96,7 @@ class TransactionSeen(Variant, frozen=True):
         first_end: the Complete* record that ends a transaction prepared before the range, or None.
         is_past: the transaction was idle before reading of its log began (or began again); it matters only if the
             producer id is awaited.
-        decided: the first record in the range that decides a transaction of the id, or None. The view may be of a
-            later transaction; only the first one can have begun before the range.
+        decided: the first record in the range that decides a transaction; the view may be of a later one.
     """
 
     producer_id: ProducerId
@@ -127,7 +105,7 @@ class TransactionSeen(Variant, frozen=True):
     ended: tuple[Latencies, ...] = ()
     first_end: End | None = None
     is_past: bool = False
-    decided: Decided | None = None
+    decided: FirstDecision | None = None
 
 
 class TransactionalIdGone(Variant, frozen=True):

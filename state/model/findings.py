@@ -11,10 +11,10 @@ from txnwatch.state.model.description import TransactionView
 from txnwatch.state.model.facts import Joined, PartitionNotice
 from txnwatch.state.model.gap import Gap
 from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.record import Variant
-from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, TransactionState, Witness
+from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, Witness
+from txnwatch.state.model.transaction_end import TransactionEnd
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 
@@ -96,23 +96,6 @@ class SpanEnded(Variant, frozen=True):
     span: Span
     how: SpanEnd
     marker: Marker | None
-
-
-class TransactionEnd(NamedTuple):
-    """How one transaction ended, as the coordinators' log proves it.
-
-    Attributes:
-        state: the state of the record that shows it: Prepare* or Complete*.
-        by: who ended it.
-        log_offset: offset of the record in the id's partition of the log.
-        open_for_ms: from the start of the transaction to the record, by the timestamps of the coordinators; None if
-            nothing had begun since InitProducerId.
-    """
-
-    state: TransactionState
-    by: EndedBy
-    log_offset: int
-    open_for_ms: DurationMs | None
 
 
 class TransactionMoved(Variant, frozen=True):

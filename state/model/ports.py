@@ -6,7 +6,7 @@ would look like an idle producer, and so like a hang.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -206,26 +206,6 @@ class TransactionAdmin(Protocol):
 
     def write_marker(self, marker: MarkerSpec) -> Problem | None:
         """Writes a marker; returns the problem, or None. None does not prove that a transaction was open."""
-
-
-class FormerOwnersRead(NamedTuple):
-    """What the coordinators' log shows about the transactional ids of some producer ids.
-
-    Attributes:
-        names: the transactional id by producer id; None if the log has no record of it, or records of several ids. A
-            producer id that is missing here is being read, and the next call continues; or there is a problem.
-        problem: why the log could not be read to its end; None if it could be, or if the read is not finished.
-    """
-
-    names: Mapping[ProducerId, str | None]
-    problem: str | None = None
-
-
-class FormerOwners(Protocol):
-    """Searches the coordinators' log for transactional ids that no coordinator has any more."""
-
-    def read(self, producer_ids: Collection[ProducerId]) -> FormerOwnersRead:
-        """Reads the whole log once for some producer ids, as far as the time budget allows."""
 
 
 class GroupOffset(NamedTuple):

@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.former_owners import FormerOwnersRead
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId
-from txnwatch.state.model.ports import FormerOwnersRead
 from txnwatch.state.model.problem import Problem
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import kept_batches, logs_of, needles_of, records_of

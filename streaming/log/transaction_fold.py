@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.epoch_lineage import begun, follow
 from txnwatch.state.model.completion_latency import End, Tally
-from txnwatch.state.model.facts import Decided, TransactionalIdGone, TransactionSeen
+from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.ids import CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
+from txnwatch.state.model.transaction_end import FirstDecision
 from txnwatch.streaming.log.compaction_holes import last_hole_end
 from txnwatch.streaming.log.logged_records import LoggedRecord, logged_records
 from txnwatch.streaming.wire.batch_walker import BatchWalker
@@ -68,7 +69,7 @@ class TransactionFold(BatchWalker):
         self._gone: dict[str, Offset] = {}
         self._ended: dict[Use, Tally] = {}
         self._first_ends: dict[Use, End] = {}
-        self._decided: dict[Use, Decided] = {}
+        self._decided: dict[Use, FirstDecision] = {}
 
     def feed(self, buffer: memoryview | bytes, hole_end_before: Mapping[Offset, Offset] | None = None) -> None:
         """Decodes the `records` of one Fetch response.
@@ -161,7 +162,7 @@ class TransactionFold(BatchWalker):
         is_next = None if prior is None and self.last_hole_end <= self.start else False
         if prior is not None and prior.state is TransactionState.ONGOING and prior.start_ms == view.start_ms:
             is_next = prior.log_offset >= self.last_hole_end
-        self._decided[use] = Decided(
+        self._decided[use] = FirstDecision(
             view.state, view.start_ms, producer_epoch, view.log_offset, view.record_timestamp_ms, is_next
         )
 

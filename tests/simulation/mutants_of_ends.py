@@ -15,10 +15,11 @@ from simulation.world import Setting
 from support.facts import DictStore
 from txnwatch.state.detection import view_transitions
 from txnwatch.state.detection.transaction_end import end_of
-from txnwatch.state.model.facts import Decided, Fact
-from txnwatch.state.model.findings import Finding, TransactionEnd, TransactionMoved
+from txnwatch.state.model.facts import Fact
+from txnwatch.state.model.findings import Finding, TransactionMoved
 from txnwatch.state.model.incident_payload import EndedBy
 from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.transaction_end import FirstDecision, TransactionEnd
 
 SLOW = with_setting(USUAL, pause_ms=120_000, rate=8.0)  # transactions are reported, and several follow in one batch
 
@@ -41,7 +42,7 @@ class EveryAbortIsTheClients(Wrapped):
 
     def patch(self) -> AbstractContextManager[object]:
         def by_client(
-            prior: CoordinatorView, decided: Decided | None, *, is_consecutive: bool
+            prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool
         ) -> TransactionEnd | None:
             end = end_of(prior, decided, is_consecutive=is_consecutive)
             return end._replace(by=EndedBy.CLIENT) if end is not None else None

@@ -13,7 +13,7 @@ from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting
 from support.facts import DictStore
 from txnwatch.sinks.incidents import confirm
-from txnwatch.state.evidence.confirmation import CoordinatorReading, coordinator_reading
+from txnwatch.state.evidence.coordinator_reading import CoordinatorReading, coordinator_reading
 from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.facts import Fact, TransactionSeen
 from txnwatch.state.model.findings import Finding, SpanCandidate

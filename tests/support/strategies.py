@@ -13,7 +13,6 @@ from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
     CensusTaken,
-    Decided,
     Fact,
     Joined,
     LastStable,
@@ -41,6 +40,7 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     Witness,
 )
+from txnwatch.state.model.transaction_end import FirstDecision
 from txnwatch.state.model.verdicts import Verdict
 
 offsets = st.integers(0, 60)
@@ -287,7 +287,7 @@ transactions_seen = st.builds(
     st.lists(latencies, max_size=2).map(tuple),
     st.none() | ends,
     st.booleans(),
-    st.none() | st.builds(Decided, _decisions, st.none() | times, st.none() | epochs, offsets, times, _nexts),
+    st.none() | st.builds(FirstDecision, _decisions, st.none() | times, st.none() | epochs, offsets, times, _nexts),
 )
 ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets)
 open_described = st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, st.none() | times, times)

@@ -9,15 +9,8 @@ import msgspec
 import pytest
 
 from support.facts import NAME, ORDERS, OTHER, PAYMENTS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
-from txnwatch.state.evidence.confirmation import (
-    Answer,
-    CoordinatorReading,
-    assess_overdue,
-    assess_span,
-    assess_transaction,
-    coordinator_reading,
-    is_disowned,
-)
+from txnwatch.state.evidence.confirmation import Answer, assess_overdue, assess_span, assess_transaction, is_disowned
+from txnwatch.state.evidence.coordinator_reading import CoordinatorReading, coordinator_reading
 from txnwatch.state.model.description import (
     DescribedTransaction,
     NotDescribed,

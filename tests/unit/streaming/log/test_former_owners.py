@@ -11,8 +11,8 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.transaction_log import a_key, a_value
+from txnwatch.state.model.former_owners import FormerOwnersRead
 from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.ports import FormerOwnersRead
 from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.client.list_offsets import EARLIEST, ListedOffset
