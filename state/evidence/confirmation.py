@@ -26,6 +26,7 @@ from txnwatch.state.model.ports import (
     PartitionReading,
     SpanHistory,
 )
+from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import Reason
 
