@@ -20,7 +20,7 @@ test: dev-venv ## every test a contributor needs, one summary
 unit: dev-venv ## unit and property tests and the simulation: no JVM, no network
 	@$(BIN)/python -m pytest tests/unit tests/property tests/simulation $(ARGS)
 
-# Without the dump of pytest's faulthandler after five minutes: it can crash a Python that is running.
+# Without the dump of pytest's faulthandler after half an hour: it can crash a Python that is running.
 nightly: dev-venv ## the simulation at length: a hundred thousand seeds (SEEDS=N)
 	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/simulation/test_simulation.py tests/simulation/test_mutants.py $(ARGS)
 
