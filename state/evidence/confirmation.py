@@ -27,7 +27,7 @@ from txnwatch.state.model.ports import (
     SpanHistory,
 )
 from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 from txnwatch.state.model.verdicts import Reason
 
 
@@ -139,12 +139,21 @@ def _is_as_seen(candidate: SpanCandidate, found: DescribedTransaction | None) ->
     view = candidate.view
     if view is None or found is None:
         return False
-    return (found.producer_id, found.producer_epoch, found.state, found.start_ms) == (
-        candidate.producer_id,
-        view.producer_epoch,
-        view.state,
-        view.start_ms,  # up to transaction.version 1 the next one may have the same epoch and end state
-    )
+    is_same_id = (found.producer_id, found.producer_epoch) == (candidate.producer_id, view.producer_epoch)
+    return is_same_id and found.state is view.state and _has_its_start(found, view)
+
+
+def _has_its_start(found: DescribedTransaction, view: CoordinatorView) -> bool:
+    """Whether the start is that of the view: up to transaction.version 1 the next one may have the same epoch and end.
+
+    After an InitProducerId the log has no start, but older brokers still describe that of the transaction before (3.3.2
+    to 4.0.0 do, 4.3.1 does not). Their coordinator has taken both times from one clock. A start that is not earlier
+    than the InitProducerId may be that of a later transaction.
+    """
+    if found.start_ms == view.start_ms:
+        return True
+    is_earlier = found.start_ms is not None and found.start_ms < view.last_update_ms
+    return view.state is TransactionState.EMPTY and is_earlier
 
 
 def _objections(

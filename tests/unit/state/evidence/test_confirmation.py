@@ -277,6 +277,22 @@ def test_a_known_outcome_belongs_to_the_same_transaction(changes: dict[str, Any]
     assert found.is_settled is is_settled
 
 
+@pytest.mark.parametrize(
+    ("start_ms", "is_settled"),
+    [(None, True), (START_MS - 1, True), (START_MS, False), (START_MS + 1, False)],
+    ids=["none", "that of the transaction before", "of the same millisecond", "of a later transaction"],
+)
+def test_after_an_initproducerid_the_start_of_the_transaction_before_changes_nothing(
+    start_ms: int | None, *, is_settled: bool
+) -> None:
+    """Up to Kafka 4.0.0 a coordinator describes that start until the next transaction begins."""
+    candidate = a_candidate(transaction(1, S.EMPTY, start_ms=None))
+    assert candidate.view is not None
+    assert (candidate.view.start_ms, candidate.view.last_update_ms) == (None, START_MS)
+    now = DescribedTransaction(NAME, 1, S.EMPTY, PRODUCER, 0, TIMEOUT_MS, start_ms)
+    assert assess_span(candidate, OPEN, CoordinatorReading(now), OPEN).is_settled is is_settled
+
+
 DISOWNED = {
     "no answer": (NotDescribed(NAME, Problem("NOT_COORDINATOR")), False),
     "the id is gone": (UnknownTransactionalId(NAME, 1), True),
