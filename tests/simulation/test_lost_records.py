@@ -11,6 +11,7 @@ import pytest
 
 from simulation.faults import compaction
 from simulation.lives import A, B, Life
+from simulation.outcome_mutants import Planted, a_sequence_identifies_data, an_earlier_leader_counts
 from simulation.truth import Truth, witnessed
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident_payload import ExpectedOutcome as O
@@ -173,6 +174,22 @@ def test_no_outcome_is_false_and_committed_data_stays(script: Script, situation:
     script.go_on_elsewhere()
     assert script.problems == [], "\n".join(script.world.timeline or [])
     assert script.outcome_on_a() not in {O.NONE, O.ABORT}
+
+
+@pytest.mark.parametrize(
+    ("planted", "situation"),
+    [
+        (an_earlier_leader_counts, one_ongoing_record),
+        (an_earlier_leader_counts, the_epoch_is_given_again),
+        (a_sequence_identifies_data, a_late_write_before_the_data),
+    ],
+)
+def test_a_planted_bug_is_found(script: Script, planted: Planted, situation: Callable[[Script], None]) -> None:
+    with planted():
+        situation(script)
+        script.batches(4)
+        script.go_on_elsewhere()
+    assert script.problems != [], planted.__doc__
 
 
 def a_cut(life: Script) -> None:
