@@ -44,13 +44,6 @@ def an_earlier_leader_counts() -> Iterator[None]:
 
 
 @contextmanager
-def older_data_counts() -> Iterator[None]:
-    """Data may have begun before the log had its present leader."""
-    with _witness_seen_as(lambda witness: replace(witness, is_begun_under_it=True)):
-        yield
-
-
-@contextmanager
 def a_sequence_identifies_data() -> Iterator[None]:
     """The last timestamp does not belong to what identifies the data; a group coordinator's sequence never moves."""
     without = property(lambda row: SpanData(row.txn_start_offset, row.producer_epoch, row.last_sequence, None))
