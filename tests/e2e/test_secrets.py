@@ -166,8 +166,12 @@ def hang(kafka: EmbeddedKafka) -> None:
 
 
 def listening(process: psutil.Process) -> Iterator[str]:
-    """The addresses on which a process takes connections or datagrams from anybody."""
-    for found in process.net_connections(kind="inet"):
+    """The addresses on which a process takes connections or datagrams from anybody; none if it has ended."""
+    try:
+        connections = process.net_connections(kind="inet")
+    except psutil.NoSuchProcess:
+        connections = []
+    for found in connections:
         if found.status == psutil.CONN_LISTEN or (found.status == psutil.CONN_NONE and not found.raddr):
             yield found.laddr.ip
 

@@ -123,12 +123,12 @@ def _closes_only_if(closes: Callable[[Marker, Span], bool]) -> Mutant:
 _extended = spans.extended
 
 
-def _keeps_its_start(prior: Span, fact: ProducerSeen) -> Span:
-    return replace(_extended(prior, fact), start_offset=prior.start_offset)
+def _keeps_its_start(prior: Span, fact: ProducerSeen, read_since: int) -> Span:
+    return replace(_extended(prior, fact, read_since), start_offset=prior.start_offset)
 
 
-def _highest_epoch(prior: Span, fact: ProducerSeen) -> Span:
-    span = _extended(prior, fact)
+def _highest_epoch(prior: Span, fact: ProducerSeen, read_since: int) -> Span:
+    span = _extended(prior, fact, read_since)
     return span if span is prior else replace(span, epoch=max(fact.epoch, prior.epoch))
 
 

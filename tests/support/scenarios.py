@@ -24,6 +24,7 @@ from support.offset_producer import OffsetProducer
 from support.raw_producer import RawProducer
 from support.topics import unique
 from support.waiting import eventually
+from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.model.transaction import TransactionState
@@ -125,8 +126,11 @@ def refused_marker(world: FaultWorld) -> Fault:
     producer.end(commit=True)
 
     def end() -> None:
+        name = producer.transactional_id
+        described = ClusterAdmin(world.cluster).describe_transactions([name])[name]
+        assert isinstance(described, DescribedTransaction)
         completed = _value(producer, TransactionState.COMPLETE_COMMIT, (), LONG_TIMEOUT_MS)
-        inject(world.cluster, producer.transactional_id, completed)
+        inject(world.cluster, name, replace(completed, start_ms=described.start_ms))
 
     return _fault(world, producer, partition, end)
 

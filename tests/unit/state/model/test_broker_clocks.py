@@ -6,6 +6,7 @@ import pytest
 
 from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, transaction
 from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, Leadership, both, learned
+from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
 
@@ -59,24 +60,29 @@ def test_the_shown_clock_difference_is_the_smallest_possible_one(clock: Clock, s
     assert clock.presumed_ms == shown_ms
 
 
+def a_barrier(leaders: dict[int, Leader], clocks: dict[int, Clock], now_ms: int) -> Barrier:
+    """A barrier for each millisecond."""
+    return Barrier(now_ms - NOW_MS + 1, now_ms, now_ms, leaders=leaders, clocks=clocks)
+
+
 def test_an_inverted_interval_proves_nothing() -> None:
     clocks = Clocks()
-    assert not clocks.take({}, {1: Clock(50, 40, NOW_MS)}, NOW_MS)
+    assert not clocks.take(a_barrier({}, {1: Clock(50, 40, NOW_MS)}, NOW_MS))
     assert clocks.brokers == {}
 
 
 def test_a_broker_that_takes_over_may_be_another_machine() -> None:
     clocks = Clocks()
-    assert clocks.take({0: Leader(1, 5), 1: Leader(1, 7)}, {1: NARROW}, NOW_MS)
-    assert not clocks.take({0: Leader(1, 5)}, {}, NOW_MS + 1)
-    assert clocks.take({0: Leader(1, 6)}, {}, NOW_MS + 2)
-    assert (clocks.brokers, clocks.reigns) == ({}, {0: Leadership(1, 6, NOW_MS + 2), 1: Leadership(1, 7, NOW_MS)})
+    assert clocks.take(a_barrier({0: Leader(1, 5), 1: Leader(1, 7)}, {1: NARROW}, NOW_MS))
+    assert not clocks.take(a_barrier({0: Leader(1, 5)}, {}, NOW_MS + 1))
+    assert clocks.take(a_barrier({0: Leader(1, 6)}, {}, NOW_MS + 2))
+    assert (clocks.brokers, clocks.reigns) == ({}, {0: Leadership(1, 6, NOW_MS + 2, 3), 1: Leadership(1, 7, NOW_MS, 1)})
 
 
 def test_a_broker_that_leads_nothing_any_more_is_forgotten() -> None:
     clocks = Clocks()
-    clocks.take({0: Leader(1, 5)}, {1: NARROW}, NOW_MS)
-    clocks.take({0: Leader(2, 6)}, {}, NOW_MS + 1)
+    clocks.take(a_barrier({0: Leader(1, 5)}, {1: NARROW}, NOW_MS))
+    clocks.take(a_barrier({0: Leader(2, 6)}, {}, NOW_MS + 1))
     assert clocks.brokers == {}
 
 
@@ -84,7 +90,7 @@ def a_view(state: S, *, seen_ms: int, **changes: object) -> CoordinatorView:
     return transaction(1, state, ORDERS, coordinator_epoch=5, since_ms=seen_ms, **changes).view
 
 
-REIGN, HOUR_AHEAD = Leadership(1, 5, START_MS), Clock(3_600_000, 3_600_500, NOW_MS)
+REIGN, HOUR_AHEAD = Leadership(1, 5, START_MS, 1), Clock(3_600_000, 3_600_500, NOW_MS)
 LONG_AGO = NOW_MS - START_MS
 AGES = {
     "seen since it was prepared": (a_view(S.PREPARE_COMMIT, seen_ms=START_MS), None, None, LONG_AGO),
