@@ -78,17 +78,17 @@ def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> Pr
 def seen_again(evidence: ProvenHang, candidate: SpanCandidate) -> ProvenHang:
     """The evidence with a repeated candidate: data may have been appended since, or a transaction may have begun."""
     witness, view = evidence.witness, candidate.view
-    has_grown = _has_grown(evidence, candidate.span)
+    is_grown = has_grown(evidence, candidate.span)
     evidence = replace(evidence, candidate=candidate)
-    if evidence.outcome != ExpectedOutcome.UNKNOWN and has_grown:
+    if evidence.outcome != ExpectedOutcome.UNKNOWN and is_grown:
         return _doubted(evidence, OutcomeDoubt.WRITTEN_SINCE)
     if evidence.outcome != ExpectedOutcome.NONE or witness is None or view is None:
         return evidence
-    has_begun = _has_begun(evidence.row.producer_epoch, witness.view, view)
-    return _doubted(evidence, OutcomeDoubt.BEGUN_SINCE) if has_begun else evidence
+    is_used = has_begun(evidence.row.producer_epoch, witness.view, view)
+    return _doubted(evidence, OutcomeDoubt.BEGUN_SINCE) if is_used else evidence
 
 
-def _has_grown(evidence: ProvenHang, span: Span) -> bool:
+def has_grown(evidence: ProvenHang, span: Span) -> bool:
     """Whether a newer candidate shows data that is neither in the earlier candidate nor at the leader at that time."""
     row, before = evidence.row, evidence.candidate.span
     if (span.epoch, span.last_offset) == (before.epoch, before.last_offset):
@@ -96,7 +96,7 @@ def _has_grown(evidence: ProvenHang, span: Span) -> bool:
     return (span.epoch, span.last_timestamp_ms) != (row.producer_epoch, row.last_timestamp_ms)
 
 
-def _has_begun(epoch: ProducerEpoch, before: CoordinatorView, now: CoordinatorView) -> bool:
+def has_begun(epoch: ProducerEpoch, before: CoordinatorView, now: CoordinatorView) -> bool:
     """Whether a newer view shows that a transaction has begun under an epoch since an earlier view."""
     if now.data_epoch == epoch != before.data_epoch:
         return True

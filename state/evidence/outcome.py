@@ -74,7 +74,7 @@ def expected_outcome(
     if witness is None:
         return Doubt(OutcomeDoubt.NO_RECORD)
     view = witness.view
-    doubt = _without_owner_in_view(view) or _of_data(history, epoch) or _of_election(witness, history)
+    doubt = without_owner_in_view(view) or _of_data(history, epoch) or of_election(witness, history)
     if doubt is not None:
         return doubt
     if is_unused(view, epoch):
@@ -87,7 +87,7 @@ def expected_outcome(
     return _where_its_marker_is_missing(end, view, history, coordinator_epoch) or Doubt(OutcomeDoubt.MARKER_UNKNOWN)
 
 
-def _without_owner_in_view(view: CoordinatorView) -> Doubt | None:
+def without_owner_in_view(view: CoordinatorView) -> Doubt | None:
     """Why the latest record of the producer id shows no transaction that has ended."""
     if view.superseded_by is not None:
         return Doubt(OutcomeDoubt.PRODUCER_ID_SUPERSEDED, f"producer id {view.superseded_by}")
@@ -105,7 +105,7 @@ def _of_data(history: SpanHistory, epoch: ProducerEpoch) -> Doubt | None:
     return None
 
 
-def _of_election(witness: Witness, history: SpanHistory) -> Doubt | None:
+def of_election(witness: Witness, history: SpanHistory) -> Doubt | None:
     """Why a record about the data may have been lost in an election of the log, unread (conditions 2 and 3)."""
     view, epoch = witness.view, witness.log_epoch
     log = f"{TRANSACTION_STATE_TOPIC}-{view.log_partition}"

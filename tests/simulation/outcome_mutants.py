@@ -49,28 +49,28 @@ def a_sequence_identifies_data() -> Iterator[None]:
     without = property(lambda row: SpanData(row.txn_start_offset, row.producer_epoch, row.last_sequence, None))
     with (
         mock.patch.object(ActiveProducer, "data", without),
-        mock.patch.object(proven_outcome, "_has_grown", return_value=False),
-        mock.patch.object(proven_outcome, "_has_begun", return_value=False),
+        mock.patch.object(proven_outcome, "has_grown", return_value=False),
+        mock.patch.object(proven_outcome, "has_begun", return_value=False),
     ):
         yield
 
 
 @contextmanager
 def _witness_seen_as(changed: Callable[[Witness], Witness]) -> Iterator[None]:
-    of_election = outcome._of_election
-    with mock.patch.object(outcome, "_of_election", lambda witness, history: of_election(changed(witness), history)):
+    of_election = outcome.of_election
+    with mock.patch.object(outcome, "of_election", lambda witness, history: of_election(changed(witness), history)):
         yield
 
 
 @contextmanager
 def a_log_that_was_read_again_counts_no_more() -> Iterator[None]:
     """After one cut of a log partition, all its later outcomes are unknown."""
-    without_owner = outcome._without_owner_in_view
+    without_owner = outcome.without_owner_in_view
 
     def read_once(view: CoordinatorView) -> Doubt | None:
         return Doubt(OutcomeDoubt.EPOCH_SHARED) if view.reading > 0 else without_owner(view)
 
-    with mock.patch.object(outcome, "_without_owner_in_view", read_once):
+    with mock.patch.object(outcome, "without_owner_in_view", read_once):
         yield
 
 

@@ -84,7 +84,7 @@ def test_data_whose_owner_was_cut_off_before_the_watch_began_is_not_said_to_be_o
     assert not any(map(is_false, CUT_BEFORE_THE_WATCH))
     with (
         mock.patch.object(view_transitions, "used_before", lambda view: view),
-        mock.patch.object(outcome_rule, "_of_election", return_value=None),
+        mock.patch.object(outcome_rule, "of_election", return_value=None),
     ):
         assert any(map(is_false, CUT_BEFORE_THE_WATCH))
 

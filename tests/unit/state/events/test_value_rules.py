@@ -221,9 +221,9 @@ CLOSED_SETS: dict[type[StrEnum], str] = {
     SinceClock: "coordinator observed",
     ExpectedOutcome: "commit abort none unknown",
     OutcomeDoubt: (
-        "not_found_here no_record id_expired producer_id_superseded transaction_live log_election "
+        "not_found_here no_record id_expired producer_id_superseded transaction_live log_not_listed log_election "
         "began_before_election epoch_shared not_a_participant data_mixed marker_unknown coordinator_moved_on not_read "
-        "written_meanwhile begun_since contradiction"
+        "written_meanwhile written_since begun_since contradiction"
     ),
     GroupState: "stopped at_risk",
     Decision: "abort commit dry_run refused",
@@ -262,6 +262,7 @@ def test_an_event_with_a_doubt_is_read_back_unchanged(kind: OutcomeDoubt) -> Non
 def test_a_hang_of_the_ledger_has_its_doubt_on_the_topic() -> None:
     world = LedgerWorld()
     candidate = world.hang()
+    world.admin.log_epoch = 1
     world.batch(msgspec.structs.replace(candidate, log_epoch=1))
     (event,) = world.topic.published
     for encoded in (to_json(event), to_avro(event)):
