@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
-from support.outcome_life import Life, Statement
+from support.outcome_life import IdLife, Statement
 from txnwatch.state.detection import epoch_lineage as lineage
 from txnwatch.state.detection import view_transitions
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, Witness
@@ -38,7 +38,7 @@ def is_false(found: Statement) -> bool:
 
 def statements(*, loses_records: bool) -> Iterator[tuple[int, Statement]]:
     for seed in range(LIVES):
-        found = Life(random.Random(seed), loses_records).live()
+        found = IdLife(random.Random(seed), loses_records).live()
         if found is not None:
             yield seed, found
 
@@ -61,10 +61,10 @@ def inherits_across_elections(follow: Callable[..., CoordinatorView]) -> Callabl
     return careless
 
 
-def witness_with(**changes: Any) -> Callable[[Life], Witness | None]:
-    witness = Life.witness
+def witness_with(**changes: Any) -> Callable[[IdLife], Witness | None]:
+    witness = IdLife.witness
 
-    def careless(life: Life) -> Witness | None:
+    def careless(life: IdLife) -> Witness | None:
         found = witness(life)
         if found is None:
             return None
@@ -73,7 +73,7 @@ def witness_with(**changes: Any) -> Callable[[Life], Witness | None]:
     return careless
 
 
-def marker_of_the_last_leader(life: Life) -> Marker | None:
+def marker_of_the_last_leader(life: IdLife) -> Marker | None:
     """As if every leader of the log were one coordinator."""
     marker = life.last_marker
     return replace(marker, coordinator_epoch=life.leader) if marker is not None else None
@@ -91,10 +91,12 @@ CARELESS: dict[str, list[tuple[object, str, object]]] = {
         (view_transitions, "follow", inherits_across_elections(CAREFUL)),
     ],
     "a record of an earlier leader counts": [
-        (Life, "witness", witness_with(log_epoch=lambda found: found.view.coordinator_epoch))
+        (IdLife, "witness", witness_with(log_epoch=lambda found: found.view.coordinator_epoch))
     ],
-    "a marker of an earlier leader may be its own": [(Life, "marker", marker_of_the_last_leader)],
-    "a span that is older than the leader counts": [(Life, "witness", witness_with(is_begun_under_it=lambda _: True))],
+    "a marker of an earlier leader may be its own": [(IdLife, "marker", marker_of_the_last_leader)],
+    "a span that is older than the leader counts": [
+        (IdLife, "witness", witness_with(is_begun_under_it=lambda _: True))
+    ],
 }
 
 

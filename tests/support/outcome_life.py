@@ -29,7 +29,7 @@ def outcome_of(*, commit: bool) -> str:
     return "commit" if commit else "abort"
 
 
-class Record(NamedTuple):
+class LifeRecord(NamedTuple):
     """A record of the coordinators' log about the id; `by` is the leader epoch under which it was appended."""
 
     state: S
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 @dataclass(eq=False)
-class Transaction:
+class LifeTransaction:
     """A transaction as its client sees it; `answer` is what the client was told about its end."""
 
     commit: bool
@@ -54,12 +54,12 @@ class Statement(NamedTuple):
     """What is said about the open data, and who wrote it; None stands for nobody."""
 
     outcome: str
-    owners: frozenset[Transaction | None]
+    owners: frozenset[LifeTransaction | None]
     is_owed: bool
 
 
 @dataclass
-class Life:
+class IdLife:
     """One id, its client, its log and one partition, and a watcher that reads both now and then.
 
     `owners` are those whose data is open. `is_owed` is whether a marker has been lost there since the last: what was
@@ -69,7 +69,7 @@ class Life:
     rng: random.Random
     loses_records: bool = True
     # the coordinator
-    log: list[Record] = field(default_factory=list)
+    log: list[LifeRecord] = field(default_factory=list)
     leader: int = 0
     # the client
     epoch: int = 0
@@ -78,7 +78,7 @@ class Life:
     offset: int = 0
     span: Span | None = None
     began_after: int = 0
-    owners: set[Transaction | None] = field(default_factory=set)
+    owners: set[LifeTransaction | None] = field(default_factory=set)
     last_marker: Marker | None = None
     partition_epoch: int = -1
     is_owed: bool = False
@@ -98,7 +98,7 @@ class Life:
         self.reads = self.rng.choice((0.05, 0.3, 0.6))
         for _ in range(self.rng.randrange(3)):
             self.read()
-        self.log.append(Record(S.EMPTY, 0, None, NOTHING, self.leader))
+        self.log.append(LifeRecord(S.EMPTY, 0, None, NOTHING, self.leader))
         if self.rng.random() < 0.1:
             self.read_to = 1  # it was there before we looked
         if self.loses_records and self.rng.random() < 0.2:
@@ -155,7 +155,7 @@ class Life:
     # The client and its coordinator.
 
     def record(self, state: S, epoch: int, start_ms: int | None, held: Held = NOTHING) -> None:
-        self.log.append(Record(state, epoch, start_ms, held, self.leader))
+        self.log.append(LifeRecord(state, epoch, start_ms, held, self.leader))
 
     def init(self) -> None:
         last = self.log[-1]
@@ -170,12 +170,12 @@ class Life:
             self.epoch = self.log[-1].epoch
             self.record(S.EMPTY, self.epoch, None)
 
-    def begin(self) -> Transaction | None:
+    def begin(self) -> LifeTransaction | None:
         """AddPartitionsToTxn and a batch; None if the coordinator refuses it."""
         self.now_ms += 1 + self.rng.randrange(3_000)
         commit, version = self.rng.random() < 0.5, self.rng.choice((1, 1, 2))
         held = frozenset(at for at in (ORDERS, PAYMENTS) if self.rng.random() < 0.7) or frozenset({ORDERS})
-        mine = Transaction(commit, version, self.epoch)
+        mine = LifeTransaction(commit, version, self.epoch)
         if not self.add(mine, held):
             return None
         self.meanwhile()
@@ -183,7 +183,7 @@ class Life:
             self.write(mine, mine.epoch)
         return mine
 
-    def add(self, mine: Transaction, held: Held) -> bool:
+    def add(self, mine: LifeTransaction, held: Held) -> bool:
         last = self.log[-1]
         if last.epoch != mine.epoch:
             self.init()  # it is fenced, and begins anew
@@ -195,7 +195,7 @@ class Life:
             self.record(S.ONGOING, mine.epoch, start_ms, held | (last.held if is_on else NOTHING))
         return True
 
-    def end(self, mine: Transaction) -> None:
+    def end(self, mine: LifeTransaction) -> None:
         """More partitions perhaps, and EndTxn; its answer is the truth about the data of the transaction."""
         if self.rng.random() < 0.3:
             if not self.add(mine, frozenset({PAYMENTS})):
@@ -223,7 +223,7 @@ class Life:
         if ORDERS in mine.added and self.span is not None and mine in self.owners:
             self.is_owed = True
 
-    def complete(self, last: Record, *, commit: bool, end_epoch: int) -> None:
+    def complete(self, last: LifeRecord, *, commit: bool, end_epoch: int) -> None:
         self.record(PREPARE[commit], end_epoch, last.start_ms, last.held)
         self.finish()
 
@@ -255,7 +255,7 @@ class Life:
         """By the client, or by one that has an epoch of before."""
         self.write(None, self.epoch if self.rng.random() < 0.6 else max(0, self.epoch - 1))
 
-    def write(self, owner: Transaction | None, epoch: int) -> None:
+    def write(self, owner: LifeTransaction | None, epoch: int) -> None:
         if epoch < self.partition_epoch:
             return
         self.partition_epoch = epoch
