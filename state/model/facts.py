@@ -48,12 +48,10 @@ class ProducerSeen(Variant, frozen=True):
     """What one producer wrote in transactions on one partition in one read range [range_start, range_end).
 
     Attributes:
-        range_start: first offset of the range.
-        range_end: the offset after the range.
+        range_start, range_end: the first offset of the range, and the offset after it.
         first_offset: offset of the first transactional data before any marker of the range, or None.
         first_epoch: the producer epoch of that data, or None.
-        first_marker: the first marker in the range, or None.
-        last_marker: the last marker in the range, or None.
+        first_marker, last_marker: the first and the last marker in the range, or None.
         open_offset: offset of the first transactional data after the last marker; None if nothing is open at the end.
             Equals `first_offset` if the range has no marker.
         open_epoch: the producer epoch of that data; None if nothing is open at the end.

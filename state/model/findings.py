@@ -55,19 +55,13 @@ class SpanCandidate(Variant, frozen=True):
 
 
 class CoverInDoubt(Variant, frozen=True):
-    """A span held by a transaction that is too old: ask the coordinator whether it still holds the span.
-
-    If it does not, the log as read and the coordinator disagree, and two looks must confirm the candidate.
-    """
+    """A span held by a transaction that is too old: if its coordinator does not confirm this, two looks must."""
 
     candidate: SpanCandidate
 
 
 class OwnerInDoubt(Variant, frozen=True):
-    """Open data whose producer id is in no read part of the coordinators' log, while another part is unread.
-
-    The unread part may name its owner, so the log proves nothing: ask the coordinators, in two looks.
-    """
+    """Open data whose owner only an unread part of the log may name: the coordinators are asked, in two looks."""
 
     candidate: SpanCandidate
 
@@ -99,11 +93,9 @@ class SpanEnded(Variant, frozen=True):
 
 
 class TransactionMoved(Variant, frozen=True):
-    """A transaction has left the state in which a candidate was emitted.
+    """A transaction has left the state in which a candidate was emitted; `view` may be of a later one.
 
-    Attributes:
-        view: the latest state of the id, which may be of a later transaction.
-        end: how the transaction itself ended; None if the log that was read does not show it.
+    `end` is how the transaction itself ended; None if the log that was read does not show it.
     """
 
     producer_id: ProducerId
