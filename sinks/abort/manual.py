@@ -19,8 +19,8 @@ from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy
 from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, unless_outcome_changed
 from txnwatch.state.abort.protocol import BY_HAND, MarkerResult, action, resolution
+from txnwatch.state.abort.proven_outcome import proven
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import known_outcome
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ids import ProducerId, TopicPartition
@@ -90,10 +90,8 @@ class ManualAbort:
         candidate, first = self._found()
         self.pause()
         second, now_ms = self._confirmed(candidate), self.now_ms()
-        event = span_event(self.origin, candidate, first, None, now_ms)
-        assert first.producer is not None
-        outcome = known_outcome(candidate, first)
-        evidence = ProvenHang(candidate, first.producer, outcome.outcome, candidate.witness, now_ms, outcome.doubt)
+        evidence = proven(candidate, first, None, None, now_ms)
+        event = span_event(self.origin, candidate, first, None, now_ms, evidence.known)
         return FoundHang(event, evidence, second)
 
     def decide(self, evidence: ProvenHang, confirmation: SpanConfirmation) -> AbortSpec | Refused:

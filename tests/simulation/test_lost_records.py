@@ -110,25 +110,25 @@ def the_whole_transaction_and_its_marker(life: Script) -> None:
     life.lose_from(end)
 
 
-def the_epoch_is_given_again(life: Script) -> None:
-    """InitProducerId and the transaction are lost, and the same epoch is given again in the same micro-batch."""
+def _lose_an_epoch(life: Script) -> None:
+    """An InitProducerId and a whole transaction under its epoch are lost, and the marker on A."""
     life.start()
     life.batches(2)
     end = life.log_end
     life.start()
     life.transact(A, lose=[A])
     life.lose_from(end)
+
+
+def the_epoch_is_given_again(life: Script) -> None:
+    """InitProducerId and the transaction are lost, and the same epoch is given again in the same micro-batch."""
+    _lose_an_epoch(life)
     life.start()
 
 
 def the_epoch_is_given_again_before_the_data_is_read(life: Script) -> None:
     """The same, and A has no leader until the record is read."""
-    life.start()
-    life.batches(2)
-    end = life.log_end
-    life.start()
-    life.transact(A, lose=[A])
-    life.lose_from(end)
+    _lose_an_epoch(life)
     life.world.data[A].has_leader = False
     life.batches(1)
     life.start()
