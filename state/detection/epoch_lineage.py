@@ -10,6 +10,9 @@ between them, including those that ended a transaction: so no offset between the
 records that nobody has read: so both must have been appended under one leader epoch. Everything else is SHARED, which
 proves nothing.
 
+A range may begin within a transaction, and have the next one as well. The fold of the range cannot judge the epoch of
+the next one (NEXT): the state does, which has the Ongoing record of the first.
+
 Pure: no I/O, no clock.
 """
 
@@ -19,8 +22,14 @@ from msgspec.structs import replace
 
 from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch
 from txnwatch.state.model.transaction import ITS_OWN, UNKNOWN_PREVIOUS, CoordinatorView, EpochUse, TransactionState
+from txnwatch.state.model.transaction_end import FirstDecision
 
-_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+_COMPLETED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+_COMPLETE = frozenset(_COMPLETED.values())
+_OPEN = frozenset({EpochUse.UNJUDGED, EpochUse.NEXT})  # the views of earlier ranges decide
 
 
 def begun(view: CoordinatorView) -> CoordinatorView:
@@ -34,10 +43,20 @@ def begun(view: CoordinatorView) -> CoordinatorView:
             return view
 
 
-def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool = True) -> CoordinatorView:
+def follow(
+    prior: CoordinatorView | None,
+    view: CoordinatorView,
+    decided: FirstDecision | None = None,
+    *,
+    is_consecutive: bool = True,
+) -> CoordinatorView:
     """The view after what was known before it; values that its own range has already decided do not change.
 
-    `is_consecutive` is False if something between the two was not read or is no longer there.
+    Args:
+        prior: the view before: in the same range, or of the ranges before.
+        view: what the newer record shows.
+        decided: the first record of the id in the range that decides a transaction.
+        is_consecutive: False if something between the two was not read or is no longer there.
     """
     same = prior if prior is not None and is_consecutive and is_same_transaction(prior, view) else None
     if same is not None and view.state in _COMPLETE and not view.participants:
@@ -47,12 +66,30 @@ def follow(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecuti
         is_consecutive, same = False, None  # the election between them may have removed records that were never read
     if view.state is TransactionState.EMPTY:
         return _after_init(prior, view, is_consecutive=is_consecutive)
-    if view.epoch_use is not EpochUse.UNJUDGED and not _was_out_before(prior, view, same):
+    if view.epoch_use not in _OPEN and not _was_out_before(prior, view, same):
         return view
     if same is not None:
         return at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
-    use = use_of(prior if is_consecutive else None, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
+    before = _after_end(prior, decided) if prior is not None and is_consecutive else None
+    if before is not None and _began_before_its_range(before) and _has_reached(before, view.data_epoch):
+        return replace(view, epoch_use=EpochUse.NEXT)
+    use = use_of(before, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
     return at_its_end(replace(view, epoch_use=use))
+
+
+def _began_before_its_range(ended: CoordinatorView) -> bool:
+    """Whether a range has the end of a transaction and not its beginning: only the state can judge what follows it."""
+    return ended.state in _COMPLETE and ended.epoch_use is EpochUse.UNJUDGED and ended.data_epoch is None
+
+
+def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> CoordinatorView:
+    """The view before a range once its transaction has ended, if the first record of the range ends it."""
+    if decided is None or decided.is_next is not None or decided.producer_epoch is None:
+        return prior
+    if not prior.is_live or decided.start_ms != prior.start_ms:
+        return prior
+    state = _COMPLETED.get(decided.state, decided.state)
+    return replace(prior, state=state, producer_epoch=decided.producer_epoch)
 
 
 def _leader_of(view: CoordinatorView) -> tuple[int, CoordinatorEpoch | None]:
@@ -78,7 +115,7 @@ def used_before(view: CoordinatorView) -> CoordinatorView:
 
 def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
     """Whether a record continues the transaction of the one before; Complete* keeps the start of what it ended."""
-    if prior.start_ms != view.start_ms or view.start_ms is None:
+    if prior.start_ms != view.start_ms or view.start_ms is None or view.epoch_use is EpochUse.NEXT:
         return False
     if view.state is TransactionState.ONGOING:
         return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch

@@ -33,7 +33,7 @@ def after_record(
         return _moved(producer, view_of_two(prior, view, is_newer=is_newer(prior, view)))
     if prior is not None and not is_newer(prior, view):
         return Step(producer)
-    followed = follow(prior, view, is_consecutive=is_consecutive)
+    followed = follow(prior, view, decided, is_consecutive=is_consecutive)
     if prior is not None and prior.also_used_by is not None:
         followed = replace(followed, also_used_by=prior.also_used_by)
     if _has_older_data(producer, view, barrier_number):

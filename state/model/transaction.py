@@ -182,6 +182,7 @@ class EpochUse(StrEnum):
     """Whether only the transaction in view can have written data of its epoch; the rules are in epoch_lineage.py."""
 
     UNJUDGED = ""  # its range has no earlier record of the id
+    NEXT = "next"  # its range also has the end of the transaction before, but not the beginning of that one
     FIRST = "first"  # the first transaction since InitProducerId returned the epoch
     RAISED = "raised"  # the end of the transaction before raised the epoch
     SHARED = "shared"  # other transactions may have used it, or this is unknown

@@ -142,6 +142,7 @@ def test_a_registry_that_is_away_loses_nothing_and_raises_nothing(
     assert list(read_events(config, topic, decode=codec_of(registry, topic).decode)) == events
 
 
+@pytest.mark.long
 def test_a_registry_that_hangs_costs_a_batch_two_seconds(tmp_path: Path) -> None:
     with SchemaRegistry(tmp_path) as own:
         own.process.pause()

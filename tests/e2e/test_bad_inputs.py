@@ -155,6 +155,7 @@ def damage(directory: Path, pattern: str) -> None:
         file.write_bytes(b"damaged")
 
 
+@pytest.mark.long
 def test_a_damaged_state(kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, bad_inputs: BadInputs) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(checkpoint, damaged)
@@ -201,6 +202,7 @@ def test_a_checkpoint_that_was_moved_in_part_is_refused(
     bad_inputs.keep("Checkpoints", line, before="moved without its ", code=code)
 
 
+@pytest.mark.long
 def test_a_jvm_that_is_killed(kafka: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs) -> None:
     """As the kernel does when memory runs out."""
     with RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *EVENTS) as watch:

@@ -127,6 +127,7 @@ def batches(running: RunningWatch) -> float:
     return Scrape.at(running.metrics_url).value("batches_total") or 0.0
 
 
+@pytest.mark.long
 def test_under_load_and_no_temporary_file_is_left(
     watch: Callable[..., RunningWatch],
     stop_times: StopTimes,

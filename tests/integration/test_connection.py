@@ -185,7 +185,7 @@ def test_a_reader_of_the_events_topic_names_why_it_cannot_connect(
     given = {f"kafka.{name}": value for name, value in properties.items()}
     servers = {"kafka.bootstrap.servers": secured.listener(listener), "subscribePattern": ".*"}
     with pytest.raises(BrokerError, match=f"events topic 'txnwatch.events': .*{reason}") as raised:
-        EventLog(librdkafka_config(parse_options({**given, **servers})), "txnwatch.events", timeout_s=10.0)
+        EventLog(librdkafka_config(parse_options({**given, **servers})), "txnwatch.events", timeout_s=3.0)
     assert "guessed" not in str(raised.value)
 
 

@@ -150,6 +150,7 @@ def opened(scene: Scene, user: str, partition: TopicPartition, timeout_s: float 
     return found[0]
 
 
+@pytest.mark.long
 def test_the_coordinators_are_asked_where_their_log_may_not_be_read(
     scene: Scene, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

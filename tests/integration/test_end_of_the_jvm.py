@@ -14,6 +14,8 @@ from pathlib import Path
 SCRIPT = """
 import os, signal, sys, threading, time
 from py4j.protocol import Py4JError
+import pytest
+
 from txnwatch.streaming.job.jvm import report_its_end_once
 from txnwatch.streaming.job.query import spark_session
 report_its_end_once()
@@ -41,6 +43,7 @@ except (Py4JError, ConnectionError):
 """
 
 
+@pytest.mark.long
 def test_a_jvm_that_ends_during_a_callback_writes_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-W", "ignore", "-c", SCRIPT, str(tmp_path / "checkpoint"), str(tmp_path / "log")]
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}

@@ -74,6 +74,7 @@ def test_a_throttled_partition_is_read_to_its_end_and_is_no_gap(kafka: EmbeddedK
     assert ours.throttled_ms["Fetch"] > 0
 
 
+@pytest.mark.long
 def test_an_answer_that_takes_longer_than_patience_is_read_for_as_long_as_it_comes(
     kafka: EmbeddedKafka, cluster: Cluster
 ) -> None:
@@ -88,6 +89,7 @@ def test_an_answer_that_takes_longer_than_patience_is_read_for_as_long_as_it_com
     assert took_s < 3 * end * BATCH / (1 << 20), "no answer was asked for twice"
 
 
+@pytest.mark.long
 def test_a_link_that_stalls_is_a_gap_in_time(kafka: EmbeddedKafka, cluster: Cluster) -> None:
     partition, end = write(cluster, 12)
     with behind(kafka, 1 << 20) as (slow, link):

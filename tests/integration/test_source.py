@@ -132,6 +132,7 @@ def test_the_programs_of_the_page_about_the_source_run(
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
 
+@pytest.mark.long
 def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_planning_leaves_no_process_behind_and_tasks_keep_their_workers(
     assert {found.producer_id for found in reported} == {hung.producer_id}
 
 
+@pytest.mark.long
 def test_the_jvm_forgets_the_plan_of_a_micro_batch_before_python_collects_garbage(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
 ) -> None:

@@ -54,9 +54,9 @@ def test_a_known_outcome_is_true_for_every_possible_owner(*, loses_records: bool
 
 
 def inherits_across_elections(follow: Callable[..., CoordinatorView]) -> Callable[..., CoordinatorView]:
-    def careless(prior: CoordinatorView | None, view: CoordinatorView, **how: bool) -> CoordinatorView:
+    def careless(prior: CoordinatorView | None, view: CoordinatorView, *also: Any, **how: bool) -> CoordinatorView:
         same = replace(prior, coordinator_epoch=view.coordinator_epoch) if prior is not None else None
-        return follow(same, view, **how)
+        return follow(same, view, *also, **how)
 
     return careless
 

@@ -26,9 +26,9 @@ def lineage_across_elections() -> Iterator[None]:
     """A record inherits from the one before although another leader has appended that."""
     follow = epoch_lineage.follow
 
-    def across(prior: CoordinatorView | None, view: CoordinatorView, **how: Any) -> CoordinatorView:
+    def across(prior: CoordinatorView | None, view: CoordinatorView, *also: Any, **how: Any) -> CoordinatorView:
         same = replace(prior, coordinator_epoch=view.coordinator_epoch) if prior is not None else None
-        return follow(same, view, **how)
+        return follow(same, view, *also, **how)
 
     with ExitStack() as stack:
         for module in (epoch_lineage, view_transitions, transaction_fold):

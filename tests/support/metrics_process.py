@@ -10,6 +10,7 @@ import multiprocessing
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -24,6 +25,7 @@ from txnwatch.metrics.serving import served_metrics
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 _REPORT_S = 20.0
+_AT_REST, _PAUSE_S = 10, 0.02  # so many equal answers in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,14 @@ class MetricsProcess:
         assert self._ask.poll(_REPORT_S), "the process does not report"
         found: InUse = self._ask.recv()
         return found
+
+    def at_rest(self) -> InUse:
+        """What the process has in use before its first client: a module that it loads is a descriptor for a moment."""
+        lately = [self.in_use() for _ in range(_AT_REST)]
+        while len(set(lately)) > 1:
+            time.sleep(_PAUSE_S)
+            lately = [*lately[1:], self.in_use()]
+        return lately[0]
 
 
 @contextlib.contextmanager

@@ -16,8 +16,9 @@ from txnwatch.state.detection.view_transitions import after_record
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import SpanHistory
-from txnwatch.state.model.transaction import CoordinatorView, Marker, ProducerState, Span, Witness
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, ProducerState, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.transaction_end import FirstDecision
 
 COMPLETE = {True: S.COMPLETE_COMMIT, False: S.COMPLETE_ABORT}
 PREPARE = {True: S.PREPARE_COMMIT, False: S.PREPARE_ABORT}
@@ -27,6 +28,21 @@ NOTHING: Held = frozenset()
 
 def outcome_of(*, commit: bool) -> str:
     return "commit" if commit else "abort"
+
+
+def first_decision(record: CoordinatorView, prior: CoordinatorView | None, *, is_consecutive: bool) -> FirstDecision:
+    """The first record of a range that decides a transaction, as the fold of a range keeps it."""
+    is_next = None if prior is None and is_consecutive else False
+    if prior is not None and prior.state is S.ONGOING and prior.start_ms == record.start_ms:
+        is_next = is_consecutive
+    return FirstDecision(
+        record.state,
+        record.start_ms,
+        record.producer_epoch,
+        record.log_offset,
+        record.record_timestamp_ms,
+        is_next,
+    )
 
 
 class LifeRecord(NamedTuple):
@@ -276,6 +292,7 @@ class IdLife:
         if self.span is not None and self.shown_at is None:
             self.shown_at = self.barrier
         known: CoordinatorView | None = None
+        decided: FirstDecision | None = None
         follows = True
         for number in range(self.read_to, len(self.log)):
             state, epoch, start_ms, held, by = self.log[number]
@@ -285,6 +302,8 @@ class IdLife:
                 continue
             fact = transaction(number, state, *held, producer_epoch=epoch, start_ms=start_ms, coordinator_epoch=by)
             one, is_consecutive = begun(fact.view), is_consecutive and not self.missed
+            if decided is None and state.outcome is not None:
+                decided = first_decision(fact.view, known, is_consecutive=is_consecutive)
             if known is None:
                 known, follows = one, is_consecutive
             else:
@@ -292,14 +311,15 @@ class IdLife:
             self.missed = False
         self.read_to = len(self.log)
         if known is not None:
-            self.take(known, follows=follows)
+            self.take(known, decided, follows=follows)
 
-    def take(self, known: CoordinatorView, *, follows: bool) -> None:
+    def take(self, known: CoordinatorView, decided: FirstDecision | None, *, follows: bool) -> None:
         spans = {}
         if self.span is not None and self.shown_at is not None:
             spans = {ORDERS: replace(self.span, eligible_from=self.shown_at)}
         before = ProducerState(PRODUCER, spans, self.view)
-        self.view = after_record(before, known, self.barrier, is_consecutive=follows).producer.view
+        self.view = after_record(before, known, self.barrier, decided, is_consecutive=follows).producer.view
+        assert self.view is None or self.view.epoch_use not in {EpochUse.UNJUDGED, EpochUse.NEXT}, "the state decides"
 
     def witness(self) -> Witness | None:
         if self.view is None:

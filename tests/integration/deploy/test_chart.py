@@ -132,12 +132,14 @@ def test_only_the_labels_of_helm_are_left_out_of_the_plain_manifests(manifests: 
     assert plain == of_helm
 
 
+@pytest.mark.long
 def test_the_schemas_of_kubernetes_accept_the_plain_manifests(kubeconform: list[str]) -> None:
     done = subprocess.run([*kubeconform, K8S], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 resources found in 2 files - Valid: 7, Invalid: 0, Errors: 0, Skipped: 0" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.matrix
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES.keys())
 def test_the_schemas_of_kubernetes_accept_what_the_chart_makes(
@@ -149,6 +151,7 @@ def test_the_schemas_of_kubernetes_accept_what_the_chart_makes(
     assert "Skipped: 0" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     ("right", "wrong"),

@@ -10,12 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from support.facts import ORDERS, PAYMENTS, transaction
+from support.outcome_life import first_decision
 from support.outcomes import first_leader, said
 from txnwatch.state.detection.epoch_lineage import begun, follow, is_unused
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import UNKNOWN_PREVIOUS, CoordinatorView, EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.transaction_end import FirstDecision
 
 Record = tuple[Any, ...]  # state, producer epoch, start, partitions
 COMMIT, ABORT = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)
@@ -44,11 +46,14 @@ def in_ranges(records: list[Record], cuts: Iterable[int]) -> CoordinatorView:
     known: CoordinatorView | None = None
     for start, end in pairwise((0, *cuts, len(records))):
         view: CoordinatorView | None = None
+        decided: FirstDecision | None = None
         for offset in range(start, end):
             one = read(offset, records[offset])
+            if decided is None and one.state.outcome is not None:
+                decided = first_decision(one, view, is_consecutive=True)
             view = one if view is None else follow(view, one)
         assert view is not None
-        known = follow(known, view)
+        known = follow(known, view, decided)
     assert known is not None
     return known
 
@@ -193,6 +198,52 @@ def test_an_epoch_under_which_nothing_has_begun_stays_without_an_owner_wherever_
         assert all(found[epoch] in {said_of[epoch], "epoch_shared"} for epoch in said_of), (cut, found)
         if not cut:
             assert found == said_of
+
+
+# Two transactions in a row, and the use of the epoch of the second.
+NEXT: dict[str, tuple[list[Record], EpochUse]] = {
+    "each end raises the epoch": ([init(0), *ended(COMMIT, 0, 1), *ended(COMMIT, 1, 2, 2_000)], EpochUse.RAISED),
+    "the same, in one millisecond": ([init(0), *ended(COMMIT, 0, 1), *ended(COMMIT, 1, 2)], EpochUse.RAISED),
+    "the second end does not raise it": ([init(0), *ended(COMMIT, 0, 1), *ended(COMMIT, 1, 1, 2_000)], EpochUse.SHARED),
+    "the first end does not raise it": ([init(0), *ended(COMMIT, 0), *ended(COMMIT, 0, 1, 2_000)], EpochUse.SHARED),
+    "no end raises it": ([init(0), *ended(ABORT, 0), *ended(COMMIT, 0, 0, 2_000)], EpochUse.SHARED),
+    "no end raises it, in one millisecond": ([init(0), *ended(ABORT, 0), *ended(COMMIT, 0)], EpochUse.SHARED),
+    "an end of nothing between": (
+        [init(0), *ended(COMMIT, 0, 1), *ended(ABORT, 2, 2)[1:], *ended(COMMIT, 2, 3, 2_000)],
+        EpochUse.SHARED,
+    ),
+}
+
+
+@pytest.mark.parametrize(("records", "use"), NEXT.values(), ids=NEXT.keys())
+def test_the_use_of_an_epoch_is_known_although_a_range_begins_within_the_transaction_before(
+    records: list[Record], use: EpochUse
+) -> None:
+    for seen in range(len(records) - 2, len(records) + 1):
+        whole = after(records[:seen])
+        for cut in range(1, seen):
+            view = in_ranges(records[:seen], [cut])
+            assert (view.epoch_use, view.data_epoch) == (whole.epoch_use, whole.data_epoch), (seen, cut)
+    assert whole.epoch_use is use
+
+
+def test_the_use_of_an_epoch_is_not_known_if_the_end_of_the_transaction_before_may_be_missing() -> None:
+    records = [init(0), *ended(COMMIT, 0, 1), (S.ONGOING, 1, 2_000, ORDERS)]
+    first, rest = after(records[:2]), after(records[2:])
+    assert rest.epoch_use is EpochUse.NEXT
+    decided = first_decision(read(2, records[2]), None, is_consecutive=True)
+    assert follow(first, rest, decided).epoch_use is EpochUse.RAISED
+    unproven: dict[str, tuple[CoordinatorView | None, FirstDecision | None, bool]] = {
+        "nothing was known before": (None, decided, True),
+        "records before the range are missing": (first, decided, False),
+        "records in the range are missing": (first, decided._replace(is_next=False), True),
+        "the end was not read": (first, None, True),
+        "the end is of another transaction": (first, decided._replace(start_ms=999), True),
+        "the end gives another producer id": (first, decided._replace(producer_epoch=None), True),
+        "another leader has appended the end": (replace(first, coordinator_epoch=9), decided, True),
+    }
+    for why, (prior, end, is_consecutive) in unproven.items():
+        assert follow(prior, rest, end, is_consecutive=is_consecutive).epoch_use is EpochUse.SHARED, why
 
 
 @pytest.mark.parametrize("records", [[init(3), init(4)], [init(0), *ended(COMMIT, 0, 1), init(2)]])

@@ -39,7 +39,9 @@ def run_task(kept: int) -> weakref.ref[OfTask]:
     return found
 
 
-@pytest.mark.parametrize(("kept", "most"), [(MANY_KEPT, UNFROZEN_EVERY), (FEW_KEPT, 5)])
+@pytest.mark.parametrize(
+    ("kept", "most"), [pytest.param(MANY_KEPT, UNFROZEN_EVERY, marks=pytest.mark.long), (FEW_KEPT, 5)]
+)
 def test_the_garbage_of_tasks_is_collected_in_the_end(kept: int, most: int) -> None:
     found, alive = list[weakref.ref[OfTask]](), list[int]()
     for _ in range(3 * UNFROZEN_EVERY):
@@ -49,6 +51,7 @@ def test_the_garbage_of_tasks_is_collected_in_the_end(kept: int, most: int) -> N
     assert alive[UNFROZEN_EVERY - 1 :: UNFROZEN_EVERY] == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_nearly_all_collections_skip_what_is_kept() -> None:
     stays = [[one] for one in range(1_000)]
     frozen = [gc.get_freeze_count() >= len(stays) for _ in range(UNFROZEN_EVERY) if run_task(MANY_KEPT)]
