@@ -10,12 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # In a process of its own: the JVM of a process is started once.
 SCRIPT = """
 import os, signal, sys, threading, time
 from py4j.protocol import Py4JError
-import pytest
-
 from txnwatch.streaming.job.jvm import report_its_end_once
 from txnwatch.streaming.job.query import spark_session
 report_its_end_once()
