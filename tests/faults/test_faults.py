@@ -27,6 +27,8 @@ from txnwatch.cli.main import main
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.verdicts import Verdict
 
+pytestmark = pytest.mark.faults
+
 VERDICT_S = 60.0
 SILENCE_S = 8.0
 SETTLE_S = 3.0
@@ -36,9 +38,7 @@ def cases() -> Iterator[pytest.param]:
     for version in BOTH:
         for scenario in SCENARIOS:
             if version in scenario.versions:
-                is_quick = scenario.in_plain_test and version == BOTH[0]
-                marks = pytest.mark.e2e if is_quick else pytest.mark.faults
-                yield pytest.param(version, scenario, marks=marks, id=f"{version}-{scenario.row}-{scenario.name}")
+                yield pytest.param(version, scenario, id=f"{version}-{scenario.row}-{scenario.name}")
 
 
 def all_published(world: FaultWorld, start: int, fault: Fault, verdict: str | None = None) -> list[PublishedEvent]:

@@ -17,7 +17,7 @@ from support.mutants import MUTANTS, Mutant
 from support.producer_state_diff import ComparisonTally, check, first_difference
 from support.producer_state_oracle import ProducerStateOracle
 
-LOGS = int(os.environ.get("TXNWATCH_SEEDS", "4000"))
+LOGS = int(os.environ.get("TXNWATCH_SEEDS", "2000"))
 LOGS_FOR_A_MUTANT = 1500
 EVERY_KIND = frozenset(
     {"data", "marker", "plain", "nobody", "old", "emptied data", "emptied marker"}

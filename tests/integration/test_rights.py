@@ -158,7 +158,6 @@ def test_without_rights_nothing_is_found_and_that_is_no_clean_bill(ask: Callable
     assert "TOPIC_AUTHORIZATION_FAILED" in " ".join(not_checked(answer).values())
 
 
-@pytest.mark.long
 def test_the_doctors_lines_grant_what_is_missing(scene: Scene, ask: Callable[..., Answered]) -> None:
     code, answer = ask("doctor")
     assert code == 1

@@ -17,7 +17,7 @@ from simulation.run import USUAL, report, run, shrink
 from simulation.shared_ids import TWO_IDS
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "800"))
+SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "400"))
 # What a few hundred seeds must have seen, or they have not tested what this file claims.
 NEEDED = frozenset(
     {

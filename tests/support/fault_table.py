@@ -66,7 +66,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         outcome="commit",
         how="committed",
         versions=(KAFKA_4,),
-        in_plain_test=True,
     ),
     Scenario(
         "D",
@@ -99,7 +98,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         verdicts=("stuck_prepare",),
         outcome="commit",
         how="committed",
-        in_plain_test=True,
         pending=True,
     ),
     Scenario(

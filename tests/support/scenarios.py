@@ -62,7 +62,6 @@ class Scenario:
         truth: what really happened, and what hangs.
         verdicts: what is reported in the end, and before it what may be reported on the way; empty for silence.
         how: how the last incident is resolved.
-        in_plain_test: runs with `make test` too.
         pending: the partition is named as one that lacks its marker.
         truncated: a marker that had been read is gone again, and that is reported as well.
     """
@@ -77,7 +76,6 @@ class Scenario:
     outcome: str = "unknown"
     how: str = "aborted"
     versions: tuple[str, ...] = BOTH
-    in_plain_test: bool = False
     pending: bool = False
     truncated: bool = False
 
