@@ -2,7 +2,7 @@
 
 The glossary declares what is linked: its headings, and the other forms in a line `Also: ...` of a section. A form is an
 exact noun phrase, in the singular or the plural. A form that begins with an article, as in `a scan`, is linked only
-behind an article, because without one the word is a verb as well. Of two forms the longer one is tried first.
+behind an article, because without one the words can be a verb as well. Of two forms the longer one is tried first.
 
 The links are made anew each time, so a page that has them right does not change.
 """
@@ -18,7 +18,7 @@ _NO_PROSE = re.compile(
     r"|!?\[[^\]]*\]\([^)]*\)|\[[^\]]*\]|`[^`]*`|\"[^\"\n]*\"|<[^>\s][^>]*>)",
     re.MULTILINE | re.DOTALL,
 )
-_ARTICLE = "a "
+_ARTICLE = re.compile(r"^(an?|the) ")
 
 
 def terms_of(glossary: str) -> dict[str, str]:
@@ -34,8 +34,8 @@ def terms_of(glossary: str) -> dict[str, str]:
 
 def link_terms(page: str, terms: Mapping[str, str], glossary: str) -> str:
     """A page with each term linked where it is used first; `glossary` is the path of the glossary from the page."""
-    anchors = {one: anchor for form, anchor in terms.items() for one in _numbers(form.removeprefix(_ARTICLE))}
-    verbs = {one for form in terms if form.startswith(_ARTICLE) for one in _numbers(form.removeprefix(_ARTICLE))}
+    anchors = {one: anchor for form, anchor in terms.items() for one in _numbers(_ARTICLE.sub("", form))}
+    verbs = {one for form in terms if _ARTICLE.match(form) for one in _numbers(_ARTICLE.sub("", form))}
     forms = "|".join(re.escape(form).replace(r"\ ", r"\s+") for form in sorted(anchors, key=len, reverse=True))
     expression = re.compile(
         rf"(?<![\w\[/'.-])(?P<article>(?:an?|the|no)\s+)?(?P<form>{forms})(?![\w\]/-])(?!'s)", flags=re.IGNORECASE

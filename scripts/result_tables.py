@@ -269,8 +269,8 @@ def _headlines() -> str:
     wrong = sum(len(row["false_verdicts"]) for row in (*runs, *disturbances))
     hangs, grown = soak["hangs"], soak["growth"]["memory"]
     soaked = (
-        f"{len(soak['false_verdicts'])} false verdicts, {hangs['made'] - hangs['missed']} of {hangs['made']} hangs found, "
-        f"memory {grown['end'] / grown['begin'] - 1:+.0%}"
+        f"{len(soak['false_verdicts'])} false verdicts, {hangs['made'] - hangs['missed']} of {hangs['made']} hangs "
+        f"found, memory {grown['end'] / grown['begin'] - 1:+.0%}"
     )
     rows: list[tuple[str, str, str, Row]] = [
         (
