@@ -85,13 +85,13 @@ def _disturbances() -> str:
     rows = results("disturbances")
     columns: dict[str, Key] = {
         "disturbance": "fault",
-        "for": lambda row: f"{row['lasts_s']:.0f} s",
+        "for": "{lasts_s:.0f} s",
         "what you see": "shown",
         "the hang": lambda row: (
             f"found meanwhile, after {row['found_s']:.1f} s" if row["is_found_meanwhile"] else "found afterwards"
         ),
-        "right again": lambda row: f"{row['right_after_s']:.1f} s",
-        "next hang": lambda row: f"{row['found_afterwards_s']:.1f} s",
+        "right again": "{right_after_s:.1f} s",
+        "next hang": "{found_afterwards_s:.1f} s",
     }
     return _measured("make faults", rows, _false_verdicts(rows), table(columns, rows))
 
@@ -101,29 +101,29 @@ def _disturbances() -> str:
 
 def _soak() -> str:
     found = results("soak")
-    hangs, redis, counts = found["hangs"], found["redis"], found["metrics"]
-    figures = {
-        "duration": f"{found['minutes']:.0f} minutes, Kafka {found['kafka']}",
-        "applications": f"{found['applications']}, with {found['steps']:,} steps (a transaction, or a record without "
-        f"one) and {found['application_restarts']} restarts after an error",
+    figures: dict[str, object] = {
+        "duration": "{minutes:.0f} minutes, Kafka {kafka}",
+        "applications": "{applications}, with {steps:,} steps (a transaction, or a record without one) "
+        "and {application_restarts} restarts after an error",
         **found["trouble"],
         "false verdicts": len(found["false_verdicts"]),
-        "hangs found within a minute": f"{hangs['made'] - hangs['missed']} of {hangs['made']}, "
-        f"median {_seconds(hangs['median_s'])}, slowest {_seconds(hangs['slowest_s'])}",
-        "Redis agrees with the topic after an outage": f"median {_seconds(redis['median_s'])}, slowest "
-        f"{_seconds(redis['slowest_s'])} ({redis['flushed']} of {redis['outages']} times it came back empty)",
+        "hangs that were not found within a minute": "{hangs[missed]} of {hangs[made]}",
+        "time until a hang was found": _times_of(found["hangs"]),
+        "outages of Redis after which it was empty": "{redis[flushed]} of {redis[outages]}",
+        "time until Redis agreed with the topic after an outage": _times_of(found["redis"]),
         "events": ", ".join(f"{count} {name}" for name, count in found["events"].items()),
-        "micro-batches": int(counts["batches_total"]),
-        "starts of the query": int(counts["query_starts_total"]),
-        "batches or records that could not be decoded": int(counts["decode_failures_total"]),
+        "micro-batches": "{metrics[batches_total]:,.0f}",
+        "starts of the query": "{metrics[query_starts_total]:.0f}",
+        "batches or records that could not be decoded": "{metrics[decode_failures_total]:.0f}",
     }
+    rows = [(name, figure.format_map(found) if isinstance(figure, str) else figure) for name, figure in figures.items()]
     failed = "\n".join(["The run has **failed**:", "", *(f"- {problem}" for problem in found["problems"])])
     verdict = failed if found["problems"] else "The run has passed."
-    return _measured("make soak", [found], verdict, table({"": 0, "result": 1}, figures.items()))
+    return _measured("make soak", [found], verdict, table({"": 0, "result": 1}, rows))
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"
+def _times_of(found: Row) -> str | None:
+    return None if found["median_s"] is None else "median {median_s:.1f} s, slowest {slowest_s:.1f} s".format_map(found)
 
 
 def _growth() -> str:
@@ -139,11 +139,15 @@ def _growth() -> str:
             "": 0,
             "second sixth": size("begin"),
             "last sixth": size("end"),
-            "change": lambda row: f"{row[1]['end'] / row[1]['begin'] - 1:+.0%}",
+            "change": lambda row: _change(row[1]),
             "allowed at the end": size("most"),
         },
         rows,
     )
+
+
+def _change(found: Row) -> str:
+    return f"{found['end'] / found['begin'] - 1:+.0%}"
 
 
 def _fuzz() -> str:
@@ -254,65 +258,60 @@ def _benchmark(bench: str, made: Callable[[list[Row]], str] = benchmark) -> str:
     return _measured(f"make bench ARGS={bench}", rows, made(rows))
 
 
-# The ten figures at the top
+# The ten figures at the top: of benchmarks, with their row and a text about its points, and of other runs.
+
+_OF_BENCHMARKS = (
+    (
+        "time from a hang to its event, trigger 500 ms",
+        "latency/the demo's load, trigger 500 ms",
+        "{0[wall_s]:.2f} s (median), {0[figures][99 % within s]:.2f} s (99 %)",
+    ),
+    (
+        "the same, while each of many producers commits a transaction every second",
+        "changing/each transaction ends and the next one begins in every round, trigger 500 ms",
+        "{1[wall_s]:.1f} s with {1[size]:,} producers, {2[wall_s]:.1f} s with {2[size]:,}",
+    ),
+    (
+        "CPU on an idle cluster",
+        "idle/nothing is written",
+        "{0[figures][cores]:.2f} cores with {0[size]:,} partitions, {2[figures][cores]:.2f} with {2[size]:,}",
+    ),
+    (
+        "memory on an idle cluster, all processes (PSS)",
+        "idle/nothing is written",
+        "{0[figures][PSS MB]:,.0f} MB with {0[size]:,} partitions, {2[figures][PSS MB]:,.0f} MB with {2[size]:,}",
+    ),
+    (
+        "first start with a million transactional ids, until the first verdict",
+        "million/start to first verdict",
+        "{2[wall_s]:.1f} s, at most {2[figures][peak PSS MB]:,.0f} MB",
+    ),
+)
+_TAKEOVER = "5. start of another driver after `kill -9` of the driver, until `ready`"
 
 
 def _headlines() -> str:
-    """What a reader wants first, each with its command and its date."""
-    bench, soak, stops = results("benchmarks"), results("soak"), results("stop-times").values()
-    hang = bench["latency/the demo's load, trigger 500 ms"]
-    busy = bench["changing/each transaction ends and the next one begins in every round, trigger 500 ms"]
-    idle, ids = bench["idle/nothing is written"], bench["million/start to first verdict"]
-    runs, disturbances = list(results("faults").values()), results("disturbances")
-    takeover = results("cluster-times")["5. start of another driver after `kill -9` of the driver, until `ready`"]
-    found, most_ids = hang["points"][-1], ids["points"][-1]
-    wrong = sum(len(row["false_verdicts"]) for row in (*runs, *disturbances))
-    hangs, grown = soak["hangs"], soak["growth"]["memory"]
-    soaked = (
-        f"{len(soak['false_verdicts'])} false verdicts, {hangs['made'] - hangs['missed']} of {hangs['made']} hangs "
-        f"found, memory {grown['end'] / grown['begin'] - 1:+.0%}"
-    )
+    soak, stops, takeover = results("soak"), results("stop-times").values(), results("cluster-times")[_TAKEOVER]
+    faults = (*results("faults").values(), *results("disturbances"))
+    wrong, longest = sum(len(row["false_verdicts"]) for row in faults), max(row["s"] for row in stops)
+    soaked = "{minutes:.0f} minutes: {hangs[missed]} of {hangs[made]} hangs missed".format_map(soak)
+    grown = "".join(f", memory {_change(one)}" for name, one in soak["growth"].items() if name == "memory")
     rows: list[tuple[str, str, str, Row]] = [
-        (
-            "time from a hang to its event, trigger 500 ms",
-            f"{found['wall_s']:.2f} s (median), {found['figures']['99 % within s']:.2f} s (99 %)",
-            "make bench ARGS=latency",
-            hang,
+        *(
+            (what, text.format(*row["points"]), f"make bench ARGS={row['bench']}", row)
+            for what, name, text in _OF_BENCHMARKS
+            for row in [results("benchmarks")[name]]
         ),
+        ("false verdicts under faults and disturbances", f"{wrong} in {len(faults)} runs", "make faults", faults[0]),
         (
-            "the same, while each of many producers commits a transaction every second",
-            _at_sizes(busy["points"][-2:], "producers", lambda point: f"{point['wall_s']:.1f} s"),
-            "make bench ARGS=changing",
-            busy,
+            "healthy applications under constant disturbances",
+            f"{soaked}, {len(soak['false_verdicts'])} false verdicts{grown}",
+            "make soak",
+            soak,
         ),
-        (
-            "CPU on an idle cluster",
-            _at_sizes(idle["points"][::2], "partitions", lambda point: f"{point['figures']['cores']:.2f} cores"),
-            "make bench ARGS=idle",
-            idle,
-        ),
-        (
-            "memory on an idle cluster, all processes (PSS)",
-            _at_sizes(idle["points"][::2], "partitions", lambda point: f"{point['figures']['PSS MB']:,.0f} MB"),
-            "make bench ARGS=idle",
-            idle,
-        ),
-        (
-            "first start with a million transactional ids, until the first verdict",
-            f"{most_ids['wall_s']:.1f} s, at most {most_ids['figures']['peak PSS MB']:,.0f} MB",
-            "make bench ARGS=million",
-            ids,
-        ),
-        (
-            "false verdicts under faults",
-            f"{wrong} in {len(runs)} runs of faults and {len(disturbances)} disturbances",
-            "make faults",
-            runs[0],
-        ),
-        ("an hour of healthy applications under constant disturbances", soaked, "make soak", soak),
         (
             "a stop, from SIGTERM to the end of the process",
-            f"at most {max(row['s'] for row in stops):.1f} s, in {len(stops)} situations",
+            f"at most {longest:.1f} s, in {len(stops)} situations",
             "make stop-times",
             next(iter(stops)),
         ),
@@ -322,26 +321,15 @@ def _headlines() -> str:
             "make cluster-times",
             takeover,
         ),
-        ("reading logs, beside librdkafka with a large queue", _beside(), "make bench ARGS=scan", _rows_of("scan")[0]),
+        (
+            "reading logs, beside librdkafka with a large queue",
+            scan_tables.in_short(_rows_of("scan")),
+            "make bench ARGS=scan",
+            _rows_of("scan")[0],
+        ),
     ]
     columns: dict[str, Key] = {"": 0, "result": 1, "command": code_of(2), "measured": lambda row: _date(row[3])}
     return table(columns, rows)
-
-
-def _at_sizes(points: list[Row], sizes_are: str, cell: Callable[[Row], str]) -> str:
-    return ", ".join(f"{cell(point)} with {point['size']:,} {sizes_are}" for point in points)
-
-
-def _beside() -> str:
-    points = scan_tables.largest(_rows_of("scan"))
-
-    def times(shape: str, cost: str) -> str:
-        return f"{scan_tables.times_as_fast(points, shape, scan_tables.LARGE_QUEUE, cost):.1f}"
-
-    return "; ".join(
-        f"{shape}: {times(shape, 'wall_s')} times as fast, {times(shape, 'cpu_s')} times by CPU time"
-        for shape in scan_tables.TARGETS
-    )
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-Key = str | int | Callable[[Any], object]  # a key, an index or an attribute of a row, or what is computed from the row
+# A key, an index or an attribute of a row, a text with its values in braces, or what is computed from the row.
+Key = str | int | Callable[[Any], object]
 _NUMBER = re.compile(r"-|[+-]?\d[\d.,]*( ?[A-Za-zµ/%]+)?")
 _BLOCK = re.compile(r"^<!-- make docs: (.+?) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
@@ -56,6 +57,8 @@ def value_of(row: Any, key: Key) -> object:  # noqa: ANN401 - a mapping, a tuple
     """The value of a column for a row."""
     if callable(key):
         return key(row)
+    if isinstance(key, str) and "{" in key:
+        return key.format_map(row)
     return row[key] if isinstance(key, int) or isinstance(row, Mapping) else getattr(row, key)
 
 

@@ -15,10 +15,11 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("tables")
 
 
-def test_a_column_is_a_key_an_index_an_attribute_or_computed(tables: ModuleType) -> None:
+def test_a_column_is_a_key_a_text_an_index_an_attribute_or_computed(tables: ModuleType) -> None:
     assert tables.table({"name": "key", "twice": lambda row: row["key"] * 2}, [{"key": "a"}]) == (
         "| name | twice |\n| --- | --- |\n| a | aa |"
     )
+    assert tables.table({"time": "{s:.1f} s"}, [{"s": 0.25}]) == "| time |\n| ---: |\n| 0.2 s |"
     assert tables.table({"name": 1}, [("a", "b")]) == "| name |\n| --- |\n| b |"
     assert tables.table({"name": "key"}, [SimpleNamespace(key="a")]) == "| name |\n| --- |\n| a |"
 
