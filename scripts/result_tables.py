@@ -46,12 +46,13 @@ def _false_verdicts(rows: list[Row]) -> str:
 def _faults() -> str:
     newest_first = sorted(results("faults").values(), key=lambda row: row["version"], reverse=True)
     rows = sorted(newest_first, key=lambda row: (row["row"], row["name"]))
-    same = grouped(rows, lambda row: (row["row"], row["name"], row["truth"], row["verdict"], row["reason"]))
+    same = grouped(rows, lambda row: (row["row"], row["name"], row["truth"]))
     columns: dict[str, Key] = {
         "": lambda runs: runs[0]["row"],
         "fault": lambda runs: runs[0]["fault"],
+        "Kafka": lambda runs: ", ".join(run["version"] for run in runs),
         "what happened": lambda runs: runs[0]["truth"],
-        "txnwatch": lambda runs: _verdict(runs[0]),
+        "txnwatch": lambda runs: _each(runs, _verdict),
         "after": lambda runs: _each(runs, lambda run: run["verdict"] and f"{run['seconds']:.1f} s"),
         "Kafka's find-hanging": lambda runs: _each(runs, lambda run: _answers(run, "find_hanging")),
         "kafka-python": lambda runs: _each(runs, lambda run: _answers(run, "kafka_python")),
