@@ -45,7 +45,7 @@ cluster-times: dev-venv ## how long detection and a takeover take on a Spark clu
 	@$(BIN)/python -m pytest tests/e2e/test_spark_cluster.py -m "" -k nothing_is_lost --cluster-results docs/cluster-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-inputs.md
+bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-inputs.json
 	@rm -f docs/bad-inputs.json
 	@$(BIN)/python -m pytest -m "" --bad-input-results docs/bad-inputs.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
