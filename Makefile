@@ -7,6 +7,7 @@ export PYTHONPATH
 # Each process of a test would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Each target that writes results (docs/*.json) makes the pages of them at its end: docs/measured.md, docs/bad-inputs.md.
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
@@ -34,29 +35,29 @@ long: dev-venv ## what takes long and is not in `make test`: whole processes und
 	@$(BIN)/python -m pytest tests -m long --ways-results docs/ways-in.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-stop-times: dev-venv ## how long a stop takes in each situation; writes docs/stop-times.md
+stop-times: dev-venv ## how long a stop takes in each situation; writes docs/stop-times.json
 	@rm -f docs/stop-times.json
 	@$(BIN)/python -m pytest tests/e2e/test_stopping*.py tests/e2e/test_abort_processes.py -m "" -k "stopping or stop_while" --stop-results docs/stop-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-cluster-times: dev-venv ## how long detection and a takeover take on a Spark cluster; writes docs/cluster-times.md
+cluster-times: dev-venv ## how long detection and a takeover take on a Spark cluster; writes docs/cluster-times.json
 	@rm -f docs/cluster-times.json
 	@$(BIN)/python -m pytest tests/e2e/test_spark_cluster.py -m "" -k nothing_is_lost --cluster-results docs/cluster-times.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-inputs.md
+bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-inputs.json
 	@rm -f docs/bad-inputs.json
 	@$(BIN)/python -m pytest -m "" --bad-input-results docs/bad-inputs.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.md
+faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.json and docs/disturbances.json
 	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-soak: bench-venv ## an hour of healthy applications, restarts and hangs; writes docs/soak.md (ARGS="--minutes 10")
+soak: bench-venv ## an hour of healthy applications, restarts and hangs; writes docs/soak.json (ARGS="--minutes 10")
 	@PYTHONPATH=tests $(BIN)/python -m soak $(ARGS); code=$$?; $(BIN)/python scripts/generate_docs.py && exit $$code
 
-fuzz: fuzz-venv ## the decoders with inputs that reach ever more branches, an hour; writes docs/fuzzing.md (ARGS="event")
+fuzz: fuzz-venv ## the decoders with inputs that reach ever more branches, an hour; writes docs/fuzz.json (ARGS="event")
 	@PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS); code=$$?; $(BIN)/python scripts/generate_docs.py && exit $$code
 
 lint: dev-venv ## formatting and lint rules
@@ -70,11 +71,11 @@ types: dev-venv ## types and the import contracts, checked on what both wheels s
 	@PYTHONPATH=build/pkg $(BIN)/lint-imports
 	@rm -rf src/txnwatch_demo/build
 
-bench: bench-venv ## ratios against what a user would use instead; writes docs/benchmarks.md (ARGS="scan idle": some of it)
+bench: bench-venv ## ratios against what a user would use instead; writes docs/benchmarks.json (ARGS="scan idle": some of it)
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-docs: dev-venv ## the pages that are generated from code
+docs: dev-venv ## the tables of the pages, from code and from results; the links to the glossary
 	@$(BIN)/python scripts/generate_docs.py
 
 manifests: dev-venv ## the plain manifests of deploy/k8s, from the Helm chart

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import inspect as types
-from page_tables import escaped
 
 from txnwatch.state.model.ids import TopicPartition
 
@@ -27,7 +26,7 @@ _ENTRY = re.compile(r"    (?P<names>\w+(?:, \w+)*): (?P<text>.*)")
 
 
 def meaning_of(of: type, field: str) -> str:
-    """The meaning of a field of a class, for a cell of a table.
+    """The meaning of a field of a class.
 
     Raises:
         ValueError: neither the docstring of the class nor SELF_EXPLANATORY has the field.
@@ -36,7 +35,7 @@ def meaning_of(of: type, field: str) -> str:
     if meaning is None:
         raise ValueError(f"{of.__name__}.{field}: expected a meaning in the docstring of the class")
     meaning = re.sub(r"(?<=\. )None\b", "Null", meaning.removesuffix("."))
-    return escaped(re.sub(r"\bNone\b", "null", meaning))
+    return re.sub(r"\bNone\b", "null", meaning)
 
 
 def _attributes(of: type) -> dict[str, str]:

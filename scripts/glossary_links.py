@@ -1,75 +1,66 @@
 """Links each term of the glossary at its first use on a page: `[barrier]`, with its target at the end of the page.
 
+The glossary declares what is linked: its headings, and the other forms in a line `Also: ...` of a section. A form is an
+exact noun phrase, in the singular or the plural. A form that begins with an article, as in `a scan`, is linked only
+behind an article, because without one the words can be a verb as well. Of two forms the longer one is tried first.
+
 The links are made anew each time, so a page that has them right does not change.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-# Each term, and the forms of it that a page may use. A form that is also a usual word excludes the usual meaning.
-TERMS = {
-    "absorbed data": r"absorbed data|absorbed|absorbs",
-    "affected consumer group": r"affected (?:consumer )?groups?",
-    "barrier": r"barriers?",
-    "candidate": r"candidates?",
-    "census": r"census(?:es)?",
-    "coordinators' log": r"coordinators' log",
-    "epoch": r"producer epochs?|(?<!leader\s)(?<!coordinator\s)epochs?(?!\smilliseconds)",
-    "expected outcome": r"expected outcomes?",
-    "fresh read": r"fresh reads?",
-    "gap": r"gaps?",
-    "hanging transaction": r"hanging (?:Kafka )?transactions?|hangs?",
-    "heartbeat": r"heartbeats?",
-    "hidden partition": r"hidden (?:partition|topic)s?",
-    "incident": r"incidents?",
-    "last stable offset": r"last stable offsets?",
-    "live transaction": r"live transactions?",
-    "marker": r"markers?",
-    "micro-batch": r"micro-batch(?:es)?",
-    "participant": r"participants?",
-    "pinned partition": r"pinned partitions?",
-    "scan": r"(?:scans?|scanned)(?! interval)",
-    "span": r"spans?",
-    "stray write": r"stray writes?",
-    "unproven": r"unproven",
-    "watcher": r"watchers?",
-}
-_SPACE = r"\s+"  # a term may be at the end of a line
-_EXPRESSIONS = {
-    term: re.compile(rf"(?<![\w\[/'.-])(?:{forms.replace(' ', _SPACE)})(?![\w\]/-])(?!'s)", re.IGNORECASE)
-    for term, forms in TERMS.items()
-}
 # What is no prose: fenced code, comments, headings, links, pictures, code, quoted output, and the targets of links.
 _NO_PROSE = re.compile(
     r"(^```.*?^```$|^<!--.*?-->$|^#[^\n]*$|^\[[^\]]+\]: [^\n]*$|^(?: {4,}|:::)[^\n]*$"
     r"|!?\[[^\]]*\]\([^)]*\)|\[[^\]]*\]|`[^`]*`|\"[^\"\n]*\"|<[^>\s][^>]*>)",
     re.MULTILINE | re.DOTALL,
 )
+_ARTICLE = re.compile(r"^(an?|the) ")
 
 
-def link_terms(page: str, glossary: str) -> str:
+def terms_of(glossary: str) -> dict[str, str]:
+    """The anchor of each form of the glossary, as GitHub and the site make it of a heading."""
+    found = {}
+    for section in glossary.split("\n## ")[1:]:
+        term = section.partition("\n")[0]
+        also = re.search(r"^Also: (.*?)\.$", section, flags=re.MULTILINE | re.DOTALL)
+        for form in [term, *(also[1].split(",") if also else [])]:
+            found[" ".join(form.lower().split())] = term.replace("'", "").replace(" ", "-")
+    return found
+
+
+def link_terms(page: str, terms: Mapping[str, str], glossary: str) -> str:
     """A page with each term linked where it is used first; `glossary` is the path of the glossary from the page."""
-    page = _without_links(page, glossary)
-    parts = _NO_PROSE.split(page)  # odd parts are no prose
-    targets: dict[str, str] = {}
-    for term, expression in _EXPRESSIONS.items():
-        for at in range(0, len(parts), 2):
-            found = expression.search(parts[at])
-            if found is not None:
-                form = " ".join(found[0].split())
-                if form.lower() in {known.lower() for known in targets}:
-                    break
-                targets[form] = f"{glossary}#{anchor(term)}"
-                parts[at : at + 1] = [parts[at][: found.start()], f"[{found[0]}]", parts[at][found.end() :]]
-                break
-    lines = [f"[{form}]: {target}" for form, target in sorted(targets.items(), key=lambda one: one[0].lower())]
+    anchors = {one: anchor for form, anchor in terms.items() for one in _numbers(_ARTICLE.sub("", form))}
+    verbs = {one for form in terms if _ARTICLE.match(form) for one in _numbers(_ARTICLE.sub("", form))}
+    forms = "|".join(re.escape(form).replace(r"\ ", r"\s+") for form in sorted(anchors, key=len, reverse=True))
+    expression = re.compile(
+        rf"(?<![\w\[/'.-])(?P<article>(?:an?|the|no)\s+)?(?P<form>{forms})(?![\w\]/-])(?!'s)", flags=re.IGNORECASE
+    )
+    targets: dict[str, str] = {}  # the anchor of each text that is linked
+
+    def linked(found: re.Match[str]) -> str:
+        text = " ".join(found["form"].split())
+        anchor = anchors[text.lower()]
+        if anchor in targets.values() or (text.lower() in verbs and not found["article"]):
+            return found[0]
+        targets[text] = anchor
+        return f"{found['article'] or ''}[{found['form']}]"
+
+    parts = _NO_PROSE.split(_without_links(page, glossary))
+    parts[::2] = [expression.sub(linked, part) for part in parts[::2]]  # odd parts are no prose
+    lines = [
+        f"[{text}]: {glossary}#{anchor}" for text, anchor in sorted(targets.items(), key=lambda one: one[0].lower())
+    ]
     return "".join(parts).rstrip("\n") + "\n" + "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
 
 
-def anchor(term: str) -> str:
-    """The anchor of a term in the glossary, as GitHub and the site make it of a heading."""
-    return term.replace("'", "").replace(" ", "-")
+def _numbers(form: str) -> tuple[str, str]:
+    """The singular and the plural."""
+    return form, form + ("es" if form.endswith(("s", "ch")) else "s")
 
 
 def _without_links(page: str, glossary: str) -> str:

@@ -1,6 +1,6 @@
 """SIGTERM ends `txnwatch run` within three seconds, whatever it does at that moment, and leaves no JVM behind.
 
-`make stop-times` writes docs/stop-times.md.
+`make stop-times` writes docs/stop-times.json.
 """
 
 from __future__ import annotations

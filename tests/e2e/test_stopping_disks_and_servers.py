@@ -1,6 +1,6 @@
 """SIGTERM ends `txnwatch run` within three seconds while a disk is full or slow, or a server does not answer.
 
-`make stop-times` writes docs/stop-times.md.
+`make stop-times` writes docs/stop-times.json.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every fault of the table on real brokers, watched by the real `txnwatch run`, which reports it and nothing else.
 
 A part runs with every `make test`; `make faults` runs all, on both versions, asks the other tools about the same
-cluster at the same moment, and writes docs/faults.md from what it found.
+cluster at the same moment, and writes docs/faults.json.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of faults: what is done, what is true, and the expected report. docs/faults.md is made from its runs."""
+"""The table of faults: what is done, what is true, and the expected report. docs/measured.md has its runs."""
 
 from __future__ import annotations
 

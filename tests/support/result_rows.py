@@ -20,7 +20,7 @@ _DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 def keep_row(path: Path | None, page: str, name: str, row: Mapping[str, Any]) -> None:
     """Writes a row with its date and machine; without a path, checks that the page has it."""
     if path is None:
-        assert name in known_rows(page), f"no row `{name}` in docs/{page}.md, which names the command that writes it"
+        assert name in known_rows(page), f"no row `{name}` in docs/{page}.json; CONTRIBUTING.md has its command"
         return
     rows = json.loads(path.read_text()) if path.exists() else {}
     rows[name] = {**row, "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -85,29 +86,52 @@ def test_a_run_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
     assert path.read_text() == "{}"
 
 
-@pytest.mark.parametrize("is_measured", [True, False])
-def test_a_sentence_about_a_column_is_shown_with_the_column(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    is_measured: bool,  # noqa: FBT001
-) -> None:
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(Path(__file__).parents[3] / "scripts")
-    benchmarks_page = importlib.import_module("benchmark_page").benchmarks_page
-    figures = {"JVM heap MB, live": 60.0} if is_measured else {}
-    point = {"size": 5, "wall_s": 1.0, "cpu_s": 1.0, "ratio": None, "figures": figures}
-    found = {"bench": "steady", "name": "ids", "sizes_are": "minutes", "beside": "-", "slope": None, "points": [point]}
-    page = benchmarks_page({"steady/ids": {**found, "measured": "", "machine": "", "plot": "none"}}, tmp_path, "")
-    assert ("*Live* is" in page) == is_measured
-    assert "*Committed* is" not in page
+    return importlib.import_module("result_tables")
 
 
-def test_growth_over_minutes_is_stated_an_hour(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "scripts")
-    benchmarks_page = importlib.import_module("benchmark_page").benchmarks_page
-    points = [
-        {"size": minute, "wall_s": None, "cpu_s": None, "ratio": 1.0, "figures": {"PSS MB": 900 + minute, "ids": 5}}
-        for minute in (5, 10, 60)
+def a_row(sizes_are: str, *points: dict[str, Any], slope: float | None = None) -> dict[str, Any]:
+    return {"name": "ids", "sizes_are": sizes_are, "beside": "none", "slope": slope, "points": list(points)}
+
+
+def a_point(size: int, **figures: float | None) -> dict[str, Any]:
+    return {"size": size, "wall_s": None, "cpu_s": None, "ratio": None, "figures": figures}
+
+
+def test_a_benchmark_has_a_line_for_each_size_and_the_columns_that_were_measured(page: ModuleType) -> None:
+    points = (a_point(5, ids=1.0), {**a_point(10), "cpu_s": 2.0, "figures": {"live": 3.0}})
+    assert page.benchmark([a_row("minutes", *points, slope=0.5)]).splitlines() == [
+        "|  | minutes | CPU seconds | ids | live |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| ids (slope 0.50) | 5 | - | 1 | - |",
+        "| ids (slope 0.50) | 10 | 2 | - | 3 |",
     ]
-    found = {"bench": "steady", "name": "ids", "sizes_are": "minutes", "beside": "-", "slope": None, "points": points}
-    page = benchmarks_page({"steady/ids": {**found, "measured": "", "machine": "", "plot": "none"}}, tmp_path, "")
-    assert "Growth an hour, by least squares over all lines: PSS MB +60." in page
+
+
+def test_rows_with_other_columns_are_another_table(page: ModuleType) -> None:
+    rows = [a_row("ids", a_point(1, seen=1.0)), a_row("ids", a_point(1, lost=1.0)), a_row("ids", a_point(2, seen=2.0))]
+    first, second = page.benchmark(rows).split("\n\n")
+    assert first.splitlines()[2:] == ["| ids | 1 | 1 |", "| ids | 2 | 2 |"]
+    assert second.splitlines()[0] == "|  | ids | lost |"
+
+
+def test_a_column_that_the_text_of_a_benchmark_explains_was_measured() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "measured.md").read_text()
+    for words, bench in (
+        ("idle micro-batch s", "latency"),
+        ("transactions a second", "changing"),
+        ("writes of each producer in a batch", "changing"),
+        ("transactions/s", "partitions"),
+        ("JVM heap MB, committed", "steady"),
+        ("JVM heap MB, live", "steady"),
+    ):
+        assert f" {words} |" in text.partition(f"benchmark: {bench} -->")[2].partition("<!-- end -->")[0]
+
+
+def test_growth_over_minutes_is_stated_an_hour(page: ModuleType) -> None:
+    points = [a_point(minute, **{"PSS MB": 900.0 + minute, "ids": 5.0}) for minute in (5, 10, 60)]
+    made = page.benchmark([a_row("minutes", *points)])
+    assert "Growth an hour, by least squares over all lines: PSS MB +60." in made
+    assert "Growth" not in page.benchmark([a_row("partitions", *points)])

@@ -18,7 +18,7 @@ class Described(Variant, frozen=True):
     Attributes:
         low, high: the bounds; None if a bound
             is not known. None of them is exact.
-        marker: a|b.
+        marker: the marker.
 
     This is no entry:
         undescribed: none.
@@ -39,10 +39,6 @@ def meanings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.parametrize("name", ["low", "high"])
 def test_an_entry_may_describe_two_fields_on_two_lines(meanings: ModuleType, name: str) -> None:
     assert meanings.meaning_of(Described, name) == "the bounds; null if a bound is not known. Null of them is exact"
-
-
-def test_a_bar_does_not_end_the_cell(meanings: ModuleType) -> None:
-    assert meanings.meaning_of(Described, "marker") == "a\\|b"
 
 
 def test_a_field_without_a_meaning_is_an_error(meanings: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""The summary of the benchmark of reading logs: what it says about the targets and the limit follows from the rows."""
+"""The tables of the benchmark of reading logs: what they say about the targets and the limit follows from the rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS = {
 @pytest.fixture(scope="module")
 def page() -> Iterator[ModuleType]:
     sys.path.insert(0, str(SCRIPTS))
-    yield importlib.import_module("scan_summary")
+    yield importlib.import_module("scan_tables")
     sys.path.remove(str(SCRIPTS))
 
 
@@ -42,7 +42,7 @@ def rows(**changed: float) -> list[dict[str, Any]]:
 
 
 def test_a_target_is_reached_or_missed_as_the_rows_say(page: ModuleType) -> None:
-    lines = page.scan_summary(rows())
+    lines = page.targets(rows()).splitlines()
     assert "| 1 MB batches | 8 | 5.0, missed | 5.0, missed | 25.0, reached | 25.0, reached |" in lines
     assert "| one-record batches | 20 | 5.0, missed | 5.0, missed | 25.0, reached | 25.0, reached |" in lines
 
@@ -55,21 +55,32 @@ def test_a_target_is_reached_or_missed_as_the_rows_say(page: ModuleType) -> None
     ],
 )
 def test_the_limit_is_what_takes_most_of_the_time(page: ModuleType, fetch_s: float, limit: str, bound: str) -> None:
-    (line,) = [line for line in page.scan_summary(rows(Fetch=fetch_s)) if line.startswith("On 1 MB batches")]
+    (line,) = [line for line in page.targets(rows(Fetch=fetch_s)).splitlines() if line.startswith("On 1 MB batches")]
     assert f"the limit is {limit}" in line
     assert bound in line
 
 
 def test_a_target_beyond_what_the_broker_allows_is_called_impossible(page: ModuleType) -> None:
-    text = "\n".join(page.scan_summary(rows(Fetch=0.6)))
+    text = page.targets(rows(Fetch=0.6))
     assert "a time of 1/8 is possible here" in text
     assert "a time of 1/20 is impossible here" in text
 
 
 def test_the_shares_of_the_steps_add_up_to_the_whole_query(page: ModuleType) -> None:
-    assert "| 1 MB batches | 2 | 5% | 25% | 15% | 5% | 5% | 45% |" in page.scan_summary(rows())
+    assert "| 1 MB batches | 2 | 5% | 25% | 15% | 5% | 5% | 45% |" in page.shares(rows()).splitlines()
 
 
 def test_a_share_that_rounds_to_zero_has_no_sign(page: ModuleType) -> None:
-    lines = page.scan_summary(rows(walk=1.004))
+    lines = page.shares(rows(walk=1.004)).splitlines()
     assert "| 1 MB batches | 2 | 5% | 25% | 20% | 0% | 5% | 45% |" in lines
+
+
+def test_every_way_has_a_column_of_costs_and_a_way_that_was_not_measured_a_dash(page: ModuleType) -> None:
+    some = [row for row in rows() if row["name"] != "1 MB batches: bare socket"]
+    others = ("kafka-consumer-perf-test", "kafka-python", "Spark's Kafka source")
+    some += [{"name": f"1 MB batches: {name}", "points": [{"wall_s": 7.0, "cpu_s": 3.5}]} for name in others]
+    heads, _, first, second = page.costs(some, "wall_s").splitlines()
+    assert heads.count("|") == 2 + len(page.STEPS) + len(page.OTHERS)
+    assert first == "| 1 MB batches | - | 0.6 | 0.9 | 1 | 1.1 | 2 | 5 | 25 | 7 | 7 | 7 |"
+    assert second == "| one-record batches | 0.1 | 0.6 | 0.9 | 1 | 1.1 | 2 | 5 | 25 | - | - | - |"
+    assert "kafka-python" not in page.costs(rows(), "wall_s")

@@ -1,11 +1,12 @@
-"""docs/capacity.md: the resources for watching a cluster, computed from the results of `make bench`."""
+"""The resources for watching a cluster, computed from the results of `make bench`: the tables of docs/capacity.md."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from page_tables import table_line
+from tables import table
 
 WANTED_TRIGGER_MS = 1_000
 RECORDS_OF_A_TRANSACTION, RECORD_BYTES = 4, 200  # in the coordinators' log: Ongoing, partitions, Prepare*, Complete*
@@ -62,82 +63,30 @@ LOADS = (
     Load("medium", 12, 5_000, 10_000, 500e6),
     Load("large", 100, 50_000, 100_000, 10e9),
 )
-ABOUT = """
-A core is one core of the machine of the [benchmarks](benchmarks.md). Every figure below is computed from a row of that
-page. Assumptions: a transaction writes three data batches on three partitions, three markers, and four records of at
-most 200 bytes to the coordinators' log. An active producer is evaluated once per micro-batch. *Walk* means: find each
-batch of a range. *Fold* means: compute from the batches what is open and what has ended. *Evaluate* means: compute
-verdicts.
-
-In a micro-batch the driver first lists the ends of all scanned partitions and makes a plan; only then do tasks run. So
-a micro-batch takes at least as long as listing, planning, and a micro-batch in which nothing changes. The tasks of a
-micro-batch in which something changes take longer: how long depends on the number of cores. If a micro-batch is longer
-than `--trigger-ms`, the micro-batches follow each other without a pause, and a verdict comes later. The table uses a
-trigger of one second, or the lower bound of the trigger if that is longer.
-
-*Parallel work* is fetching, folding, decoding and evaluation. If it needs more than one core, more than one executor
-does it, and two executors do less than twice the work of one: the measured loss is added. The loss with more than two
-executors is not measured, so the totals are lower bounds.
-
-*Memory* is that of an idle watcher, plus what each scanned partition adds on an idle cluster, plus what the first
-reading of a million transactional ids adds. What a partition adds was measured with up to 1,600 partitions. Memory for
-many transactions that are open or change at the same time, and for more than one executor, is not measured. So the
-figure is a lower bound. [Decision 0023](decisions/0023-memory-of-a-watch.md) has the parts of it.
-""".strip()
-NEEDED = frozenset(
-    {
-        "scan/16 KB batches: fold to Arrow",
-        "scan/16 KB batches, TLS: fold to Arrow",
-        "scan/one-record batches: fold to Arrow",
-        "first_reading/exact fold",
-        THREE_PARTITIONS,
-        "census/a round",
-        "operators/nothing changes",
-        "planning/every partition has grown",
-        "planning/listing",
-        "executors/2 executors",
-        "idle/nothing is written",
-        "million/start to first verdict",
-    }
-)
-MISSING = "This page is computed from docs/benchmarks.json. `make bench` has not measured these rows yet:"
-READ_SO = """
-## How to reduce the cost
-
-- **Network.** A scan reads every written byte once. If that is too much, or if traffic between zones is paid, scan only
-  the topics for which seconds matter (`--topics`), and watch the others by census (`--census-topics`). A round of the
-  census costs a few requests, independent of the write rate, and detects a hang within two rounds. `txnwatch doctor
-  --topics REGEX` estimates how many bytes a scan, `__transaction_state` and the censuses move in a day.
-- **Limit.** `--max-bytes-per-second` limits the scan. A partition that falls behind is watched by census until it has
-  caught up.
-- **Partitions.** Listing and planning are serial work of the driver, in proportion to the scanned partitions. More
-  executors do not make them shorter. Set `--trigger-ms` to more than the lower bound in the table, or scan fewer
-  topics.
-- **Parallel work.** The state is divided into 16 buckets by producer id. `--state-partitions` is the number of tasks
-  that evaluate them in parallel, at most 16. `--input-partitions` is the number of tasks that fetch and fold. More
-  executors help as long as there are tasks for them: see [Benchmarks](benchmarks.md).
-""".strip()
 
 
-def capacity_page(found: dict[str, Any], generated: str) -> str:
-    """The page; if rows are missing, the list of the benchmarks that are not measured yet."""
-    missing = sorted(NEEDED - found.keys())
-    if missing:
-        return "\n".join(["# Capacity", "", generated, MISSING, "", *(f"- {name}" for name in missing), ""])
-    costs = costs_of(found)
-    lines = ["# Capacity", "", generated, ABOUT, "", "## Cost of single operations", ""]
-    lines += ["| | CPU time |", "|---|---:|"]
-    lines += [f"| {what} | {_time(spent)} |" for what, spent in _cost_rows(costs)]
-    lines += [
-        "",
-        "## Resources for a cluster",
-        "",
-        table_line(["", *(load.name for load in LOADS)]),
-        "|---|---:|---:|---:|",
-    ]
-    columns = [needs(load, costs) for load in LOADS]
-    lines += [table_line([name, *(column[name] for column in columns)]) for name in columns[0]]
-    return "\n".join([*lines, "", READ_SO, ""])
+def cost_table(found: dict[str, Any]) -> str:
+    """The cost of single operations."""
+    return _of(found, lambda costs: table({"": 0, "CPU time": lambda row: _time(row[1])}, _cost_rows(costs)))
+
+
+def resource_table(found: dict[str, Any]) -> str:
+    """The resources that each example cluster needs."""
+
+    def made(costs: Costs) -> str:
+        columns = {load.name: needs(load, costs) for load in LOADS}
+        names = next(iter(columns.values()))
+        return table({"": str, **{name: of.get for name, of in columns.items()}}, names)
+
+    return _of(found, made)
+
+
+def _of(found: dict[str, Any], made: Callable[[Costs], str]) -> str:
+    """A table; if `make bench` has not measured a row that it needs, the name of that row."""
+    try:
+        return made(costs_of(found))
+    except KeyError as exc:
+        return f"This table is computed from docs/benchmarks.json, where `make bench` has not written: {exc.args[0]}"
 
 
 def costs_of(found: dict[str, Any]) -> Costs:

@@ -1,0 +1,268 @@
+"""The tables that come from the code. The functions make the cells that are more than an attribute of a row."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from field_meanings import meaning_of, structs_of
+from tables import Key, code, code_of, grouped, link_pages, table, tables
+
+from txnwatch.cli.commands import COMMANDS, DISTRIBUTIONS
+from txnwatch.cli.main import parser
+from txnwatch.cli.settings_flags import choices
+from txnwatch.config import RunSettings
+from txnwatch.metrics.table import METRICS
+from txnwatch.state.abort.rules import REFUSALS
+from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Phase, Sight
+from txnwatch.state.detection.span_events import EFFECTS, Effect
+from txnwatch.state.evidence.outcome_doubts import DOUBTS
+from txnwatch.state.model.facts import Fact
+from txnwatch.state.model.verdicts import REASON_MEANS, VERDICTS
+from txnwatch.streaming.source.fact_rows import FACTS
+from txnwatch.streaming.source.history_rows import HISTORY, FinishedTransaction
+from txnwatch.streaming.source.options import KNOWN, parse_options
+from txnwatch.streaming.source.row_format import ddl_of, kind_of
+
+ROOT = Path(__file__).resolve().parent.parent
+_TYPES = {
+    "Bootstrap": "list of host:port, comma-separated",
+    "Path": "path of a file",
+    "Prefixes": "list of strings",
+    "RedisUrl": "URL",
+    "RegistryUrl": "http:// or https:// URL, or several of them, comma-separated",
+    "Regex": "regular expression",
+    "SparkConf": "table of strings or numbers",
+    "Text": "string",
+    "NotEmpty": "text that is not empty",
+    "TopicName": "name of a topic",
+}
+_LIMITS = (("gt", "exclusiveMinimum"), ("ge", "minimum"), ("le", "maximum"))  # of pydantic, behind a validator or not
+_NOT_WORTH_NAMING = (1 << 31) - 1
+# Spark programs write the names of options in camel case; the source compares them in lower case.
+OPTIONS = (
+    *("kafka.bootstrap.servers", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "episodes"),
+    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxReadMsPerTrigger", "maxBytesPerSecond", "inputPartitions"),
+    *("buckets", "censusPattern", "censusIntervalMs", "healIntervalMs", "foreignPattern", "metadataRefreshMs"),
+    *("listTimeoutMs", "readPatienceMs", "coordinatorView", "controlFile", "nextBarrierFile"),
+    *("formerPositionsFile", "packed"),
+)
+# The fields of the parsed options that have another name than the option; a time is in seconds there.
+_FIELDS = {"coordinatorView": "coordinator_access", "maxReadMsPerTrigger": "max_read_s"}
+_WITHOUT_DEFAULT = ("kafka.bootstrap.servers", "subscribe", "subscribePattern")
+KINDS = {kind_of(of): of for of in (FinishedTransaction, *get_args(Fact))}
+
+
+def _phases() -> str:
+    def after(sight: Sight) -> Key:
+        return lambda row: _next(row[0], sight)
+
+    return table({"phase": 0, "meaning": 1, **{str(sight): after(sight) for sight in Sight}}, PHASE_MEANS.items())
+
+
+def _next(phase: Phase, sight: Sight) -> str | None:
+    after = TRANSITIONS.get((phase, sight))
+    if after is None:
+        return None
+    return f"{after.phase}" + (f"; {after.output}" if after.output is not Output.NOTHING else "")
+
+
+def _left(effect: Effect) -> str:
+    if effect.end is not None:
+        return f"ends: `{effect.end}`"
+    return "only its first batch is left" if effect.keeps_first_batch else "unchanged"
+
+
+def _proof_after(effect: Effect) -> str | None:
+    if effect.end is not None:
+        return None
+    return "starts again" if effect.restarts_proof else "continues"
+
+
+def _metrics_of(group: str) -> Callable[[], str]:
+    labels: Key = lambda row: ", ".join(map(code, row.labels))  # noqa: E731 - a column
+    columns: dict[str, Key] = {"metric": code_of("full_name"), "type": "kind", "labels": labels, "meaning": "meaning"}
+    return lambda: table(columns, [spec for spec in METRICS if spec.group == group])
+
+
+def _event_fields() -> str:
+    """The fields of the Avro schema; a nested record has a table of its own."""
+    schema = json.loads((ROOT / "sinks" / "delivery" / "incident_event.avsc").read_text())
+    columns: dict[str, Key] = {
+        "field": code_of("name"),
+        "type": lambda row: _avro_type(row["type"]),
+        "meaning": lambda row: link_pages(row["doc"]),
+    }
+    return tables(columns, dict(_records("Fields", schema["fields"])))
+
+
+def _records(heading: str, fields: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    yield heading, fields
+    for field in fields:
+        for kind in field["type"] if isinstance(field["type"], list) else [field["type"]]:
+            inner = kind.get("items", kind) if isinstance(kind, dict) else kind
+            if isinstance(inner, dict):
+                yield from _records(code(field["name"]), inner["fields"])
+
+
+def _avro_type(kind: object) -> str:
+    if isinstance(kind, list):
+        return ", ".join(map(_avro_type, kind))
+    if isinstance(kind, dict):
+        return f"array of {_avro_type(kind['items'])}" if kind["type"] == "array" else str(kind["type"])
+    return str(kind)
+
+
+def _settings() -> str:
+    schemas = RunSettings.model_json_schema()["properties"]
+    columns: dict[str, Key] = {
+        "setting": code_of(0),
+        "type": lambda row: _setting_type(row[0], schemas[row[0]]),
+        "default": lambda row: "required" if row[1].is_required() else _default(row[1].default),
+        "what it does": lambda row: link_pages(row[1].description),
+    }
+    return table(columns, RunSettings.model_fields.items())
+
+
+def _default(value: object) -> str | None:
+    return None if value is None else code(json.dumps(value))
+
+
+def _setting_type(name: str, schema: dict[str, Any]) -> str:
+    values = choices(RunSettings.model_fields[name])
+    if values:
+        return f"one of {', '.join(map(code, values))}"
+    alias = str(RunSettings.__annotations__[name]).removesuffix(" | None")
+    if alias in _TYPES:
+        return _TYPES[alias]
+    number = next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), schema)
+    above, least, most = (number.get(one, number.get(other)) for one, other in _LIMITS)
+    if number["type"] == "number":
+        return f"number, more than {above}, at most {most}"
+    highest = f", at most {most}" if most < _NOT_WORTH_NAMING else ""
+    return f"integer, at least {above + 1 if least is None else least}{highest}"
+
+
+def _commands() -> str:
+    """Every command with its flags, from the parser; the settings have a page of their own."""
+    top = parser((*COMMANDS, *DISTRIBUTIONS))
+    found = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))  # noqa: SLF001
+    return "\n\n".join(_command(name, command) for name, command in found.choices.items())
+
+
+def _command(name: str, command: argparse.ArgumentParser) -> str:
+    parts = [f"## txnwatch {name}", str(command.description)]
+    if name in DISTRIBUTIONS:
+        parts.append(f"This command is in a package of its own: `pip install {DISTRIBUTIONS[name]}`.")
+    actions = (action for action in command._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
+    flags = [action for action in actions if action.dest != "help"]
+    if RunSettings.model_fields.keys() <= {action.dest for action in flags}:
+        parts.append("It has these flags, and a flag for each of the [settings](configuration.md).")
+        flags = [action for action in flags if action.dest not in RunSettings.model_fields]
+    return "\n\n".join([*parts, table({"flag": _flag, "meaning": _flag_meaning}, flags)])
+
+
+def _flag(action: argparse.Action) -> str:
+    placeholder = f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
+    value = "" if action.nargs == 0 else f" {action.metavar or placeholder}"
+    return code(f"{action.option_strings[-1]}{value}" if action.option_strings else action.metavar)
+
+
+def _flag_meaning(action: argparse.Action) -> str:
+    return link_pages((action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%"))
+
+
+def _options() -> str:
+    """The options of the source.
+
+    Raises:
+        ValueError: an option is missing in OPTIONS.
+    """
+    if sorted(map(str.lower, OPTIONS)) != sorted(KNOWN):
+        raise ValueError("expected OPTIONS with every option of the source")
+    defaults = parse_options({"kafka.bootstrap.servers": "broker:9092", "subscribe": "topic"})
+
+    def default(name: str) -> str | None:
+        if name in _WITHOUT_DEFAULT:
+            return None
+        derived = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        value = getattr(defaults, _FIELDS.get(name, re.sub("_ms$", "_s", derived)))
+        in_unit = round(value * 1000) if "Ms" in name and value is not None else value
+        return None if value is None else code(str(in_unit).lower())
+
+    return table({"option": code, "default": default, "meaning": lambda name: KNOWN[name.lower()]}, OPTIONS)
+
+
+def _fields() -> str:
+    rows = [
+        (f"{kind}.{field.name}", meaning_of(of, field.name), ddl_of(field.type))
+        for kind, of in KINDS.items()
+        for field in (HISTORY if kind in HISTORY.schema.names else FACTS).schema.field(kind).type
+    ]
+    return table({"field": code_of(0), "meaning": 1, "type": 2}, rows)
+
+
+def _structs() -> str:
+    rows = [
+        (f"{kind_of(of)}.{name}", meaning_of(of, name), ", ".join(places))
+        for of, places in structs_of(KINDS).items()
+        for name in of.__annotations__
+    ]
+    return table({"field": code_of(0), "meaning": 1, "in": 2}, rows)
+
+
+def _decisions() -> str:
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    titles = ((page.name, page.read_text().partition("\n")[0].removeprefix("# ")) for page in pages)
+    return "\n".join(f"- [{title}]({name})" for name, title in titles)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "verdicts": lambda: table(
+        {
+            "verdict": code_of("verdict"),
+            "severity": "severity",
+            "when": "when",
+            "meaning": "meaning",
+            "ends by itself": "ends_by_itself",
+        },
+        VERDICTS,
+    ),
+    "reasons of hanging": lambda: table({"reason": code_of(0), "why no marker will come": 1}, REASON_MEANS.items()),
+    "phases of the proof": _phases,
+    "what ends a span": lambda: table(
+        {
+            "event": 0,
+            "the span": lambda row: _left(row[1]),
+            "its proof": lambda row: _proof_after(row[1]),
+            "why": lambda row: row[1].why,
+        },
+        EFFECTS.items(),
+    ),
+    "refusals": lambda: table(
+        {"refusal": code_of("refusal"), "when": "when", "what to do": "what_to_do", "event": "is_published"}, REFUSALS
+    ),
+    "doubts": lambda: table(
+        {
+            "`outcome_doubt`": code_of(0),
+            "meaning": lambda row: row[1].means,
+            "what makes it known": lambda row: row[1].known_if,
+        },
+        DOUBTS.items(),
+    ),
+    "fields of an event": _event_fields,
+    "settings": _settings,
+    "commands": _commands,
+    "options of the source": _options,
+    "kinds of rows": lambda: table(
+        {"kind": code_of(0), "meaning": lambda row: " ".join(row[1].__doc__.split("\n\n")[0].split())}, KINDS.items()
+    ),
+    "fields of rows": _fields,
+    "structs in fields": _structs,
+    "decisions": _decisions,
+    **{f"metrics: {group}": _metrics_of(group) for group in grouped(METRICS, "group")},
+}
