@@ -373,7 +373,7 @@ MUTANTS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (BehindTakenForRead, USUAL, 0),
     (OlderTakenForTheOneAhead, A_LONG_WATCH, 725),
     (StaleLogIsFresh, USUAL, 0),
-    (StaleDataIsFresh, HEALTHY_AND_QUICK, 510),
+    (StaleDataIsFresh, HEALTHY_AND_QUICK, 670),
     (NoSecondLookAtTheLog, USUAL, 0),
     (ElectionOfTheLogProvesToo, USUAL, 7_015_974),
     (ElectionWhileReadingProvesToo, USUAL, 7_015_974),

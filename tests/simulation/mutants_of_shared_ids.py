@@ -59,5 +59,5 @@ class OneFactForAProducerId(WorldReader):
 
 MUTANTS_OF_SHARED_IDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 0),
-    (OneFactForAProducerId, SHARED_AND_LOST, 0),
+    (OneFactForAProducerId, SHARED_AND_LOST, 55),
 )
