@@ -17,6 +17,8 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
+pytestmark = pytest.mark.long
+
 VERDICT_S = 30.0
 EVENTS = "census.events"
 SCANNED = "scanned"

@@ -253,9 +253,11 @@ def test_sigterm_to_the_whole_group_stops_between_batches(watch: RunningWatch) -
     assert not [line for line in watch.lines if "Traceback" in line or "Exception" in line]
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_kill_9_loses_nothing_and_repeats_nothing_also_where_nothing_happens_any_more(
-    kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, partition: TopicPartition
+    kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, partition: TopicPartition, kills: int
 ) -> None:
+    """The second kill is followed by an end that nobody watches."""
     bootstrap, topic = kafka.bootstrap_servers, unique("e2e.events")
     other, third, fourth = create_topic(cluster, unique("e2e"), 3)
     both = f"{partition.topic}|{other.topic}"
@@ -281,6 +283,8 @@ def test_kill_9_loses_nothing_and_repeats_nothing_also_where_nothing_happens_any
         eventually(lambda: events_about(bootstrap, third, topic), VERDICT_S, "a verdict after it")
         assert said(partition, other, third) == [["opened"]] * 3
         assert len(events_of(bootstrap, topic)) == 3
+        if kills == 1:
+            return
         running.kill()
         abort_by_hand(cluster, other, producer.producer_id)
         running.start().until_ready()
