@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from txnwatch.config import RunSettings
-from txnwatch.setting_types import INT64
+from txnwatch.config import INT64, RunSettings
 
 # Values of the chart set these: `secret`, `checkpoint` and `metrics`.
 # A table cannot be a variable: `secret.config` has it. The chart runs one pod, so no other host mounts its checkpoint.

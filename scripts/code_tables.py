@@ -12,21 +12,18 @@ from typing import Any, get_args
 from field_meanings import meaning_of, structs_of
 from tables import Key, code, code_of, grouped, link_pages, table, tables
 
-from txnwatch.cli.commands import COMMANDS, DISTRIBUTIONS
-from txnwatch.cli.main import parser
-from txnwatch.cli.settings_flags import choices
+from txnwatch.cli.main import COMMANDS, DISTRIBUTIONS, parser
+from txnwatch.cli.one_shot import choices
 from txnwatch.config import RunSettings
 from txnwatch.metrics.table import METRICS
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Phase, Sight
-from txnwatch.state.detection.span_events import EFFECTS, Effect
-from txnwatch.state.evidence.outcome_doubts import DOUBTS
+from txnwatch.state.detection.span import EFFECTS, Effect
+from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.verdicts import REASON_MEANS, VERDICTS
-from txnwatch.streaming.source.fact_rows import FACTS
-from txnwatch.streaming.source.history_rows import HISTORY, FinishedTransaction
 from txnwatch.streaming.source.options import KNOWN, parse_options
-from txnwatch.streaming.source.row_format import ddl_of, kind_of
+from txnwatch.streaming.source.rows import FACTS, HISTORY, FinishedTransaction, ddl_of, kind_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _TYPES = {

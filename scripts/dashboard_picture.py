@@ -30,12 +30,12 @@ from support.broker_faults import in_sync
 from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.raw_producer import RawProducer
 from txnwatch.connection import options_of
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import free_ports
 from txnwatch_demo.late_write import set_verification
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import inspect as types
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 
 # Fields whose name says what they are, so that their classes do not describe them.
 SELF_EXPLANATORY = {

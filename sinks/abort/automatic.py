@@ -3,7 +3,7 @@
 Law:
   * It acts only on what this process has found itself (sinks/incidents/own_findings.py), and reads that again right
     before it acts. Events are not a source.
-  * It writes only a marker that a fresh read and state/abort/decision.py allow.
+  * It writes only a marker that a fresh read and state/abort/rules.py allow.
   * An event that announces the marker is on the topic before the marker is written. A read and an event with the result
     follow.
   * Only that read counts, because Kafka answers NONE also to a marker without a transaction. The marker that closed the
@@ -17,33 +17,36 @@ Law:
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from txnwatch.sinks.abort.marker_protocol import MarkerProtocol, read_after
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from txnwatch.sinks.abort.manual import MarkerProtocol, read_after
 from txnwatch.sinks.incidents.confirm import confirm_spans
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.sinks.incidents.own_findings import Marked, read_anew
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
-from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, objection
-from txnwatch.state.abort.limits import (
+from txnwatch.state.abort.protocol import (
     Breaker,
+    action,
     is_left_undecided,
+    is_left_without_result,
     is_unproven_for_long,
     markers_last_hour,
     outdated,
+    recovered,
     trip_by_refusal,
     trip_by_result,
 )
-from txnwatch.state.abort.protocol import action, is_left_without_result, recovered
-from txnwatch.state.abort.rules import RULE_OF_REFUSAL
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.model.backoff import NO_ATTEMPT, Attempts
-from txnwatch.state.model.incident import IncidentEvent, updated
-from txnwatch.state.model.incident_payload import Decision, Refusal
+from txnwatch.state.model.incident import Decision, IncidentEvent, Refusal, updated
 from txnwatch.state.model.ports import Lease, Log
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
+from txnwatch.state.model.values import NO_ATTEMPT, Attempts, DurationMs, TimestampMs, lease_group
 from txnwatch.state.model.verdicts import RULE_OF
 
 OFF, ON = "off", "on"
@@ -281,3 +284,82 @@ class AutoAbort:
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
     """Incidents about hanging transactions, without those of aborts by hand."""
     return [one for one in incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand]
+
+
+# The lease: the member of a consumer group that has partition 0 of the events topic may abort.
+#
+# The group's coordinator assigns a partition to one member. A member's own view may be outdated: a process that was
+# stopped for a minute does not know that another member has the partition now. So it commits an offset right before it
+# acts: the coordinator accepts that only from a member of the current generation.
+
+SESSION_MS = 10_000
+_MOST_POLLS = 100
+
+
+class GroupLease:
+    """A Lease over a consumer group."""
+
+    problem: str | None = None
+
+    def __init__(self, client_config: Mapping[str, Any], topic: str, cluster_id: str) -> None:
+        self._topic, self._group = topic, lease_group(cluster_id)
+        self._has_it = False
+        self._polled_s = 0.0
+        self._consumer = Consumer(
+            {
+                **client_config,
+                "log_level": 2,
+                "client.id": "txnwatch-abort",
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "session.timeout.ms": SESSION_MS,
+                "socket.timeout.ms": SESSION_MS,
+                "partition.assignment.strategy": "range",
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
+
+    def is_held(self) -> bool:
+        """See Lease. It also polls, to stay in the group; the records are ignored."""
+        for _ in range(_MOST_POLLS):
+            try:
+                message = self._consumer.poll(0)
+                if message is None:
+                    break
+                self._see(message)
+            except KafkaException:
+                self._has_it = False
+                break
+        was_away = self._polled_s and time.monotonic() - self._polled_s > SESSION_MS / 1000
+        self._polled_s = time.monotonic()
+        return self._has_it and not was_away
+
+    def is_held_now(self) -> bool:
+        """See Lease."""
+        if not self._has_it:
+            return False
+        try:
+            self._consumer.commit(offsets=[TopicPartition(self._topic, 0, 0)], asynchronous=False)
+        except KafkaException:
+            return False
+        return self._has_it
+
+    def close(self) -> None:
+        """See Lease."""
+        self._has_it = False
+        self._consumer.close()
+
+    def _see(self, message: Message) -> None:
+        error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self.problem = f"the right READ on the group {self._group} is missing"
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.problem = None
+        self._has_it = any(partition.partition == 0 for partition in partitions)
+        consumer.assign(partitions)
+        consumer.pause(partitions)
+
+    def _gone(self, _: Consumer, __: list[TopicPartition]) -> None:
+        self._has_it = False

@@ -10,24 +10,107 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.sinks.abort.marker_protocol import MarkerProtocol
-from txnwatch.sinks.incidents.commands import Origin
 from txnwatch.sinks.incidents.confirm import confirm_spans
-from txnwatch.sinks.incidents.event_builder import span_event
+from txnwatch.sinks.incidents.event_builder import Origin, span_event
 from txnwatch.sinks.incidents.own_findings import read_anew
 from txnwatch.sinks.incidents.search import Search
-from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy
-from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, unless_outcome_changed
-from txnwatch.state.abort.protocol import BY_HAND, MarkerResult, action, resolution
-from txnwatch.state.abort.proven_outcome import proven
+from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy, proven
+from txnwatch.state.abort.protocol import (
+    BY_HAND,
+    MarkerResult,
+    action,
+    announcement,
+    closed,
+    is_own_marker,
+    not_written,
+    open_until,
+    reported,
+    resolution,
+    still_open_or_unreadable,
+    with_answer,
+)
+from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort, partition_of, unless_outcome_changed
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import ProducerId, TopicPartition
-from txnwatch.state.model.incident import IncidentEvent, resolved
-from txnwatch.state.model.incident_payload import Decision, Initiator, Refusal
-from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.quantities import Offset, TimestampMs
+from txnwatch.state.model.incident import Action, Decision, IncidentEvent, Initiator, Refusal, resolved, updated
+from txnwatch.state.model.ports import PartitionReading, TransactionAdmin
+from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
+
+# Runs the protocol of an abort (state/abort/protocol.py) for one transaction: announce, write, read again, report.
+#
+# The automatic abort and the abort by hand share this code.
+
+_NOT_DELIVERED = "the event that announces it could not be delivered"
+
+
+class Performed(NamedTuple):
+    """The end of the protocol: the last event, and the result; None if no marker was sent."""
+
+    event: IncidentEvent
+    result: MarkerResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerProtocol:
+    """Ends one transaction.
+
+    Attributes:
+        publish: publishes an event; returns whether the events topic has it.
+        obstacle: called after the announcement, right before the marker; returns why it must not be written, or None.
+        before_write: called directly before the marker is written.
+    """
+
+    admin: TransactionAdmin
+    publish: Callable[[IncidentEvent], bool]
+    now_ms: Callable[[], TimestampMs]
+    obstacle: Callable[[], str | None] = lambda: None
+    before_write: Callable[[], None] = lambda: None
+
+    def run(self, incident: IncidentEvent, spec: AbortSpec, begun: Action, reading: PartitionReading) -> Performed:
+        """Announces the marker, writes it, reads the partition again and reports; `reading` is the fresh read."""
+        announced = announcement(incident, begun, reading)
+        why = None if self.publish(announced) else _NOT_DELIVERED
+        why = why or self.obstacle()
+        if why is not None:
+            return Performed(self._report(announced, not_written(begun, why)), None)
+        self.before_write()
+        result = write(self.admin, announced, spec)
+        return Performed(self._report(announced, reported(begun, result)), result)
+
+    def _report(self, announced: IncidentEvent, action: Action) -> IncidentEvent:
+        event = updated(replace(announced, action=action), self.now_ms())
+        self.publish(event)
+        return event
+
+
+def write(admin: TransactionAdmin, incident: IncidentEvent, spec: AbortSpec) -> MarkerResult:
+    """Writes the marker and reads what has closed the transaction."""
+    marker = spec.marker
+    problem = admin.write_marker(marker)
+    found = with_answer(read_after(admin, incident, commit=marker.commit), problem)
+    if problem is not None or found.closed_by is None:
+        return found
+    above = found.closed_by.offset + 1
+    next_one = admin.closing_marker(marker.partition, marker.producer_id, above, above)
+    # That none follows proves something only if the log can still be read.
+    last = read_after(admin, incident, commit=marker.commit)
+    is_ours = is_own_marker(marker, found.closed_by, next_one) and last.closed_by == found.closed_by
+    return replace(last, is_ours=is_ours)
+
+
+def read_after(admin: TransactionAdmin, incident: IncidentEvent, *, commit: bool) -> MarkerResult:
+    """Whether the incident's transaction is still open at its leader, or closed by a marker of the kind `commit`."""
+    partition = partition_of(incident)
+    reading = admin.read_partitions([partition])[partition]
+    found = still_open_or_unreadable(incident, reading)
+    if found is not None:
+        return found
+    assert incident.txn_start_offset is not None
+    end = open_until(incident, reading)
+    marker = admin.closing_marker(partition, incident.producer_id, incident.txn_start_offset, end)
+    return closed(marker, reading, commit=commit)
+
 
 Publish = Callable[[IncidentEvent], None]
 

@@ -9,19 +9,20 @@ in no transaction, and an open transaction on the topic would hide all later eve
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from txnwatch.sinks.delivery.encoding import from_bytes
-from txnwatch.sinks.delivery.kafka import NO_CLIENT_LOG
-from txnwatch.sinks.delivery.signature import Keys, topic_place, without_signature
-from txnwatch.state.events import heartbeat
-from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.sinks.delivery.encoding import Keys, from_bytes, topic_place, without_signature
+from txnwatch.sinks.delivery.events_topic import NO_CLIENT_LOG
+from txnwatch.state.incidents import heartbeat
+from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, RegistryUnavailableError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, doubled
 
 _TIMEOUT_S = 10.0
 _AT_A_TIME = 500
@@ -231,3 +232,51 @@ def read_events(
             yield from log.follow()
     finally:
         log.close()
+
+
+# Counts the invalid records of the events topic, and reports their number from time to time.
+
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(60_000), DurationMs(3_600_000)
+
+
+@dataclass(slots=True)
+class SkippedRecords:
+    """Counts skipped records; `report_when_due` reports new ones, with pauses that grow while more of them come.
+
+    Attributes:
+        counts: all skipped records, by the reason.
+        last: the last one of each reason, as a text.
+    """
+
+    report: Callable[[str], None]
+    now_ms: Callable[[], TimestampMs]
+    counts: Counter[SkipReason] = field(default_factory=Counter)
+    last: dict[SkipReason, str] = field(default_factory=dict)
+    _reported: Counter[SkipReason] = field(default_factory=Counter)
+    _due_ms: TimestampMs = AT_ONCE
+    _reports: int = 0
+
+    def take(self, error: BadEventError) -> None:
+        """Counts one more."""
+        self.counts[error.why] += 1
+        self.last[error.why] = str(error)
+
+    def report_when_due(self) -> None:
+        """Reports how many came since the last report, if the pause is over."""
+        now_ms = self.now_ms()
+        if now_ms < self._due_ms:
+            return
+        if self.counts == self._reported:
+            self._reports = 0
+            return
+        self.report_new()
+        self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._reports)
+        self._reports += 1
+
+    def report_new(self) -> None:
+        """Reports how many came since the last report."""
+        new = self.counts - self._reported
+        for why, count in new.items():
+            records = "a record" if count == 1 else f"{count} records"
+            self.report(f"skipped {records} of the events topic ({why}), the last: {self.last[why]}")
+        self._reported = self.counts.copy()

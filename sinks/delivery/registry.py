@@ -25,7 +25,7 @@ from txnwatch.sinks.delivery.encoding import (
 )
 from txnwatch.state.model.errors import BadEventError, ConfigError, RegistryUnavailableError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.text.redaction import redacted, shown_url
+from txnwatch.state.text import redacted, shown_url
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.sinks.incidents.commands import Origin, suggested
-from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions
-from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
+from txnwatch.sinks.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions
+from txnwatch.sinks.incidents.event_builder import Origin, suggested
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings
-from txnwatch.state.events.claims import (
+from txnwatch.state.evidence import ending
+from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.ending import is_premature
+from txnwatch.state.evidence.outcome import unknown
+from txnwatch.state.incidents.event_order import (
     Response,
     candidate_of,
     claimed,
@@ -29,17 +32,20 @@ from txnwatch.state.events.claims import (
     response_to,
     with_claim,
 )
-from txnwatch.state.evidence import incident_end
-from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.known_outcome import unknown
-from txnwatch.state.evidence.resolution import is_premature
-from txnwatch.state.model.description import DescribedTransaction, TransactionView
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.ids import ProducerId
-from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, transaction_incident_id, updated
-from txnwatch.state.model.incident_payload import Action, OutcomeDoubt, Resolution
+from txnwatch.state.model.incident import (
+    Action,
+    IncidentEvent,
+    OutcomeDoubt,
+    Resolution,
+    SpanKey,
+    resolved,
+    transaction_incident_id,
+    updated,
+)
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionView
+from txnwatch.state.model.values import ProducerId, TimestampMs
 
 
 @dataclass(slots=True)
@@ -195,17 +201,17 @@ class Claims:
         spans = spans[:CANDIDATES_AT_A_TIME]
         for one in incidents:
             if self.store.is_double(one):
-                yield one, incident_end.no_longer_open(now_ms, "another open incident is about the same transaction")
+                yield one, ending.no_longer_open(now_ms, "another open incident is about the same transaction")
         answers = confirm_spans(self.admin, [candidate_of(one) for one in spans])
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
-                yield one, incident_end.refuted(now_ms, found.description)
+                yield one, ending.refuted(now_ms, found.description)
         late = [one for one in incidents if is_doubtful_transaction(one, is_found=self.is_found(one))]
         owners = self.admin.describe_transactions([one.transactional_id or "" for one in late]) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
             if isinstance(owner, DescribedTransaction) and is_premature(owner, one, now_ms):
-                yield one, incident_end.refuted(now_ms, owner)
+                yield one, ending.refuted(now_ms, owner)
 
     def _was_found(self, incident: IncidentEvent) -> bool:
         """Whether this process has found the incident's span, now or before its last restart."""

@@ -1,10 +1,10 @@
 """The latest event of every incident, from this instance and from others.
 
-Law: the order on the events topic decides (state/events/topic_order.py).
+Law: the order on the events topic decides (state/incidents/event_order.py).
   * The writer of the second of two events with one sequence takes over the first.
   * An abort by hand has its own incident, which does not take the span.
   * Of an incident that ended long ago only its id and last sequence are kept, so that the id is not used again. After
-    the retention (retention.py) these go too, if this process has itself known for an hour that the incident ended.
+    the retention (ledger.py) these go too, if this process has itself known for an hour that the incident ended.
   * A tombstone, or any invalid record, ends nothing: an open incident is published again after it.
 
 Anyone who may write the topic can write what looks like an event. So the topic decides only which ids and sequences are
@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from txnwatch.state.events.topic_order import (
+from txnwatch.state.evidence.ending import no_longer_open
+from txnwatch.state.incidents.event_order import (
     Arrival,
     EndedIncident,
     after_older,
@@ -29,8 +30,6 @@ from txnwatch.state.events.topic_order import (
     is_long_over,
     is_usable,
 )
-from txnwatch.state.evidence.incident_end import no_longer_open
-from txnwatch.state.model.ids import ProducerId, TopicPartition
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     IncidentEvent,
@@ -39,7 +38,7 @@ from txnwatch.state.model.incident import (
     repeat_incident_id,
     resolved,
 )
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
+from txnwatch.state.model.values import DurationMs, ProducerId, TimestampMs, TopicPartition
 
 _USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
 

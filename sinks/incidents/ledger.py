@@ -17,28 +17,132 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, Outbox, TopicOutbox
+from txnwatch.sinks.incidents.checking import FollowUp, OpenChecks, OwnerNames
 from txnwatch.sinks.incidents.claims import Claims
-from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.confirmation_queue import Answers, ConfirmationQueues
-from txnwatch.sinks.incidents.event_delivery import Delivery
-from txnwatch.sinks.incidents.follow_up import FollowUp
+from txnwatch.sinks.incidents.confirm import Answers, ConfirmationQueues
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.incident_store import IncidentStore
-from txnwatch.sinks.incidents.open_checks import OpenChecks
-from txnwatch.sinks.incidents.outcome_retries import OutcomeRetries
+from txnwatch.sinks.incidents.opening import OUTCOME_BUDGET_MS, OutcomeRetries, SpanIncidents, TransactionIncidents
 from txnwatch.sinks.incidents.own_findings import EvidenceStore, Findings
-from txnwatch.sinks.incidents.owner_names import OwnerNames
-from txnwatch.sinks.incidents.retention import Retention
-from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncidents
-from txnwatch.sinks.incidents.transaction_incidents import TransactionIncidents
 from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.incidents.event_order import fitting
+from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding, SpanEnded
-from txnwatch.state.model.former_owners import FormerOwners
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.state.model.ports import ConsumerGroups, TransactionAdmin
-from txnwatch.state.model.quantities import AT_ONCE, DurationMs, TimestampMs
+from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
 from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
+
+# Removes incidents that ended before the retention: from the events topic by a tombstone, then from the store.
+#
+# Several instances may write a tombstone for the same incident; that does no harm. An instance removes only incidents
+# that it has itself known as ended for a while, because the time of an end on the topic may be forged.
+
+RETENTION_MS = DurationMs(7 * 24 * 3_600_000)
+PAUSE_MS = DurationMs(600_000)
+AT_A_TIME = 1_000
+
+
+@dataclass(slots=True)
+class Retention:
+    """How long an incident that ended is kept.
+
+    Attributes:
+        bury: removes incidents from the topic; raises SinkError if some may not be removed.
+    """
+
+    retention_ms: DurationMs = RETENTION_MS
+    bury: Callable[[Sequence[str]], None] = lambda _: None
+    _due_ms: TimestampMs = AT_ONCE
+
+    def on_tidy(self, store: IncidentStore, now_ms: TimestampMs) -> None:
+        """Removes what has expired; checks at most every 10 minutes once nothing is left over."""
+        if now_ms < self._due_ms:
+            return
+        expired = store.expired(now_ms, self.retention_ms, AT_A_TIME)
+        if len(expired) < AT_A_TIME:
+            self._due_ms = now_ms + PAUSE_MS
+        if not expired:
+            return
+        try:
+            self.bury(expired)
+        except SinkError:
+            self._due_ms = now_ms + PAUSE_MS  # it is retried
+            return
+        store.drop(expired)
+
+
+# Delivers the ledger's events: to the events topic first, and to its mirrors once they are on the topic.
+#
+# An event that is not on the topic is lost in a restart. Its incident would then never end in the mirrors.
+
+TIDY_MS = DurationMs(5_000)
+
+
+@dataclass(slots=True)
+class Delivery:
+    """The queues of the events topic and of its mirrors.
+
+    Attributes:
+        listens: whether published events are read back from the topic.
+    """
+
+    topic: TopicOutbox
+    mirrors: Sequence[MirrorOutbox]
+    store: IncidentStore
+    retention: Retention
+    on_event: Callable[[IncidentEvent], None]
+    report: Callable[[str], None]
+    listens: bool
+    _tidy_ms: TimestampMs = AT_ONCE
+
+    def publish(self, events: Sequence[IncidentEvent], now_ms: TimestampMs) -> None:
+        """Delivers events in order, cut where they do not fit into a record."""
+        events = [fitting(event) for event in events]
+        if self.listens:
+            self.store.sent(events)
+        self.topic.put(events)
+        taken = self.topic.deliver(now_ms)
+        for mirror in self.mirrors:
+            mirror.put(taken)
+            mirror.deliver(now_ms)
+        for event in events:
+            self.on_event(event)
+
+    def publish_again(self) -> int:
+        """Publishes the last event of open incidents again if an invalid record follows it; returns how many.
+
+        The events keep their sequence.
+        """
+        again = [fitting(event) for event in self.store.overwritten()]
+        self.topic.put(again)
+        return len(again)
+
+    def resend_to(self, mirrors: Iterable[MirrorOutbox]) -> None:
+        """Queues the latest event of every known incident again, for mirrors that may have missed some.
+
+        Incidents with events that are not on the topic yet are left out: these events follow once they are.
+        """
+        waiting = self.topic.waiting_incidents
+        events = [event for event in self.store.known.values() if event.incident_id not in waiting]
+        for mirror in mirrors:
+            mirror.put(events)
+
+    def tidy(self, now_ms: TimestampMs) -> None:
+        """Drops incidents that ended long ago, also in mirrors that show them as open, and fills emptied mirrors."""
+        if now_ms < self._tidy_ms:
+            return
+        self._tidy_ms = now_ms + TIDY_MS
+        self.store.forget(now_ms)
+        for mirror in self.mirrors:
+            mirror.forget(self.store.has_ended, now_ms)
+            if mirror.has_lost_everything():
+                self.report(f"{mirror.name} is empty and is filled again")
+                self.resend_to([mirror])
+        if not self.topic.waiting:
+            self.retention.on_tidy(self.store, now_ms)
+
 
 CONFIRM_BUDGET_MS = DurationMs(2_000)
 

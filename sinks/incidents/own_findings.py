@@ -8,21 +8,24 @@ after a fresh read has confirmed the same hanging span on the same data. The tim
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from txnwatch.sinks.incidents.confirm import with_span_history
-from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
-from txnwatch.state.abort.case import ProvenHang, StoredEvidence
-from txnwatch.state.abort.limits import HOUR_MS
-from txnwatch.state.abort.proven_outcome import proven, seen_again, with_history
+from txnwatch.sinks.incidents.confirm import GONE_MS, with_span_history
+from txnwatch.state.abort.case import ProvenHang, StoredEvidence, proven, seen_again, with_history
+from txnwatch.state.abort.protocol import HOUR_MS
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.incident import SpanKey
-from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome, SpanKey
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.quantities import LONG_AGO, TimestampMs
 from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.values import LONG_AGO, TimestampMs
+from txnwatch.state.store.evidence_lines import decode_evidence, encode_evidence
+from txnwatch.state.text import read_json
 
 Marked = tuple[str, TimestampMs]  # incident id, and when its marker was announced
 
@@ -158,3 +161,58 @@ def read_anew(
     if history.problem is not None:
         return evidence, replace(found, answer=Answer.UNKNOWN, why=history.problem)
     return with_history(evidence, row, history), found
+
+
+# Keeps this process's own evidence in a file beside its checkpoint.
+#
+# The first line has the markers written within the last hour, each other line one hanging transaction, as JSON. Only
+# this process writes the file; a client of the cluster has no access to it. It keeps outcomes that the coordinator no
+# longer shows over a restart, even with another version of txnwatch (state/store/evidence_lines.py). If the file cannot
+# be read or written, only these data are lost. A line that cannot be read affects no other line.
+
+
+class EvidenceFile:
+    """An EvidenceStore."""
+
+    def __init__(self, path: Path, report: Callable[[str], None]) -> None:
+        self._path = path
+        self._report = report
+        self._is_failing = False
+
+    def load(self) -> StoredFindings:
+        """See EvidenceStore."""
+        try:
+            markers, *lines = self._path.read_text().splitlines()
+            marked = tuple((str(incident_id), TimestampMs(int(at_ms))) for incident_id, at_ms in read_json(markers))
+        except FileNotFoundError:
+            return StoredFindings()
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
+            self._report(f"{self._path}: evidence from before this start cannot be read, and is collected again: {exc}")
+            return StoredFindings()
+        return StoredFindings(tuple(self._evidence(lines)), marked)
+
+    def _evidence(self, lines: Sequence[str]) -> Iterator[StoredEvidence]:
+        problems = []
+        for line in lines:
+            try:
+                yield decode_evidence(line)
+            except ValueError as exc:
+                problems.append(exc)
+        if problems:
+            found = f"evidence about {len(problems)} of {len(lines)} hanging transactions from before this start"
+            self._report(f"{self._path}: {found} cannot be read, and is collected again: {problems[0]}")
+
+    def keep(self, kept: StoredFindings) -> None:
+        """See EvidenceStore."""
+        lines = [json.dumps(kept.markers), *(encode_evidence(one) for one in kept.evidence)]
+        text = "".join(f"{line}\n" for line in lines)
+        temporary = self._path.with_suffix(".new")
+        try:
+            temporary.write_text(text)
+            os.replace(temporary, self._path)  # noqa: PTH105 - atomic, also over an existing file
+        except OSError as exc:
+            if not self._is_failing:
+                self._report(f"{self._path}: evidence is not saved for the next start: {exc}")
+            self._is_failing = True
+        else:
+            self._is_failing = False

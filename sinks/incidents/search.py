@@ -15,23 +15,20 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from txnwatch.sinks.incidents.confirm import confirm_spans, confirm_transactions, with_histories
-from txnwatch.state.evidence.age_claims import Claim, LeaderStamp, claims
+from txnwatch.state.evidence.ages import Claim, LeaderStamp, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled
-from txnwatch.state.model.description import (
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionListing
+from txnwatch.state.model.transaction import (
+    CoordinatorView,
     DescribedTransaction,
     NotDescribed,
     TransactionDescription,
     TransactionView,
 )
-from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.ids import CoordinatorEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.ports import PartitionReading, TransactionAdmin, TransactionListing
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.state.model.verdicts import RULE_OF, Verdict
+from txnwatch.state.model.values import CoordinatorEpoch, DurationMs, Problem, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import RULE_OF, DetectionPolicy, Verdict
 
 _AT_ONCE = 1_000
 _TRIES = 3

@@ -7,56 +7,79 @@ import functools
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from txnwatch.client_properties import broker_properties, client_properties
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
+from txnwatch.setting_sources import broker_properties, client_properties
 from txnwatch.sink_set import SinkSet
-from txnwatch.sinks.delivery.skipped_records import SkippedRecords
+from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.spark_start import started_session
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import Log
-from txnwatch.state.text.redaction import redacted
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.text import redacted
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
+from txnwatch.streaming.checks.preflight import ChosenView, broker_timeouts, check_cluster, check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
-from txnwatch.streaming.job.batch_errors import BatchErrors
-from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.coordinator_view import ChosenView, broker_timeouts
-from txnwatch.streaming.job.events_rights import check_events_rights
-from txnwatch.streaming.job.lease import CheckpointLease
-from txnwatch.streaming.job.masters import check_checkpoint_place, chosen_master
-from txnwatch.streaming.job.preflight import check_cluster
-from txnwatch.streaming.job.progress import Progress, read_progress
-from txnwatch.streaming.job.side_files import SideFiles
+from txnwatch.streaming.client.tls import Tls
+from txnwatch.streaming.job.checkpoint import Progress, SideFiles, local_directory, read_progress
+from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
+from txnwatch.streaming.job.query import BatchErrors
+from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.watch.certificate_files import CertificateFiles
-from txnwatch.watch.clock_differences import ClockDifferences
-from txnwatch.watch.coordinator_view_lines import report_view
-from txnwatch.watch.coverage import Coverage
-from txnwatch.watch.event_listener import EventListener
-from txnwatch.watch.finding_lines import FindingLines
-from txnwatch.watch.rebuilding import Rebuilding
-from txnwatch.watch.slow_batches import SlowBatches
-from txnwatch.watch.source_requests import write_source_requests
-from txnwatch.watch.source_settings import source_options
-from txnwatch.watch.throttling import Throttling
-from txnwatch.watch.timeout_limit import TimeoutLimit
+from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
+from txnwatch.watch.coverage import Coverage, TimeoutLimit
+from txnwatch.watch.listening import EventListener
+from txnwatch.watch.source_link import Rebuilding, source_options, write_source_requests
 
-if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
+if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+# The certificate files of the connection to Kafka: whether they were renewed since the clients were made.
+#
+# librdkafka reads certificates only when a client is made. Our own connections use renewed files anyway.
+
+LOOK_S: Final = 5.0
+
+
+class CertificateFiles:
+    """The files of one watch; looks at them every few seconds."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._used = tls.stamps
+        self._next_look_s = 0.0
+
+    def use(self) -> None:
+        """The clients are made now, with the files as they are."""
+        self._used = self._tls.stamps
+
+    def are_renewed(self) -> bool:
+        """Whether the files have changed since, and can be used."""
+        if time.monotonic() < self._next_look_s:
+            return False
+        self._next_look_s = time.monotonic() + LOOK_S
+        if self._tls.stamps == self._used:
+            return False
+        try:
+            self._tls.context()
+        except TxnwatchError:  # somebody may be replacing the files at this moment
+            return False
+        return True
 
 
 @dataclass
@@ -226,7 +249,7 @@ class Watch:
             CheckpointError: another driver uses the checkpoint.
             SparkError: its file system cannot be reached.
         """
-        from txnwatch.streaming.job.take_lease import take_lease  # noqa: PLC0415 - as in `start_spark`
+        from txnwatch.streaming.job.checkpoint_lease import take_lease  # noqa: PLC0415 - as in `start_spark`
 
         self._lease = take_lease(session, self.checkpoint, self.log, f"details: {self.spark_log}")
         return self._lease.kept(is_over) if self._lease is not None else contextlib.nullcontext()
@@ -242,8 +265,11 @@ class Watch:
         Raises:
             CheckpointError: an earlier checkpoint has to be moved aside, and cannot be.
         """
-        from txnwatch.streaming.job.executors import cores_of  # noqa: PLC0415
-        from txnwatch.streaming.job.query import JobSettings, start  # noqa: PLC0415
+        from txnwatch.streaming.job.query import (  # noqa: PLC0415
+            JobSettings,
+            cores_of,
+            start,
+        )
 
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from txnwatch.client_properties import client_properties
+from txnwatch.setting_sources import client_properties
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 

@@ -11,22 +11,17 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from txnwatch.client_properties import registry_config
 from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings
-from txnwatch.config_providers import expanded
-from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, from_bytes
+from txnwatch.setting_sources import expanded, registry_config
+from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, Keys, from_bytes, mode_warning, read_keys
 from txnwatch.sinks.delivery.registry import RegistryCodec
-from txnwatch.sinks.delivery.signature import Keys, mode_warning, read_keys
-from txnwatch.sinks.incidents.commands import EventsFlags
+from txnwatch.sinks.incidents.event_builder import EventsFlags
 from txnwatch.state.model.errors import ConfigError, MissingMechanismError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.text.grant import Grantee
-from txnwatch.state.text.redaction import without_credentials
-from txnwatch.streaming.client.kerberos import GSSAPI, KerberosLogin
-from txnwatch.streaming.client.pem import encrypted
-from txnwatch.streaming.client.sasl import Login, PasswordLogin
+from txnwatch.state.text import Grantee, without_credentials
+from txnwatch.streaming.client.sasl import GSSAPI, KerberosLogin, Login, PasswordLogin
 from txnwatch.streaming.client.security import Security, principal_of
-from txnwatch.streaming.client.tls import Tls
+from txnwatch.streaming.client.tls import Tls, encrypted
 from txnwatch.streaming.client.tokens import TokenLogin, current
 from txnwatch.streaming.source.options import SourceOptions
 

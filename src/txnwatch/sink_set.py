@@ -10,33 +10,28 @@ from pathlib import Path
 
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, grantee_of, librdkafka_config
-from txnwatch.sinks.abort.automatic import OFF, AutoAbort
-from txnwatch.sinks.abort.lease import GroupLease
+from txnwatch.sinks.abort.automatic import OFF, AutoAbort, GroupLease
 from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.open_list import OpenList
-from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
-from txnwatch.sinks.delivery.redis import RedisMirror
-from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.evidence_file import EvidenceFile
-from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.sinks.incidents.retention import Retention
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, OpenList, TopicOutbox
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
+from txnwatch.sinks.incidents.event_builder import Origin
+from txnwatch.sinks.incidents.ledger import Ledger, Retention
+from txnwatch.sinks.incidents.own_findings import EvidenceFile
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.events_rights import check_events_rights
-from txnwatch.streaming.job.progress import Progress
+from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.log.former_owners import FormerOwnersReader
 from txnwatch.streaming.source.options import SourceOptions
-from txnwatch.watch.event_listener import EventListener
-from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
-from txnwatch.watch.missing_evidence import MissingEvidence
+from txnwatch.watch.coverage import MissingEvidence
+from txnwatch.watch.listening import EventListener, HeartbeatSender, HeartbeatTarget
 
 _ADMIN_TIMEOUT_S = 2.0
 _REDIS_HEARTBEAT_MS = DurationMs(5_000)

@@ -3,21 +3,110 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
+import threading
+from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from txnwatch.config import RunSettings
-from txnwatch.config_providers import hidden_from_children
-from txnwatch.setting_sources import ENVIRONMENT_PREFIX
-from txnwatch.spark_output import NewText, output_to
-from txnwatch.streaming.job.failures import start_error
-from txnwatch.streaming.job.interpreter import check_interpreter
-from txnwatch.streaming.job.unreachable_master import error_of_the_master
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX, hidden_from_children
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.streaming.job.failures import error_of_the_master, start_error
+from txnwatch.streaming.job.spark_conf import check_interpreter
 
-if TYPE_CHECKING:  # these imports take a second, and only `run` needs them
+if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Keeps the output of Spark (the JVM and its workers) in a file of limited size, and away from the terminal.
+#
+# The JVM writes into a pipe, and a thread of this process copies it to the file. So the limit holds for all output: the
+# log of the JVM, its crashes, and the tracebacks of the Python workers.
+
+LIMIT_BYTES = 10 << 20
+OLDER_FILES = 2
+_CHUNK = 1 << 16
+_PATIENCE_S = 1.0
+_ONE_BYTE_A_CHARACTER = "latin-1"
+
+
+class RotatedLog(RotatingFileHandler):
+    """A file that is renamed to FILE.1 when it is full; FILE.1 becomes FILE.2, and the oldest file is removed."""
+
+    terminator = ""
+
+    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES, older_files: int = OLDER_FILES) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(path, maxBytes=limit_bytes, backupCount=older_files, encoding=_ONE_BYTE_A_CHARACTER)
+
+    def write(self, data: bytes) -> None:
+        """Appends bytes as they are."""
+        self.handle(logging.makeLogRecord({"msg": data.decode(_ONE_BYTE_A_CHARACTER)}))
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Drops the data after a failure (a full disk), because the writer must never wait for the disk."""
+
+
+@contextlib.contextmanager
+def output_to(log: Path) -> Iterator[int]:
+    """A descriptor for the output of a JVM that starts in the block; the copying ends with that JVM.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        file = RotatedLog(log)
+    except OSError as exc:
+        raise ConfigError(
+            f"{log}: expected a file for Spark's output that can be written, found: {exc.strerror}"
+        ) from exc
+    reading, writing = os.pipe()
+    copier = threading.Thread(target=_copy, args=(reading, file), name="spark output", daemon=True)
+    copier.start()
+    try:
+        yield writing
+    except BaseException:
+        os.close(writing)
+        copier.join(_PATIENCE_S)  # the caller reads in the file why the JVM did not start
+        raise
+    os.close(writing)
+
+
+def _copy(reading: int, file: RotatedLog) -> None:
+    while data := os.read(reading, _CHUNK):
+        file.write(data)
+    os.close(reading)
+    with contextlib.suppress(OSError):
+        file.close()
+
+
+class NewText:
+    """Reads what is written to a log from now on, also if its file is renamed or removed; a context manager."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._file = log.open("rb")  # so that no other file gets its inode
+        self._file.seek(0, os.SEEK_END)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self) -> str:
+        """The text until now."""
+        own = os.fstat(self._file.fileno()).st_ino
+        newer: list[bytes] = []
+        for file in (self._log, *(self._log.with_name(f"{self._log.name}.{n + 1}") for n in range(OLDER_FILES))):
+            with contextlib.suppress(OSError):
+                if file.stat().st_ino == own:
+                    break
+                newer.append(file.read_bytes())
+        return b"".join([self._file.read(), *reversed(newer)]).decode(errors="replace")
 
 
 def started_session(
@@ -32,7 +121,7 @@ def started_session(
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from txnwatch.streaming.job.jvm import report_its_end_once  # noqa: PLC0415
+    from txnwatch.streaming.job.failures import report_its_end_once  # noqa: PLC0415
     from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
     report_its_end_once()

@@ -1,6 +1,6 @@
 """`txnwatch demo`: finds and resolves a real hang, on a real Kafka and a real Redis with healthy applications.
 
-The steps are in play.py, the servers in stage.py, the screen in view.py. The exit code is 0 only if
+The steps are in play.py, the servers in stage.py, the screen in screen.py. The exit code is 0 only if
 every step was observed.
 """
 
@@ -15,10 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from txnwatch.cli.event_lines import duration
+from txnwatch.cli.output import duration
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch_demo.play import STEPS, Demo
-from txnwatch_demo.view import DemoView
+from txnwatch_demo.screen import DemoView
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

@@ -7,8 +7,8 @@ import time
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.stepwise_producer import StepwiseProducer
 

@@ -15,12 +15,11 @@ from typing import Any
 
 import redis
 
-from txnwatch.cli.event_lines import duration
-from txnwatch.sinks.delivery.redis import prefix_of
+from txnwatch.cli.output import duration
+from txnwatch.sinks.delivery.redis_sink import prefix_of
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import Action, ActionResult, Refusal
-from txnwatch.state.model.quantities import NO_TIME, DurationMs
+from txnwatch.state.model.incident import Action, ActionResult, IncidentEvent, Refusal
+from txnwatch.state.model.values import NO_TIME, DurationMs
 from txnwatch_demo.embedded.jars import KAFKA_VERSION
 from txnwatch_demo.late_write import late_write_after_abort
 from txnwatch_demo.stage import FREEZE_S, VICTIM, ZOMBIE, DemoServers

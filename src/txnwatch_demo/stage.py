@@ -17,13 +17,11 @@ from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
-from txnwatch.sinks.delivery.redis import prefix_of
+from txnwatch.sinks.delivery.redis_sink import prefix_of
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.list_offsets import READ_COMMITTED
+from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
 from txnwatch_demo.embedded.applications import (
     Application,
     CommittedReader,
@@ -34,7 +32,7 @@ from txnwatch_demo.embedded.applications import (
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
-from txnwatch_demo.view import DemoView, PartitionRow
+from txnwatch_demo.screen import DemoView, PartitionRow
 
 TOPIC, COPIES, PARTITIONS = "payments", "ledger", 3
 ZOMBIE = "checkout-7"

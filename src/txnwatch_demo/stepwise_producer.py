@@ -21,11 +21,9 @@ from kafka.protocol.producer import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.quantities import DurationMs, Offset
+from txnwatch.state.model.values import BrokerId, DurationMs, Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.error_names import error_name
+from txnwatch.streaming.client.connection import Connection, error_name
 
 _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
 PRODUCE_VERSION = 11  # of clients before Kafka 4.0: the broker does not add the partition to the transaction

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome
-from txnwatch.state.evidence.outcome_doubts import Doubt
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.outcome import Doubt, Outcome, expected_outcome, known_outcome, unknown
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import SpanKey
-from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.ports import ActiveProducer
-from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.transaction import SpanData, Witness
+from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt, SpanKey
+from txnwatch.state.model.ports import ActiveProducer, SpanHistory
+from txnwatch.state.model.transaction import CoordinatorView, Span, SpanData, Witness
+from txnwatch.state.model.values import NO_TIME, DurationMs, Offset, ProducerEpoch, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +146,113 @@ class Case:
         if self.found is not None and self.found.description is not None:
             names.add(self.found.description.transactional_id)
         return frozenset(names)
+
+
+# The outcome of a proven hang, as more is read about it. Pure: no I/O, no clock.
+#
+# An outcome that was found stays while its data is the same: the same start, epoch, last sequence and last timestamp at
+# the leader. There is one exception. `none` says that no transaction owned the data. Once a view shows that a
+# transaction has begun under its epoch, `none` no longer counts, whatever the partitions of that transaction are.
+
+_FOR_GOOD = frozenset({OutcomeDoubt.CONTRADICTION, OutcomeDoubt.BEGUN_SINCE})
+
+
+def proven(
+    candidate: SpanCandidate,
+    found: SpanConfirmation,
+    before: ProvenHang | None,
+    stored: StoredEvidence | None,
+    now_ms: TimestampMs,
+) -> ProvenHang:
+    """The evidence of a confirmed span, combined with that of this start and with that from before it.
+
+    The time that an abort waits counts from the first confirmation of the same span since this start.
+    """
+    assert found.producer is not None
+    outcome = known_outcome(candidate, found)
+    new = ProvenHang(candidate, found.producer, outcome.outcome, candidate.witness, now_ms, outcome.doubt)
+    if before is not None and before.start_offset == new.start_offset:
+        new = replace(new, since_ms=before.since_ms)
+    return combined(combined(new, before), stored)
+
+
+def is_same_data(evidence: ProvenHang | None, fresh: SpanConfirmation) -> bool:
+    """Whether a fresh read confirms the span, and nothing was appended to it since the evidence was found."""
+    if evidence is None or fresh.answer is not Answer.CONFIRMED or fresh.producer is None:
+        return False
+    return evidence.data == fresh.producer.data
+
+
+def agreed(found: Outcome, evidence: ProvenHang) -> Outcome:
+    """The outcome after another read of the same data: that of all reads together, as the evidence has it."""
+    if evidence.outcome == found.outcome:
+        return found
+    return found._replace(outcome=evidence.outcome, doubt=evidence.doubt)
+
+
+def unconfirmed(fresh: SpanConfirmation) -> Outcome:
+    """The outcome after a read that does not confirm the same data: awaited only if the read has no answer."""
+    return unknown(OutcomeDoubt.NOT_READ if fresh.answer is Answer.UNKNOWN else OutcomeDoubt.DATA_MIXED, fresh.why)
+
+
+def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> ProvenHang:
+    """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN for good."""
+    if earlier is None or earlier.data != new.data:
+        return new
+    if isinstance(earlier, ProvenHang) and earlier.doubt is not None and earlier.doubt.kind in _FOR_GOOD:
+        return replace(new, outcome=ExpectedOutcome.UNKNOWN, doubt=earlier.doubt)
+    if earlier.outcome == ExpectedOutcome.UNKNOWN:
+        return new
+    if new.outcome == ExpectedOutcome.UNKNOWN:
+        return seen_again(replace(new, outcome=earlier.outcome, witness=earlier.witness, doubt=None), new.candidate)
+    return new if new.outcome == earlier.outcome else _doubted(new, OutcomeDoubt.CONTRADICTION)
+
+
+def seen_again(evidence: ProvenHang, candidate: SpanCandidate) -> ProvenHang:
+    """The evidence with a repeated candidate: data may have been appended since, or a transaction may have begun."""
+    witness, view = evidence.witness, candidate.view
+    is_grown = has_grown(evidence, candidate.span)
+    evidence = replace(evidence, candidate=candidate)
+    if evidence.outcome != ExpectedOutcome.UNKNOWN and is_grown:
+        return _doubted(evidence, OutcomeDoubt.WRITTEN_SINCE)
+    if evidence.outcome != ExpectedOutcome.NONE or witness is None or view is None:
+        return evidence
+    is_used = has_begun(evidence.row.producer_epoch, witness.view, view)
+    return _doubted(evidence, OutcomeDoubt.BEGUN_SINCE) if is_used else evidence
+
+
+def has_grown(evidence: ProvenHang, span: Span) -> bool:
+    """Whether a newer candidate shows data that is neither in the earlier candidate nor at the leader at that time."""
+    row, before = evidence.row, evidence.candidate.span
+    if (span.epoch, span.last_offset) == (before.epoch, before.last_offset):
+        return False
+    return (span.epoch, span.last_timestamp_ms) != (row.producer_epoch, row.last_timestamp_ms)
+
+
+def has_begun(epoch: ProducerEpoch, before: CoordinatorView, now: CoordinatorView) -> bool:
+    """Whether a newer view shows that a transaction has begun under an epoch since an earlier view."""
+    if now.data_epoch == epoch != before.data_epoch:
+        return True
+    if now.start_ms is None or now.start_ms == before.start_ms:
+        return False
+    return epoch == (now.data_epoch if now.data_epoch is not None else now.producer_epoch)
+
+
+def _doubted(evidence: ProvenHang, kind: OutcomeDoubt) -> ProvenHang:
+    return replace(evidence, outcome=ExpectedOutcome.UNKNOWN, doubt=Doubt(kind))
+
+
+def with_history(evidence: ProvenHang, row: ActiveProducer, history: SpanHistory) -> ProvenHang:
+    """The evidence after another read of the partition's log.
+
+    The outcome stays only if the log leads to it again, and if the state's current view of the coordinator does not
+    lead to another one.
+    """
+    candidate = evidence.candidate
+    place, epoch, coordinator_epoch = candidate.partition, row.producer_epoch, row.coordinator_epoch
+    again = expected_outcome(place, epoch, evidence.witness, history, coordinator_epoch)
+    now = expected_outcome(place, epoch, candidate.witness, history, coordinator_epoch)
+    if isinstance(again, Doubt):
+        return replace(evidence, outcome=ExpectedOutcome.UNKNOWN, doubt=again)
+    is_same = again == evidence.outcome and (isinstance(now, Doubt) or now == again)
+    return evidence if is_same else _doubted(evidence, OutcomeDoubt.CONTRADICTION)

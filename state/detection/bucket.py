@@ -3,7 +3,7 @@
 A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
 the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
 barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes only those
-producers due that it can concern (changed_clocks.py). Only a change of the thresholds makes all of them due.
+producers due that it can concern (bucket_clocks.py). Only a change of the thresholds makes all of them due.
 
 Law: a barrier evaluates every producer for which it would find something new. So a hang is a candidate at the first
 barrier that completes its proof. Only what follows a finding about the same span or transaction waits for a pause
@@ -19,36 +19,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import itemgetter
 
-from txnwatch.state.detection.awaited_producers import is_known_by_census
-from txnwatch.state.detection.barrier_context import BarrierContext
-from txnwatch.state.detection.batch import Batch
-from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.changed_clocks import take_clocks
+from txnwatch.state.detection.bucket_clocks import move_times, take_clocks
+from txnwatch.state.detection.bucket_state import BucketState, is_known_by_census
+from txnwatch.state.detection.census import described_open, doubted, not_described, not_there
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, reportable
-from txnwatch.state.detection.producer_snapshot import described_open, doubted, not_described, not_there
-from txnwatch.state.detection.read_gaps import (
+from txnwatch.state.detection.proof import BarrierContext
+from txnwatch.state.detection.reading import (
+    Batch,
+    WholeBefore,
     as_read,
     begin_readings,
+    blocked_offsets,
     close_gaps,
     finished_readings,
+    give_up,
     in_reading,
     is_before_hole,
     note_gaps,
     note_hidden,
     note_holes,
+    note_last_stable,
     note_undescribed,
+    note_whole,
     pass_over,
     read_again,
     recreated_logs,
     unread_before,
 )
-from txnwatch.state.detection.set_clock import move_times
-from txnwatch.state.detection.standing_offsets import blocked_offsets, note_last_stable
-from txnwatch.state.detection.unreadable_ranges import give_up
-from txnwatch.state.detection.view_transitions import forget_unseen
-from txnwatch.state.detection.whole_readings import WholeBefore, note_whole
+from txnwatch.state.detection.view import forget_unseen
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import (
@@ -65,9 +65,16 @@ from txnwatch.state.model.findings import (
     TransactionsEnded,
     Unproven,
 )
-from txnwatch.state.model.ids import NO_BARRIER, TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.quantities import AT_ONCE, NEVER_MS, TimestampMs
+from txnwatch.state.model.values import (
+    AT_ONCE,
+    NEVER_MS,
+    NO_BARRIER,
+    TRANSACTION_STATE_TOPIC,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 
 def process(

@@ -6,22 +6,171 @@ is covered. So a confirmation that could not run is tried again, and a refuted o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
-from txnwatch.state.detection.ask_coordinators import ask_about_covers, ask_about_owner
-from txnwatch.state.detection.barrier_context import BarrierContext
-from txnwatch.state.detection.proof import is_settled
-from txnwatch.state.detection.span_look import judge_span
-from txnwatch.state.detection.span_transitions import dropped
-from txnwatch.state.detection.step import Step
-from txnwatch.state.detection.without_log import ask_without_log, next_due_ms, rests_until
-from txnwatch.state.model.broker_clocks import was_listed
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.findings import Finding, TransactionCandidate
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.quantities import AT_ONCE, NEVER_MS, NO_TIME, TimestampMs
-from txnwatch.state.model.transaction import COVER, ProducerState, Span
-from txnwatch.state.model.verdicts import doubt_ms, overdue, thresholds
+from txnwatch.state.detection.proof import BarrierContext, Look, candidate_of, is_settled, judge_span, look_through
+from txnwatch.state.detection.span import Step, dropped
+from txnwatch.state.model.clocks import was_listed
+from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, TransactionCandidate
+from txnwatch.state.model.transaction import COVER, Emission, ProducerState, Span
+from txnwatch.state.model.values import (
+    AT_ONCE,
+    NEVER_MS,
+    NO_TIME,
+    CoordinatorAccess,
+    DurationMs,
+    TimestampMs,
+    TopicPartition,
+)
+from txnwatch.state.model.verdicts import Verdict, doubt_ms, is_two_phase, overdue, thresholds
+
+# Asks the coordinators about open spans: their log may be older than their memory, or not readable.
+#
+# The answer comes from the ledger's fresh read. The ledger may report these spans, so their ends are always emitted.
+
+
+def ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
+    """Asks the coordinator about spans held by an overdue transaction: an old view must not hide a hang for ever.
+
+    The coordinator can be asked if its log partition has a leader, even if that log cannot be read.
+    """
+    view = producer.view
+    if view is None or not view.is_live or not context.has_coordinator(view):
+        return Step(producer)
+    if context.age_ms(view) <= doubt_ms(view, context.policy, context.scan_interval_ms):
+        return Step(producer)
+    before = producer.emissions.get(COVER)
+    if not context.is_due(before):
+        return Step(producer)
+    held = {partition: span for partition, span in sorted(producer.spans.items()) if view.holds(partition)}
+    if not held:
+        return Step(producer)
+    next_ms = context.now_ms + context.policy.two_phase_check_ms
+    emission = Emission(1, next_ms) if is_two_phase(view) else context.next_emission(before)
+    return _in_doubt(CoverInDoubt, producer, held, emission, context)
+
+
+def ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
+    """Asks for the owner of open data whose producer id is in no read part of the log, while another part is unread.
+
+    A log that was re-created since names no owner. A part that its leader lists and cannot read names none either: the
+    coordinator answers from its memory. Data that a live transaction held may still be held, until the transaction's
+    timeout is over.
+    """
+    view = producer.view
+    if not producer.spans or context.is_known_to_log(view):
+        return Step(producer)
+    is_old = view is None or context.is_of_old_log(view)
+    held = {} if is_old else {at: span for at, span in producer.spans.items() if view is not None and view.holds(at)}
+    others = {at: span for at, span in producer.spans.items() if at not in held}
+    step = _ask_for_owner(replace(producer, view=None, spans=others), context)
+    return Step(replace(step.producer, view=view, spans={**step.producer.spans, **held}), step.emitted)
+
+
+def _ask_for_owner(producer: ProducerState, context: BarrierContext) -> Step:
+    before = producer.emissions.get(COVER)
+    if not context.is_due(before):
+        return Step(producer)
+    unread = {
+        partition: span
+        for partition, span in sorted(producer.spans.items())
+        if context.now_ms - span.first_seen_ms >= context.policy.owner_unread_ms
+        and look_through(producer, partition, span, context) is Look.COORDINATOR_UNPROVEN
+    }
+    if not unread:
+        return Step(producer)
+    return _in_doubt(OwnerInDoubt, producer, unread, context.next_emission(before), context)
+
+
+def _in_doubt(
+    kind: type[CoverInDoubt | OwnerInDoubt],
+    producer: ProducerState,
+    spans: dict[TopicPartition, Span],
+    emission: Emission,
+    context: BarrierContext,
+) -> Step:
+    number = context.barrier.number
+    asked = tuple(kind(candidate_of(producer, partition, span, context, number)) for partition, span in spans.items())
+    doubted = {
+        partition: replace(span, emission=span.emission or Emission(0, AT_ONCE)) for partition, span in spans.items()
+    }
+    return Step(
+        replace(producer, emissions={**producer.emissions, COVER: emission}, spans={**producer.spans, **doubted}), asked
+    )
+
+
+# Finds open data without the coordinators' log: to ask the coordinators about it, or because it is too old.
+#
+# Law: without the log, a barrier proves nothing about an owner, so nothing here is a verdict. With access `api` the
+# open data is a candidate, and the ledger's fresh reads are the whole proof (docs/decisions/0027). With access `none`
+# the data is late if it is older than any transaction may be; the ledger reads the partition again before it is
+# published.
+#
+# All questions about open data are due at the same times, once in every `coordinator_ask_ms`. So a round costs the same
+# requests for one open transaction and for two hundred.
+
+
+def ask_without_log(producer: ProducerState, context: BarrierContext) -> Step:
+    """The producer with its open data asked about, or reported as late, where that is due."""
+    if context.policy.coordinator_access is CoordinatorAccess.LOG:
+        return Step(producer)
+    emitted: list[Finding] = []
+    spans: dict[TopicPartition, Span] = {}
+    for partition, span in _candidates(producer, context):
+        emitted.append(_finding(producer, partition, span, context))
+        spans[partition] = replace(span, emission=_next_emission(span, context))
+    return Step(replace(producer, spans={**producer.spans, **spans}) if spans else producer, tuple(emitted))
+
+
+def rests_until(producer: ProducerState, context: BarrierContext) -> TimestampMs | None:
+    """When open data of a producer is due without the log; None if it is due now, or a census did not show it."""
+    next_ms = next_due_ms(producer, context)
+    return None if next_ms <= context.now_ms else next_ms
+
+
+def next_due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
+    """When, by our clock, the open data of a producer must be evaluated next."""
+    return min((_due_ms(span, context) for span in producer.spans.values()), default=NEVER_MS)
+
+
+def _candidates(producer: ProducerState, context: BarrierContext) -> Iterable[tuple[TopicPartition, Span]]:
+    for partition, span in sorted(producer.spans.items()):
+        if span.census_absent_at is None and _due_ms(span, context) <= context.now_ms:
+            yield partition, span
+
+
+def _due_ms(span: Span, context: BarrierContext) -> TimestampMs:
+    if span.census_absent_at is not None or span.ended_at is not None:
+        return AT_ONCE
+    if span.emission is not None:
+        return span.emission.next_ms
+    policy = context.policy
+    if policy.coordinator_access is CoordinatorAccess.API:
+        return _next_round_ms(span.first_seen_ms + policy.owner_unread_ms, policy.coordinator_ask_ms)
+    too_long_ms = policy.open_too_long_ms(context.barrier.scan_interval_ms)
+    return span.first_seen_ms + too_long_ms if too_long_ms is not None else NEVER_MS
+
+
+def _next_emission(span: Span, context: BarrierContext) -> Emission:
+    if context.policy.coordinator_access is not CoordinatorAccess.API:
+        return context.next_emission(span.emission)
+    times = span.emission.times if span.emission is not None else 0
+    return Emission(times + 1, _next_round_ms(context.now_ms, context.policy.coordinator_ask_ms))
+
+
+def _next_round_ms(time_ms: TimestampMs, pause_ms: DurationMs) -> TimestampMs:
+    """The first round after a time; rounds are at the multiples of the pause."""
+    return TimestampMs((time_ms // pause_ms + 1) * pause_ms)
+
+
+def _finding(producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext) -> Finding:
+    ownerless = replace(producer, view=None)
+    candidate = candidate_of(ownerless, partition, span, context, context.barrier.number)
+    if context.policy.coordinator_access is CoordinatorAccess.API:
+        return OwnerInDoubt(candidate)
+    return replace(candidate, verdict=Verdict.LATE)
 
 
 def judge(producer: ProducerState, context: BarrierContext) -> Step:

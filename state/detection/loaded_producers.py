@@ -13,20 +13,16 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.awaited_producers import Awaited, places_of
-from txnwatch.state.detection.barrier_context import BarrierContext
-from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_ages import Age, OpenAges
+from txnwatch.state.detection.bucket_state import Age, Awaited, BucketState, OpenAges, places_of
 from txnwatch.state.detection.open_transactions import follow, free_places, state_of, youngest_followed
-from txnwatch.state.detection.shared_ids import is_of_another_id, is_shared
-from txnwatch.state.detection.step import Step
-from txnwatch.state.detection.transitions import ProducerFact, apply
-from txnwatch.state.detection.view_transitions import is_newer
+from txnwatch.state.detection.proof import BarrierContext
+from txnwatch.state.detection.span import Step
+from txnwatch.state.detection.view import ProducerFact, apply, is_newer, is_of_another_id, is_shared
 from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import PartitionNotice, ProducerSeen, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.findings import Finding, StrayWrite
-from txnwatch.state.model.ids import NO_BARRIER, BarrierNumber, ProducerId
 from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.values import NO_BARRIER, BarrierNumber, ProducerId
 
 
 class ProducerStore(Protocol):

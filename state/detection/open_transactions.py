@@ -2,7 +2,7 @@
 
 Law: the list must not cause an evaluation. A producer is added or removed when it is evaluated anyway. Each bucket
 keeps the oldest. When a place gets free, the oldest open producer without a place gets it in the same batch: it is read
-(open_ages.py finds it), but not evaluated. So a list that is not full has everything that is open. A healthy
+(bucket_state.py finds it), but not evaluated. So a list that is not full has everything that is open. A healthy
 transaction is over within moments, so it is reported from `listed_after_ms` on. Prepare* is reported at once, because
 it either ends soon or is a problem. The number of transactions in each state is counted exactly, apart from the list.
 Times are our clock.
@@ -14,15 +14,12 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
-from txnwatch.state.detection.barrier_context import BarrierContext
-from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_ages import Age, age_of
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.detection.bucket_state import Age, BucketState, age_of
+from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
-from txnwatch.state.model.ids import BarrierNumber, ProducerId
-from txnwatch.state.model.quantities import TimestampMs
 from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.values import BarrierNumber, CoordinatorAccess, ProducerId, TimestampMs
 
 FOLLOWED = 128  # per bucket
 EMIT_EVERY = 20  # barriers; emitted also if unchanged

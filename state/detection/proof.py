@@ -18,16 +18,29 @@ Each reason why a look proves nothing is a `Look` value of its own. It is counte
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.ids import BarrierNumber, TopicPartition
-from txnwatch.state.model.transaction import CoordinatorView, ProducerState, Span, TransactionState
-from txnwatch.state.model.verdicts import Reason
+from txnwatch.state.detection.view import is_shared
+from txnwatch.state.model.clocks import RESERVE_MS, Clocks
+from txnwatch.state.model.facts import Barrier, Joined
+from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
+from txnwatch.state.model.transaction import CoordinatorView, Emission, ProducerState, Span, TransactionState
+from txnwatch.state.model.values import (
+    AT_ONCE,
+    BarrierNumber,
+    CoordinatorAccess,
+    DurationMs,
+    TimestampMs,
+    TopicPartition,
+    doubled,
+)
+from txnwatch.state.model.verdicts import DetectionPolicy, Reason, Verdict
 
 
 class Look(StrEnum):
@@ -197,3 +210,218 @@ def in_phase(span: Span, phase: Phase, barrier_number: BarrierNumber) -> Span:
         stray=stored.stray,
         absorbed=stored.absorbed,
     )
+
+
+# The inputs for evaluating producers at one barrier, and what this barrier's listings cover.
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierContext:
+    """The inputs for evaluating every producer of a bucket at one barrier.
+
+    Attributes:
+        gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
+        left: partitions that a batch did not read to their ends because of its read limit.
+        clocks: the brokers' clocks.
+        recreated_logs: partitions of a re-created coordinators' log that is not completely read yet, with the number
+            of the new reading; views of an earlier reading do not count.
+        waiting: counts, filled during the evaluation, of looks that proved nothing.
+        wanted: filled during the evaluation: partitions whose next census would help a proof.
+    """
+
+    barrier: Barrier
+    policy: DetectionPolicy
+    gaps: Container[TopicPartition] = ()
+    coordinator_gaps: Container[int] = ()
+    left: Container[TopicPartition] = ()
+    clocks: Clocks = field(default_factory=Clocks)
+    recreated_logs: Mapping[int, int] = field(default_factory=dict)
+    waiting: Counter[str] = field(default_factory=Counter)
+    wanted: set[TopicPartition] = field(default_factory=set)
+
+    @property
+    def now_ms(self) -> TimestampMs:
+        """Our clock at this barrier."""
+        return self.barrier.coordinator_listed_ms
+
+    @property
+    def scan_interval_ms(self) -> DurationMs:
+        """How often coordinators look for expired transactions."""
+        return self.policy.scan_interval_ms(self.barrier.scan_interval_ms)
+
+    def age_ms(self, view: CoordinatorView) -> DurationMs:
+        """The minimum time that a live transaction has been in its state at this barrier."""
+        return self.clocks.age_ms(view, self.now_ms)
+
+    def assumed_age_ms(self, view: CoordinatorView) -> DurationMs:
+        """The age for due times: as if the bound of the coordinator's clock rose by RESERVE_MS (bucket_clocks.py)."""
+        age_ms = self.age_ms(view)
+        return age_ms if self.clocks.of(view) is None else DurationMs(age_ms + RESERVE_MS)
+
+    def is_behind(self, partition: TopicPartition) -> bool:
+        """Whether a limit stopped the reading of the partition before its end; then a census replaces the log."""
+        return partition in self.barrier.limited_data or partition in self.left
+
+    def is_unproven(self, partition: TopicPartition) -> bool:
+        """Whether the log of the partition is not read to an end that this barrier has listed."""
+        return partition in self.barrier.stale_data or partition in self.gaps or self.is_behind(partition)
+
+    def is_of_old_log(self, view: CoordinatorView | None) -> bool:
+        """Whether the view is from a coordinators' log that was re-created since."""
+        return view is not None and view.reading < self.recreated_logs.get(view.log_partition, 0)
+
+    def is_known_to_log(self, view: CoordinatorView | None) -> bool:
+        """Whether the coordinators' log has named the producer id and will show its next states."""
+        return view is not None and not self.is_of_old_log(view) and view.log_partition not in self.coordinator_gaps
+
+    def has_coordinator(self, view: CoordinatorView) -> bool:
+        """Whether the coordinator can be asked: its log partition has a leader, even if that log cannot be read."""
+        is_listed = view.log_partition not in self.barrier.stale_coordinator
+        return self.barrier.has_coordinator_log and is_listed and not self.is_of_old_log(view)
+
+    def is_read(self, view: CoordinatorView) -> bool:
+        """Whether the view's log is read to an end of this barrier: a backlog after a restart must not raise alerts."""
+        return self.has_coordinator(view) and view.log_partition not in self.coordinator_gaps
+
+    def had_election(self, view: CoordinatorView | None) -> bool:
+        """Whether the log that can name the owner had an election after the last barrier and before it was read now.
+
+        The owner of an unknown producer id can be in any partition of the coordinators' log.
+        """
+        reigns = self.clocks.reigns
+        if view is None:
+            return bool(self.barrier.elected) or any(reign.since == self.barrier.number for reign in reigns.values())
+        reign = reigns.get(view.log_partition)
+        is_new = reign is not None and reign.since == self.barrier.number
+        return is_new or view.log_partition in self.barrier.elected
+
+    def next_emission(self, emission: Emission | None) -> Emission:
+        """When a candidate that is emitted now is due again; the pause doubles up to a maximum."""
+        times = emission.times if emission is not None else 0
+        pause_ms = doubled(self.policy.repeat_first_ms, self.policy.repeat_max_ms, times)
+        return Emission(times + 1, self.now_ms + pause_ms)
+
+    def is_due(self, emission: Emission | None) -> bool:
+        """Whether a candidate that was emitted before is due again."""
+        return emission is None or self.now_ms >= emission.next_ms
+
+
+# Looks at one open span at a barrier: what the barrier shows, and the step of the proof (proof.py) that follows.
+
+_SIGHTS = {
+    (Look.COVERED, False): Sight.HELD,
+    (Look.COVERED, True): Sight.HELD_STILL_OPEN,
+    (Look.UNCOVERED, False): Sight.UNOWNED,
+    (Look.UNCOVERED, True): Sight.UNOWNED_STILL_OPEN,
+}
+_WITHOUT_LOG = {
+    CoordinatorAccess.API: Look.COORDINATOR_ASKED,
+    CoordinatorAccess.NONE: Look.COORDINATOR_NOT_USED,
+}
+_RESTS_ON_THE_VIEW = frozenset({Look.COVERED, Look.UNCOVERED, Look.TOO_EARLY})
+
+
+def judge_span(
+    producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext
+) -> tuple[Span, tuple[Finding, ...]]:
+    """The span after this barrier's look, the same object if nothing changes; and the finding that is due."""
+    look = look_through(producer, partition, span, context)
+    if look is Look.ENDING and span.ended_at is None and not context.is_behind(partition):
+        context.wanted.add(partition)
+    if look is Look.UNCOVERED and span.seen_at is not None and _needs_census(partition, span, context):
+        context.wanted.add(partition)
+    if look not in {Look.COVERED, Look.UNCOVERED}:
+        context.waiting[look] += 1
+        return span, ()
+    is_open_since = span.uncovered_at is not None and is_still_open(partition, span, context)
+    # An election of the log can cut off the record of a transaction that has taken the span and has ended it.
+    # Or the span has always been held, by the transaction of another id with the same producer id.
+    may_have_been_held = is_shared(producer.view) if look is Look.COVERED else context.had_election(producer.view)
+    sight = _SIGHTS[look, is_open_since and not may_have_been_held]
+    next_phase, output = TRANSITIONS[phase_of(span), sight]
+    judged = in_phase(span, next_phase, context.barrier.number)
+    match output:
+        case Output.CANDIDATE:
+            assert span.uncovered_at is not None
+            if not context.is_due(span.emission):
+                return span, ()
+            candidate = candidate_of(producer, partition, span, context, span.uncovered_at)
+            return replace(judged, emission=context.next_emission(span.emission)), (candidate,)
+        case Output.STRAY_WRITE:
+            return replace(judged, emission=Emission(0, AT_ONCE)), (_stray_write(producer, partition, span, context),)
+        case Output.WAIT:
+            context.waiting[Look.DATA_UNPROVEN] += 1
+            return judged, ()
+        case Output.NOTHING:
+            return judged, ()
+
+
+def look_through(producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext) -> Look:
+    """What this barrier shows about the owner; a view from a log that was re-created since proves nothing."""
+    if span.census_absent_at is None and context.policy.coordinator_access is not CoordinatorAccess.LOG:
+        return _WITHOUT_LOG[context.policy.coordinator_access]
+    look = look_at(producer, partition, span, context.barrier, context.coordinator_gaps)
+    is_old = look in _RESTS_ON_THE_VIEW and context.is_of_old_log(producer.view)
+    return Look.COORDINATOR_UNPROVEN if is_old else look
+
+
+def candidate_of(
+    producer: ProducerState,
+    partition: TopicPartition,
+    span: Span,
+    context: BarrierContext,
+    first_barrier: BarrierNumber,
+) -> SpanCandidate:
+    """The span as a candidate for a fresh read."""
+    reign = context.clocks.reigns.get(producer.view.log_partition) if producer.view is not None else None
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=reason_of(producer.view, partition),
+        producer_id=producer.producer_id,
+        partition=partition,
+        span=span,
+        view=producer.view,
+        first_barrier=first_barrier,
+        second_barrier=context.barrier.number,
+        data_listed_ms=context.barrier.data_listed_ms,
+        coordinator_listed_ms=context.barrier.coordinator_listed_ms,
+        log_epoch=reign.epoch if reign is not None else None,
+        is_begun_under_it=reign is not None and reign.since < span.began_after,
+    )
+
+
+def _stray_write(producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext) -> StrayWrite:
+    """A live transaction holds the span now, and it was proven that none did before: this one has absorbed it."""
+    assert span.uncovered_at is not None
+    return StrayWrite(
+        producer_id=producer.producer_id,
+        partition=partition,
+        topic_id=span.topic_id,
+        joined=Joined(span.start_offset, span.oldest_epoch, None, span.epoch),
+        view=producer.view,
+        last_timestamp_ms=span.last_timestamp_ms,
+        first_seen_ms=span.first_seen_ms,
+        looks=(span.uncovered_at, context.barrier.number),
+    )
+
+
+def is_still_open(partition: TopicPartition, span: Span, context: BarrierContext) -> bool:
+    """Whether the span was seen open after the look that found it uncovered, and before this look.
+
+    Either the log shows it, read to an end that this barrier has listed; or one census before this barrier and the
+    latest one do. If the log is read, but not to its end, one of the two is sufficient.
+    """
+    if not span.by_census and not context.is_unproven(partition):
+        return True
+    number = context.barrier.number
+    if span.reseen_at is None or span.seen_at is None:
+        return False
+    return span.reseen_at < number and span.seen_at >= number - 1
+
+
+def _needs_census(partition: TopicPartition, span: Span, context: BarrierContext) -> bool:
+    """Whether the proof, or its repetition, needs another census, because the partition's log proves nothing now."""
+    if not span.by_census and not context.is_unproven(partition):
+        return False
+    is_seen = span.seen_at is not None and span.seen_at >= context.barrier.number
+    return span.reseen_at is None or (context.is_due(span.emission) and not is_seen)

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
+from txnwatch.state.model.incident import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
-from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
+from txnwatch.state.model.values import DurationMs, Offset, TimestampMs
 
 NEAR_OFFSETS: Final = 100
 ONE_MARKER: Final = 1

@@ -4,7 +4,7 @@ The outcome matters more than the hang: if the client got a successful commit an
 aborting that partition destroys acknowledged data. So `none` is returned only if no transaction can ever have owned the
 data. `commit` and `abort` are returned only if a single transaction can have owned it, and its marker is missing there.
 Data has a producer id and an epoch and nothing else, so everything depends on who used the epoch
-(detection/epoch_lineage.py). No clock is used: the brokers' clocks differ, and the transactions of one client follow
+(detection/view.py). No clock is used: the brokers' clocks differ, and the transactions of one client follow
 each other within milliseconds.
 
 Records of the coordinators' log can be lost before anybody has read them: an election removes the tail of the log if a
@@ -12,7 +12,7 @@ replica that lacks it becomes the leader. A power failure is enough for that, wi
 gets the answer "committed" for a transaction that no record shows any more. So three conditions come first:
 
   1. The records that say who used an epoch were appended under one leader epoch of their log partition
-     (epoch_lineage.py).
+     (screen.py).
   2. The log partition still had that leader epoch when its end T was listed, after the data had been read.
   3. The data was appended after the log partition had this leader.
 
@@ -28,7 +28,7 @@ Condition 3 holds if the watcher has seen that the span began after it had liste
 producer's marker below the data is from the coordinator under this leader epoch; or if the leader is the first one of
 the log.
 
-Everything else is `unknown`, with its reason (outcome_doubts.py). An id that expired or was forgotten may have
+Everything else is `unknown`, with its reason (outcome.py). An id that expired or was forgotten may have
 committed. If several transactions have used the epoch, an earlier one may have committed. Only the partition's own log,
 read once the hang is confirmed, shows whether there is a marker: the leader can lose its producer state, and our own
 memory would have the same weakness.
@@ -36,14 +36,135 @@ memory would have the same weakness.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeGuard
 
-from txnwatch.state.detection.epoch_lineage import is_unused
-from txnwatch.state.evidence.outcome_doubts import Doubt
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, CoordinatorEpoch, ProducerEpoch, TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome, OutcomeDoubt
-from txnwatch.state.model.ports import SpanHistory
+from txnwatch.state.detection.view import is_unused
+from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt
+from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, EpochUse, Marker, TransactionState, Witness
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    CoordinatorEpoch,
+    Problem,
+    ProducerEpoch,
+    TopicPartition,
+)
+from txnwatch.state.model.verdicts import Verdict
+
+# Why an expected outcome is unknown, and what would make it known: the table of texts. Pure.
+#
+# docs/abort.md has the table. A doubt is a code of the public contract with a text about the one case.
+
+
+class DoubtRule(NamedTuple):
+    """One row of the table.
+
+    Attributes:
+        means: why the outcome is unknown.
+        known_if: what would make it known; for an incident that is open, or for the next one of the same application.
+    """
+
+    means: str
+    known_if: str
+
+
+class Doubt(NamedTuple):
+    """Why one outcome is unknown; `detail` has the values of the case."""
+
+    kind: OutcomeDoubt
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The reason and what would make the outcome known, as sentences."""
+        rule = DOUBTS[self.kind]
+        means = f"{rule.means} ({self.detail})" if self.detail else rule.means
+        return f"{means}; {rule.known_if}"
+
+
+_WATCHER = "an incident that a watcher had opened before has the outcome, if it was known then"
+
+DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
+    OutcomeDoubt.NOT_FOUND_HERE: DoubtRule(
+        "the instance that wrote the event has not proven the hang itself, and an event is no proof",
+        "an instance that finds the hang corrects the event",
+    ),
+    OutcomeDoubt.NO_RECORD: DoubtRule(
+        "no record of the producer id was read from `__transaction_state`",
+        "it becomes known if a record of the id is read",
+    ),
+    OutcomeDoubt.ID_EXPIRED: DoubtRule(
+        "the transactional id has expired: its last transaction may have committed",
+        _WATCHER,
+    ),
+    OutcomeDoubt.PRODUCER_ID_SUPERSEDED: DoubtRule(
+        "the transactional id uses another producer id now",
+        _WATCHER,
+    ),
+    OutcomeDoubt.TRANSACTION_LIVE: DoubtRule(
+        "a later transaction of the id is live",
+        _WATCHER,
+    ),
+    OutcomeDoubt.LOG_NOT_LISTED: DoubtRule(
+        "the leader epoch of the partition of `__transaction_state` was not listed when the log was read",
+        "the next read of the log shows it",
+    ),
+    OutcomeDoubt.LOG_ELECTION: DoubtRule(
+        "since the last record of the id, the partition of `__transaction_state` has another leader, and an election "
+        "can remove records that nobody has read",
+        f"{_WATCHER}; the outcomes of transactions that begin from now on are not affected",
+    ),
+    OutcomeDoubt.BEGAN_BEFORE_ELECTION: DoubtRule(
+        "the data may be older than the present leader of the partition of `__transaction_state`, and an election can "
+        "remove records that nobody has read",
+        f"{_WATCHER}; a watcher knows this of data that begins after it has seen that leader",
+    ),
+    OutcomeDoubt.EPOCH_SHARED: DoubtRule(
+        "other transactions may have used the epoch of the data, and one of them may have committed",
+        "the next transaction of a producer with transaction.version 2 has an epoch of its own",
+    ),
+    OutcomeDoubt.NOT_A_PARTICIPANT: DoubtRule(
+        "the last transaction of this epoch did not have the partition as a participant",
+        "ask the owner of the application what wrote there",
+    ),
+    OutcomeDoubt.DATA_MIXED: DoubtRule(
+        "the open data has more than one epoch, its beginning is not known, or another transaction has joined it",
+        "ask the owner of the application what wrote there",
+    ),
+    OutcomeDoubt.MARKER_UNKNOWN: DoubtRule(
+        "the log of the partition does not show whether the last marker of the producer is that of the transaction",
+        "ask the owner of the application",
+    ),
+    OutcomeDoubt.COORDINATOR_MOVED_ON: DoubtRule(
+        "the coordinator has changed the transaction of the id since the log was read",
+        "the next read of the log shows it",
+    ),
+    OutcomeDoubt.NOT_READ: DoubtRule(
+        "the log of the partition could not be read yet",
+        "the read is repeated",
+    ),
+    OutcomeDoubt.WRITTEN_MEANWHILE: DoubtRule(
+        "data was appended after the listing that the outcome needs",
+        "the read is repeated",
+    ),
+    OutcomeDoubt.WRITTEN_SINCE: DoubtRule(
+        "data was appended after the outcome was found, and may belong to another transaction",
+        "ask the owner of the application what wrote there",
+    ),
+    OutcomeDoubt.BEGUN_SINCE: DoubtRule(
+        "no transaction owned the data when it was found, but one has begun under its epoch since",
+        "ask the owner of the application what wrote there",
+    ),
+    OutcomeDoubt.CONTRADICTION: DoubtRule(
+        "two reads lead to two different outcomes",
+        "ask the owner of the application",
+    ),
+}
+
 
 _FIRST_EPOCH: Final = 0  # of a partition that never had an election
 
@@ -164,3 +285,115 @@ def _is_of_an_earlier_transaction(marker: Marker, view: CoordinatorView) -> bool
         return False
     is_first = view.epoch_use is EpochUse.FIRST and view.state is not TransactionState.EMPTY
     return marker.producer_epoch < view.data_epoch or (marker.producer_epoch == view.data_epoch and not is_first)
+
+
+# What is known about the outcome of a confirmed hang, and whether another read can show more.
+#
+# There are two kinds of `unknown`. In the first, an answer is missing: the partition's log was not read, or the span
+# was written to after the listing that the outcome needs. The read is repeated. In the second, `unknown` is the answer:
+# the information is gone, or never existed. Only a new candidate of the state can change it.
+#
+# Pure: no I/O, no clock.
+
+_READ_AGAIN = frozenset({OutcomeDoubt.NOT_READ, OutcomeDoubt.WRITTEN_MEANWHILE})
+
+
+class Outcome(NamedTuple):
+    """An expected outcome, or why it is unknown.
+
+    Attributes:
+        doubt: None if the outcome is known.
+        is_being_read: the missing answer is being read, so it can be requested again at once.
+    """
+
+    outcome: ExpectedOutcome
+    doubt: Doubt | None = None
+    is_being_read: bool = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an answer is missing, so another read of the same data can show the outcome."""
+        return self.doubt is not None and self.doubt.kind in _READ_AGAIN
+
+
+def unknown(kind: OutcomeDoubt, detail: str = "", *, is_being_read: bool = False) -> Outcome:
+    """An unknown outcome, and why."""
+    return Outcome(ExpectedOutcome.UNKNOWN, Doubt(kind, detail), is_being_read)
+
+
+def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
+    """What is known about the outcome, if it applies to all the data found; `found` includes the span's history."""
+    row, history = found.producer, found.history
+    doubt = Doubt(OutcomeDoubt.NOT_READ) if row is None else _of_reading(candidate, found, row)
+    if row is None or doubt is not None:
+        return Outcome(ExpectedOutcome.UNKNOWN, doubt)
+    outcome = expected_outcome(
+        candidate.partition, row.producer_epoch, candidate.witness, history, row.coordinator_epoch
+    )
+    if not isinstance(outcome, Doubt):
+        return Outcome(outcome)
+    if history.problem is not None:
+        return unknown(OutcomeDoubt.NOT_READ, history.problem, is_being_read=history.is_being_read)
+    return Outcome(ExpectedOutcome.UNKNOWN, outcome)
+
+
+def _of_reading(candidate: SpanCandidate, found: SpanConfirmation, row: ActiveProducer) -> Doubt | None:
+    """Why what the candidate rests on does not apply to the data that the fresh read shows.
+
+    The fresh read may show data that was appended after the listing T of the candidate. If a transaction owns it, its
+    record was committed before that data was appended. Its coordinator has this record, and describes that transaction,
+    unless an election has removed it meanwhile. So the answer must be the view of the candidate, and the log partition
+    must still have the same leader after the whole read.
+    """
+    span = candidate.span
+    if span.absorbed or row.txn_start_offset != span.start_offset:
+        return Doubt(OutcomeDoubt.DATA_MIXED)  # other data, or more data than the candidate covers
+    if not found.is_unchanged:
+        return Doubt(OutcomeDoubt.WRITTEN_MEANWHILE)
+    if isinstance(found.log_epoch, Problem):
+        return Doubt(OutcomeDoubt.NOT_READ, str(found.log_epoch))
+    if not found.is_settled:
+        return Doubt(_of_coordinator(candidate, found))
+    if candidate.view is not None and found.log_epoch != candidate.log_epoch:
+        then, now = candidate.log_epoch, found.log_epoch
+        return Doubt(OutcomeDoubt.LOG_ELECTION, f"during the read: leader epoch {then} then, {now} now")
+    return None
+
+
+def _of_coordinator(candidate: SpanCandidate, found: SpanConfirmation) -> OutcomeDoubt:
+    """Why the coordinator's answer is not the view of the candidate."""
+    if candidate.view is None:
+        return OutcomeDoubt.NO_RECORD
+    if found.description is None:
+        return OutcomeDoubt.ID_EXPIRED
+    is_superseded = found.description.producer_id != candidate.producer_id
+    return OutcomeDoubt.PRODUCER_ID_SUPERSEDED if is_superseded else OutcomeDoubt.COORDINATOR_MOVED_ON
+
+
+def with_outcome(event: IncidentEvent, outcome: Outcome) -> IncidentEvent:
+    """An event with an outcome; a doubt is only about a hanging transaction."""
+    doubt = outcome.doubt if event.verdict == Verdict.HANGING else None
+    return replace(
+        event,
+        expected_outcome=outcome.outcome,
+        outcome_doubt=doubt.kind if doubt is not None else None,
+        outcome_detail=doubt.text if doubt is not None else None,
+    )
+
+
+def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
+    """Whether this is an open incident about a hang with an unknown outcome."""
+    if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
+        return False
+    return incident.expected_outcome == ExpectedOutcome.UNKNOWN
+
+
+def is_settled(incident: IncidentEvent, outcome: Outcome) -> bool:
+    """Whether an incident says that its outcome is being read, and a read has shown that it cannot be known."""
+    return incident.outcome_doubt in _READ_AGAIN and outcome.doubt is not None and not outcome.is_awaited
+
+
+def outcome_basis(candidate: SpanCandidate) -> Hashable:
+    """All values of the state that an outcome depends on: an outcome that is settled changes only with them."""
+    span = candidate.span
+    return candidate.witness, span.start_offset, span.absorbed, span.epoch, span.last_timestamp_ms

@@ -31,20 +31,18 @@ the reason, and never hanging.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from txnwatch.state.evidence.age_claims import Claim
-from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.coordinator_reading import coordinator_reading, covers
-from txnwatch.state.model.description import DescribedTransaction, TransactionDescription, TransactionView
+from txnwatch.state.evidence.ages import Claim
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation, coordinator_reading, covers
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.ids import BarrierNumber, ProducerId
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading, TransactionListing
-from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.model.transaction import Span
+from txnwatch.state.model.transaction import DescribedTransaction, Span, TransactionDescription, TransactionView
+from txnwatch.state.model.values import BarrierNumber, Problem, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 FOREIGN = (
@@ -157,4 +155,41 @@ def overdue_transaction(
         barrier=BOTH_LOOKS[0],
         coordinator_listed_ms=now_ms,
         age_ms=claim.age_ms,
+    )
+
+
+# Where a producer has open data, by readings of partitions. Pure: no I/O, no clock.
+
+
+class OpenData(NamedTuple):
+    """The partitions of some readings, by what their leaders show about one producer.
+
+    Attributes:
+        open: its transaction is open.
+        closed: it has no open transaction. If its coordinator still waits for the marker there, a marker of another
+            writer has closed the transaction, and the leader may refuse the coordinator's own marker for ever.
+        unread: the leader did not answer, with the reason.
+    """
+
+    open: tuple[TopicPartition, ...]
+    closed: tuple[TopicPartition, ...]
+    unread: dict[TopicPartition, Problem]
+
+    @property
+    def is_nothing_left(self) -> bool:
+        """Whether it is proven that the producer has no open data on these partitions."""
+        return not self.open and not self.unread
+
+
+def open_data(
+    producer_id: ProducerId, readings: Iterable[PartitionReading], among: Collection[TopicPartition] | None = None
+) -> OpenData:
+    """What the readings show about a producer; `among` limits them to some partitions."""
+    known = [reading for reading in readings if among is None or reading.partition in among]
+    read = [reading for reading in known if reading.problem is None]
+    is_open = {reading.partition: reading.open_transaction(producer_id) is not None for reading in read}
+    return OpenData(
+        open=tuple(partition for partition, has_some in is_open.items() if has_some),
+        closed=tuple(partition for partition, has_some in is_open.items() if not has_some),
+        unread={reading.partition: reading.problem for reading in known if reading.problem is not None},
     )

@@ -13,13 +13,63 @@ from typing import NamedTuple
 
 from msgspec import field
 
-from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import End, Latencies
-from txnwatch.state.model.ids import BarrierNumber, BrokerId, ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.quantities import NO_TIME, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import Variant
-from txnwatch.state.model.transaction import CoordinatorView, Marker
-from txnwatch.state.model.transaction_end import FirstDecision
+from txnwatch.state.model.incident import EndedBy
+from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.values import (
+    NO_TIME,
+    BarrierNumber,
+    BrokerId,
+    DurationMs,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+    Variant,
+)
+
+# How a transaction ended: what a range of the coordinators' log shows, and what follows from it.
+
+
+class FirstDecision(NamedTuple):
+    """The first record of a transactional id in a range that decides a transaction: Prepare*, or Complete* without it.
+
+    Attributes:
+        state: the state in the record.
+        start_ms: when that transaction began. A new one has another start, but an abort of nothing keeps the start of
+            the transaction before.
+        producer_epoch: the producer epoch of the record; None if the record gives the id another producer id.
+        log_offset: offset of the record.
+        record_timestamp_ms: when the record was appended.
+        is_next: whether the record directly follows an Ongoing record of the same transaction in the range; None if it
+            is the first record of the id, and nothing in the range is missing before it.
+    """
+
+    state: TransactionState
+    start_ms: TimestampMs | None
+    producer_epoch: ProducerEpoch | None
+    log_offset: int
+    record_timestamp_ms: TimestampMs
+    is_next: bool | None
+
+
+class TransactionEnd(NamedTuple):
+    """How one transaction ended, as the coordinators' log proves it.
+
+    Attributes:
+        state: the state of the record that shows it: Prepare* or Complete*.
+        by: who ended it.
+        log_offset: offset of the record in the id's partition of the log.
+        open_for_ms: from the start of the transaction to the record, by the timestamps of the coordinators; None if
+            nothing had begun since InitProducerId.
+    """
+
+    state: TransactionState
+    by: EndedBy
+    log_offset: int
+    open_for_ms: DurationMs | None
 
 
 class Joined(NamedTuple):

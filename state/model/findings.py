@@ -5,16 +5,22 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from txnwatch.state.model.broker_clocks import Clock
+from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.completion_latency import Latencies
-from txnwatch.state.model.description import TransactionView
-from txnwatch.state.model.facts import Joined, PartitionNotice
-from txnwatch.state.model.gap import Gap
-from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import Variant
-from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, Witness
-from txnwatch.state.model.transaction_end import TransactionEnd
+from txnwatch.state.model.facts import Joined, PartitionNotice, TransactionEnd
+from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, TransactionView, Witness
+from txnwatch.state.model.values import (
+    BarrierNumber,
+    BrokerId,
+    CoordinatorEpoch,
+    DurationMs,
+    Gap,
+    Offset,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+    Variant,
+)
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 
@@ -69,7 +75,7 @@ class OwnerInDoubt(Variant, frozen=True):
 class TransactionCandidate(Variant, frozen=True):
     """A live transaction that violates a time-based rule.
 
-    `age_ms` is the minimum time in its state (broker_clocks.py); `overdue_ms` is the part of it above the threshold.
+    `age_ms` is the minimum time in its state (clocks.py); `overdue_ms` is the part of it above the threshold.
     """
 
     verdict: Verdict

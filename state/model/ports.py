@@ -6,17 +6,26 @@ would look like an idle producer, and so like a hang.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from txnwatch.state.model.description import TransactionDescription
-from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs
-from txnwatch.state.model.transaction import Marker, SpanData, TransactionState
+from txnwatch.state.model.transaction import Marker, SpanData, TransactionDescription, TransactionState
+from txnwatch.state.model.values import (
+    BrokerId,
+    CoordinatorEpoch,
+    DurationMs,
+    ErrorCode,
+    LeaderEpoch,
+    Offset,
+    Problem,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
 
 # Brokers learn of a deletion one after the other, and each look asks another broker. A topic counts as deleted after
 # this many absences in a row.
@@ -294,3 +303,26 @@ class OpenIncidentsView(Protocol):
 
         `has_ended` decides by incident id whether the incident ended long ago.
         """
+
+
+# The port of the search for transactional ids that have expired; ports.py has the other ports.
+
+
+class FormerOwnersRead(NamedTuple):
+    """What the coordinators' log shows about the transactional ids of some producer ids.
+
+    Attributes:
+        names: the transactional id by producer id; None if the log has no record of it, or records of several ids. A
+            producer id that is missing here is being read, and the next call continues; or there is a problem.
+        problem: why the log could not be read to its end; None if it could be, or if the read is not finished.
+    """
+
+    names: Mapping[ProducerId, str | None]
+    problem: str | None = None
+
+
+class FormerOwners(Protocol):
+    """Searches the coordinators' log for transactional ids that no coordinator has any more."""
+
+    def read(self, producer_ids: Collection[ProducerId]) -> FormerOwnersRead:
+        """Reads the whole log once for some producer ids, as far as the time budget allows."""

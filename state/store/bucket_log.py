@@ -19,18 +19,44 @@ A producer with nothing open is removed at the first snapshot that finds it unch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from dataclasses import fields
+from typing import Any, Protocol, TypeVar, get_type_hints
 
-from txnwatch.state.detection.awaited_producers import Awaited
-from txnwatch.state.detection.bucket_state import BucketState, Standing
+from txnwatch.state.detection.bucket_state import Awaited, BucketState, SharedState, Standing
 from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.ids import ProducerId, TopicPartition
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.model.record import ModelValue
-from txnwatch.state.model.serializer import Serializer
+from txnwatch.state.model.serializer import PartSerializer, Serializer
 from txnwatch.state.model.transaction import ProducerState
-from txnwatch.state.store.codec import STORED_PARTS, decode_producer, decode_shared, encode_producer, encode_shared
+from txnwatch.state.model.values import DurationMs, ModelValue, ProducerId, TimestampMs, TopicPartition
+
+# The stored types of the state: producers and the shared state of a bucket, as bytes.
+#
+# state/model/serializer.py encodes them by their types. A stored producer and a part of the shared state have no
+# version of their own: the log entry that contains them has one, which covers them (bucket_log.py).
+
+_PRODUCER = PartSerializer[ProducerState](ProducerState)
+_HINTS = get_type_hints(SharedState)
+_SHARED = {field.name: PartSerializer[Any](_HINTS[field.name]) for field in fields(SharedState)}
+STORED_PARTS = (ProducerState, SharedState)
+
+encode_producer = _PRODUCER.encode
+decode_producer = _PRODUCER.decode
+
+
+def encode_shared(bucket: SharedState) -> dict[str, bytes]:
+    """The shared state of a bucket, each field by its name; equal values have equal bytes."""
+    return {name: part.encode(_in_order(getattr(bucket, name))) for name, part in _SHARED.items()}
+
+
+def decode_shared(bucket: BucketState, parts: Mapping[str, bytes]) -> None:
+    """Sets the fields that `encode_shared` wrote in a bucket."""
+    for name, packed in parts.items():
+        setattr(bucket, name, _SHARED[name].decode(packed))
+
+
+def _in_order(value: object) -> object:
+    return sorted(value) if isinstance(value, set) else value
+
 
 TOKEN_BYTES = 8
 MAX_ENTRIES = 256

@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 
 from txnwatch.state.abort.case import StoredEvidence
-from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome
-from txnwatch.state.model.quantities import Offset, TimestampMs
+from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, SpanData, Witness
+from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 
 FORMAT = 2
 

@@ -10,14 +10,11 @@ from typing import Any, NamedTuple
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import BrokerId
-from txnwatch.state.model.policy import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.values import BrokerId, DurationMs, Problem
+from txnwatch.state.model.verdicts import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.error_names import problem_of
+from txnwatch.streaming.client.connection import Connection, problem_of
 
 SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _BROKER = 4

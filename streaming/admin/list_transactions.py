@@ -7,20 +7,30 @@ checked before and after, and the result names every partition that was not list
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from txnwatch.state.model.description import NotDescribed
+from kafka.protocol.admin import ListTransactionsRequest
+
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
-from txnwatch.state.model.ports import ListedTransaction
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.state.text.lists import grouped, some
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
+from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    DurationMs,
+    ErrorCode,
+    Problem,
+    ProducerId,
+    TopicPartition,
+)
+from txnwatch.state.text import grouped, some
 from txnwatch.streaming.admin import requests as messages
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.error_names import problem_of
+from txnwatch.streaming.client.cluster import Cluster, ask_for_each
+from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import PartitionInfo
+from txnwatch.streaming.log.coordinator_log import newest_stamps
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
@@ -179,3 +189,91 @@ def _coordinator(node: BrokerId) -> str:
 
 def _of_all(numbers: Iterable[int], why: Problem) -> _Problems:
     return {str(TopicPartition(TRANSACTION_STATE_TOPIC, number)): why for number in numbers}
+
+
+# Queries beyond the port TransactionAdmin: filtered listings, one broker's producers.
+#
+# Each broker's error is returned beside the other brokers' results. If a broker is too old for a request, its error
+# names the Kafka release that is needed.
+
+DURATION_SINCE, PATTERN_SINCE = 1, 2  # versions of ListTransactions
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The filters of a listing; empty or None means no filter.
+
+    Brokers before 3.8 do not know the duration filter, and brokers before 4.1 not the pattern: they list more.
+    """
+
+    states: tuple[str, ...] = ()
+    producer_ids: tuple[ProducerId, ...] = ()
+    longer_than_ms: DurationMs | None = None
+    pattern: str | None = None
+
+
+def list_filtered(cluster: Cluster, filters: Filters) -> BrokerListings:
+    """Every broker's transactions; a broker that is too old for a filter lists more."""
+    return list_everywhere(cluster, list_request(filters))
+
+
+def list_request(filters: Filters) -> Callable[[Connection], Any]:
+    """ListTransactions for one broker, without the filters that it is too old for."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(ListTransactionsRequest)
+        more: dict[str, Any] = {}
+        if filters.longer_than_ms is not None and version >= DURATION_SINCE:
+            more["duration_filter"] = filters.longer_than_ms
+        if filters.pattern is not None and version >= PATTERN_SINCE:
+            more["transactional_id_pattern"] = filters.pattern
+        return ListTransactionsRequest(
+            version=version, state_filters=list(filters.states), producer_id_filters=list(filters.producer_ids), **more
+        )
+
+    return build
+
+
+def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) -> Sequence[ActiveProducer] | Problem:
+    """One partition's producers as one broker, leader or follower, describes them; or the problem."""
+    found = ask_for_each(cluster, {node: [partition]}, messages.describe_producers_request, messages.described)
+    answer = found[partition]
+    return Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
+
+
+def names_of(
+    cluster: Cluster, producer_ids: Iterable[ProducerId]
+) -> tuple[dict[ProducerId, ListedTransaction], dict[str, Problem]]:
+    """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
+    found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
+    return {row.producer_id: row for row in found.rows}, found.problems
+
+
+# How long a transaction has been open by its coordinator's clock.
+#
+# state/evidence/ages.py explains what that proves.
+
+_NOT_ASKED = Problem("brokers before 3.8 cannot answer this, and no timestamp of its coordinator is recent enough")
+
+
+def is_open_for_longer(cluster: Cluster, described: DescribedTransaction, open_for_ms: DurationMs) -> bool | Problem:
+    """Whether it has been open for longer than `open_for_ms` by its coordinator's clock, or why that is unknown."""
+    node = described.coordinator
+    try:
+        version = cluster.node(node).version(ListTransactionsRequest)
+    except BrokerError as exc:
+        return Problem.from_error(exc)
+    if version is None or version < DURATION_SINCE:
+        reached_ms = max((one.stamp_ms for one in newest_stamps(cluster) if one.broker == node), default=None)
+        if reached_ms is None or described.start_ms is None:
+            return _NOT_ASKED
+        return reached_ms - described.start_ms > open_for_ms or _NOT_ASKED
+    asked = list_request(Filters(producer_ids=(described.producer_id,), longer_than_ms=open_for_ms))
+    (answer,) = cluster.ask({node: asked}, cluster.timeout_s).values()
+    if isinstance(answer, BrokerError):
+        return Problem.from_error(answer)
+    refused = problem_of(answer.error_code)
+    if refused is not None:
+        return refused
+    rows, problem = messages.listed_transactions(answer, node)
+    return any(row.transactional_id == described.transactional_id for row in rows) or problem or False

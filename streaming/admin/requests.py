@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,20 +15,20 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
-from txnwatch.state.model.description import (
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec
+from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
     TransactionDescription,
+    TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.ids import BrokerId, ProducerId, TopicPartition
-from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.error_names import problem_of
-from txnwatch.streaming.client.fan_out import RequestOf
-from txnwatch.streaming.wire.absent import present
+from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, ProducerId, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
+from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.wire.primitives import present
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 DESCRIBE_IDS = "DESCRIBE on transactional ids"  # for all of them, because the problems of many ids share one line
@@ -203,3 +203,22 @@ def cleanup_policies(response: Any) -> dict[str, str]:
         for config in result.configs
         if config.name == "cleanup.policy" and config.value is not None
     }
+
+
+# DescribeProducers of many partitions, each from its leader; an error concerns only its own partition.
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[ActiveProducer, ...] | Problem]:
+    """The producers of each partition as its known leader describes them, or the problem."""
+    by_leader: dict[BrokerId, list[TopicPartition]] = {}
+    answers: dict[TopicPartition, tuple[ActiveProducer, ...] | Problem] = {}
+    for partition in partitions:
+        info = cluster.known.info(partition)
+        if info is None or info.leader is None:
+            answers[partition] = NO_LEADER
+        else:
+            by_leader.setdefault(info.leader, []).append(partition)
+    found = ask_for_each(cluster, by_leader, describe_producers_request, described)
+    return answers | {at: Problem.from_error(one) if isinstance(one, BrokerError) else one for at, one in found.items()}

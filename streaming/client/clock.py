@@ -7,8 +7,8 @@ import time
 import uuid
 from pathlib import Path
 
-from txnwatch.state.model.clock_base import ClockBase
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
+from txnwatch.state.model.clocks import ClockBase
+from txnwatch.state.model.values import DurationMs, TimestampMs
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

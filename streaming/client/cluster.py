@@ -9,27 +9,265 @@ an answer too: no partition is dropped, so an incomplete answer never looks comp
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.streaming.client.answer_wait import NEVER
-from txnwatch.streaming.client.broker_pauses import Pauses
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.fan_out import RequestOf, fan_out
-from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset, list_offsets, offsets_since
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    DurationMs,
+    LeaderEpoch,
+    Offset,
+    Problem,
+    TimestampMs,
+    TopicPartition,
+    doubled,
+)
+from txnwatch.streaming.client.connection import NEVER, Connection, Endpoint, Traffic, problem_of
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.client.traffic import Traffic
+from txnwatch.streaming.wire.primitives import NONE, encoded, present
+
+# One request to each of many brokers, and one answer or error for each broker or item that was asked for.
+#
+# Law: the result is never shorter than the request, and an error is a value. So an incomplete answer never looks
+# complete: a broker that cannot be reached, a broker that does not answer, and an item that an answer lacks all have a
+# `BrokerError` in the result.
+
+RequestOf = Callable[[Connection], Any]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Brokers(Protocol):
+    """How brokers are asked; `Cluster` is one."""
+
+    timeout_s: float
+
+    def ask(self, requests: Mapping[BrokerId, RequestOf], timeout_s: float) -> dict[BrokerId, Any]:
+        """Sends one request to each broker; the answer or the BrokerError of each."""
+
+
+def fan_out(
+    requests: Mapping[BrokerId, RequestOf],
+    reach: Callable[[BrokerId], Connection],
+    send: Callable[[Connection, Any], None],
+    receive: Callable[[BrokerId, Connection], Any],
+) -> dict[BrokerId, Any]:
+    """Sends all requests, then receives all answers, so the brokers work in parallel.
+
+    A broker that throttles txnwatch gets its request last, when it reads again. Returns the answer or the BrokerError
+    of each broker id in `requests`.
+    """
+    answers: dict[BrokerId, Any] = {}
+    reached: dict[BrokerId, Connection] = {}
+    for node in requests:
+        try:
+            reached[node] = reach(node)
+        except BrokerError as exc:
+            answers[node] = exc
+    waiting: dict[BrokerId, Connection] = {}
+    for node, connection in sorted(reached.items(), key=lambda one: one[1].throttled_s):
+        try:
+            send(connection, requests[node](connection))
+            waiting[node] = connection
+        except BrokerError as exc:
+            answers[node] = exc
+    for node, connection in waiting.items():
+        try:
+            answers[node] = receive(node, connection)
+        except BrokerError as exc:
+            answers[node] = exc
+    return answers
+
+
+def ask_for_each(
+    brokers: Brokers,
+    items: Mapping[BrokerId, Sequence[K]],
+    request: Callable[[Sequence[K]], RequestOf],
+    decode: Callable[[Any, BrokerId], Mapping[K, V]],
+    timeout_s: float | None = None,
+) -> dict[K, V | BrokerError]:
+    """Asks each broker for its items; the decoded answer or the error of each item, and of no other one.
+
+    `decode` gets a broker's response and the broker's id.
+    """
+    found: dict[K, V | BrokerError] = {}
+    requests = {node: request(wanted) for node, wanted in items.items()}
+    answers = brokers.ask(requests, brokers.timeout_s if timeout_s is None else timeout_s)
+    for node, wanted in items.items():
+        answer = answers[node]
+        if isinstance(answer, BrokerError):
+            found.update(dict.fromkeys(wanted, answer))
+        else:
+            decoded = decode(answer, node)
+            found.update({item: decoded.get(item, BrokerError("missing from the answer")) for item in wanted})
+    return found
+
+
+# ListOffsets: the request for the partitions of one leader, and the answer of each partition.
+
+LATEST, EARLIEST = -1, -2
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+_NO_LEADER = Problem("NO_LEADER")
+_NO_OFFSET = Problem("the leader returned no offset")
+
+
+class ListedOffset(NamedTuple):
+    """One partition's answer to ListOffsets.
+
+    Attributes:
+        leader_epoch: the epoch of the leader's log at `offset`; None if the leader did not return it.
+        leader: the broker that answered.
+    """
+
+    offset: Offset
+    leader_epoch: LeaderEpoch | None
+    leader: BrokerId
+
+
+def list_offsets(
+    brokers: Brokers,
+    known: Metadata,
+    partitions: Iterable[TopicPartition],
+    *,
+    timestamp: int,
+    isolation: int,
+    timeout_s: float | None = None,
+) -> dict[TopicPartition, ListedOffset | Problem]:
+    """Asks each partition's leader for an offset, under the known leader epoch; one answer or problem per partition."""
+    found = _ask(brokers, known, partitions, timestamp, isolation, timeout_s)
+    return {partition: _NO_OFFSET if one is None else one for partition, one in found.items()}
+
+
+def offsets_since(
+    brokers: Brokers, known: Metadata, partitions: Iterable[TopicPartition], since_ms: TimestampMs
+) -> dict[TopicPartition, ListedOffset | Problem | None]:
+    """The first offset of each partition with a timestamp at or after a time; None if there is none."""
+    return _ask(brokers, known, partitions, since_ms, READ_UNCOMMITTED, None)
+
+
+def _ask(
+    brokers: Brokers,
+    known: Metadata,
+    partitions: Iterable[TopicPartition],
+    timestamp: int,
+    isolation: int,
+    timeout_s: float | None,
+) -> dict[TopicPartition, ListedOffset | Problem | None]:
+    by_leader: dict[BrokerId, list[TopicPartition]] = {}
+    epochs: dict[TopicPartition, LeaderEpoch | None] = {}
+    answers: dict[TopicPartition, ListedOffset | Problem | None] = {}
+    for partition in partitions:
+        info = known.info(partition)
+        if info is None or info.leader is None:
+            answers[partition] = _NO_LEADER if info is not None else known.why_absent(partition)
+        else:
+            by_leader.setdefault(info.leader, []).append(partition)
+            epochs[partition] = info.leader_epoch
+
+    def request(asked: Sequence[TopicPartition]) -> RequestOf:
+        return offsets_request([(partition, epochs[partition]) for partition in asked], timestamp, isolation)
+
+    for partition, found in ask_for_each(brokers, by_leader, request, _listed, timeout_s).items():
+        answers[partition] = Problem.from_error(found) if isinstance(found, BrokerError) else found
+    return answers
+
+
+def _listed(response: Any, leader: BrokerId) -> dict[TopicPartition, ListedOffset | Problem | None]:
+    return {
+        TopicPartition(topic.name, partition.partition_index): _answer(partition, leader)
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def _answer(partition: Any, leader: BrokerId) -> ListedOffset | Problem | None:
+    problem, offset = problem_of(partition.error_code), present(partition.offset)
+    if problem is not None or offset is None:
+        return problem
+    return ListedOffset(offset, present(partition.leader_epoch), leader)
+
+
+def offsets_request(
+    asked: list[tuple[TopicPartition, LeaderEpoch | None]], timestamp: int, isolation: int
+) -> RequestOf:
+    """Builds the request for a connection; `asked` has each partition and the leader epoch that we know of it."""
+
+    def build(connection: Connection) -> ListOffsetsRequest:
+        version = connection.require_version(ListOffsetsRequest, highest=8, lowest=4)
+        topics: dict[str, list[Any]] = {}
+        for partition, leader_epoch in asked:
+            topics.setdefault(partition.topic, []).append(
+                ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                    version=version,
+                    partition_index=partition.partition,
+                    current_leader_epoch=encoded(leader_epoch),
+                    timestamp=timestamp,
+                )
+            )
+        return ListOffsetsRequest(
+            version=version,
+            replica_id=NONE,
+            isolation_level=isolation,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(version=version, name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+
+    return build
+
+
+# Pauses after a broker has failed: it is not asked for 0.25 s, then for twice as long each time, up to 5 s.
+
+_FIRST_S, _LONGEST_S = 0.25, 5.0
+
+
+class _Pause(NamedTuple):
+    """The end of a pause on the monotonic clock, how many failures came before, and the failure that caused it."""
+
+    until: float
+    failures: int
+    why: str
+
+
+class Pauses:
+    """The brokers that must not be asked now."""
+
+    def __init__(self) -> None:
+        """Starts without any pause."""
+        self._pauses: dict[Endpoint, _Pause] = {}
+
+    def check(self, endpoint: Endpoint) -> None:
+        """Returns if the broker may be asked.
+
+        Raises:
+            BrokerError: it failed a moment ago.
+        """
+        pause = self._pauses.get(endpoint)
+        if pause is not None and time.monotonic() < pause.until:
+            raise BrokerError(f"failed a moment ago: {pause.why}")
+
+    def begin(self, endpoint: Endpoint, why: BrokerError) -> None:
+        """Starts a pause after a failure."""
+        last = self._pauses.get(endpoint)
+        failures = last.failures + 1 if last is not None else 0
+        until = time.monotonic() + doubled(_FIRST_S, _LONGEST_S, failures)
+        self._pauses[endpoint] = _Pause(until, failures, str(why))
+
+    def end(self, endpoint: Endpoint) -> None:
+        """Ends the pause, because the broker can be reached."""
+        self._pauses.pop(endpoint, None)
+
 
 _NOWHERE = Endpoint("", 0)
 LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
@@ -231,7 +469,7 @@ class Cluster:
         timeout_s: float,
         receive: Callable[[BrokerId, Connection, float, float], Any] | None = None,
     ) -> dict[BrokerId, Any]:
-        """Sends one request to each broker; see fan_out.py. Returns the answer or the BrokerError of each broker.
+        """Sends one request to each broker; see cluster.py. Returns the answer or the BrokerError of each broker.
 
         `requests` maps a broker id to a function that builds the request for its connection. `receive`, if given, reads
         the answer from a broker's connection, within a patience and by a deadline.
@@ -281,7 +519,7 @@ class Cluster:
         isolation: int = READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, ListedOffset | Problem]:
-        """Asks each partition's leader for an offset; one answer or problem per partition. See list_offsets.py."""
+        """Asks each partition's leader for an offset; one answer or problem per partition. See cluster.py."""
         return list_offsets(self, self.known, partitions, timestamp=timestamp, isolation=isolation, timeout_s=timeout_s)
 
     def offsets_since(
@@ -289,3 +527,22 @@ class Cluster:
     ) -> dict[TopicPartition, ListedOffset | Problem | None]:
         """The first offset of each partition with a timestamp at or after a time; None if there is none."""
         return offsets_since(self, self.known, partitions, since_ms)
+
+
+# Why no broker can be reached: the error of a new connection, for the person who looks for the cause.
+
+_TIMEOUT_S, _BUDGET_S = 2.0, 5.0
+
+
+def why_not_reached(bootstrap: Iterable[Endpoint], security: Security) -> str | None:
+    """Connects, logs in and asks for the metadata; returns the error of each broker as text, None if one answers.
+
+    A login may need another server, for example a token endpoint: then the text names that server.
+    """
+    with contextlib.closing(Cluster(bootstrap, security, timeout_s=_TIMEOUT_S)) as cluster:
+        try:
+            with cluster.budget(_BUDGET_S):
+                cluster.refresh()
+        except BrokerError as exc:
+            return str(exc)
+    return None

@@ -2,7 +2,7 @@
 
 A blocking socket, read into one buffer that is reused and grown. This simple design makes the header scan several times
 faster than a consumer library (docs/decisions/0003). kafka-python's generated classes encode and decode the messages,
-and its mechanisms do SASL. answer_wait.py has the rules for timeouts and for throttling.
+and its mechanisms do SASL. connection.py has the rules for timeouts and for throttling.
 
 Law: any failure closes the connection and is raised as `BrokerError`, because after a lost or late answer the stream of
 answers cannot be trusted any more. The caller connects again.
@@ -18,21 +18,213 @@ import struct
 import sys
 import time
 from collections import Counter, deque
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
+from kafka import errors as kafka_errors
 from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from txnwatch.state.model.errors import BrokerError, UnsupportedRequestError, WireError
-from txnwatch.state.model.quantities import NO_TIME, DurationMs
-from txnwatch.streaming.client.answer_wait import NEVER, AnswerWait, Throttle
-from txnwatch.streaming.client.answers import decode_answer, has_flexible_header
-from txnwatch.streaming.client.connection_start import authenticate, supported_versions
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.fetch_pace import Pace
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, UnsupportedRequestError, WireError
+from txnwatch.state.model.values import NO_TIME, DurationMs, ErrorCode, Problem
+from txnwatch.state.text import is_host_name
+from txnwatch.streaming.client.answers import Pace, decode_answer, has_flexible_header
+from txnwatch.streaming.client.sasl import Login
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.client.traffic import Traffic
+from txnwatch.streaming.wire.fetch_response import RecordSkipper
 from txnwatch.streaming.wire.primitives import Reader
-from txnwatch.streaming.wire.record_skipper import RecordSkipper
+
+# How long a connection waits for an answer, and how long it waits before it sends while a broker throttles it.
+#
+# The wait for an answer goes on while bytes arrive. It fails only if no bytes arrive for the time of its patience. An
+# answer that must be complete at a given time has an `until` as well as a patience.
+#
+# A broker that throttles a client sends the throttle time in its answer, and then does not read from the connection for
+# that time (KIP-219). A request that is sent earlier stays unread. So we wait before we send, and that wait does not
+# count against any patience.
+
+PROGRESS = 4096  # bytes that renew the patience; a server that sends single bytes gets no more time
+NEVER = float("inf")
+
+
+class AnswerWait:
+    """The wait for one answer; times are on the monotonic clock, in seconds."""
+
+    def __init__(self, first_by: float, patience_s: float, until: float) -> None:
+        """Starts the wait: the first bytes are due by `first_by`, the whole answer by `until`."""
+        self._due = min(first_by, until)
+        self._patience_s = patience_s
+        self._until = until
+        self._new = 0
+
+    def left_s(self) -> float:
+        """How long the next byte may take; 0 means to read only what has arrived already.
+
+        Raises:
+            TimeoutError: `until` has passed, even if bytes have arrived.
+        """
+        now = time.monotonic()
+        if now >= self._until:
+            raise TimeoutError("no answer in time")
+        return max(0.0, self._due - now)
+
+    def got(self, count: int) -> None:
+        """Counts bytes that have arrived."""
+        self._new += count
+        if self._new >= PROGRESS:
+            self._new = 0
+            self._due = min(max(self._due, time.monotonic() + self._patience_s), self._until)
+
+
+class Throttle:
+    """The time until which a broker does not read what a connection sends."""
+
+    def __init__(self, total_ms: Counter[str]) -> None:
+        """Starts without a throttle; throttle times are added to `total_ms`, by kind of request."""
+        self._total_ms = total_ms
+        self._until = 0.0
+
+    def add(self, request: str, throttle_ms: DurationMs) -> None:
+        """Records the throttle time of an answer."""
+        if throttle_ms > 0:
+            self._total_ms[request] += throttle_ms
+            self._until = max(self._until, time.monotonic() + throttle_ms / 1000)
+
+    @property
+    def left_s(self) -> float:
+        """How long the throttle still lasts, in seconds."""
+        return max(0.0, self._until - time.monotonic())
+
+
+# The address of a broker.
+
+
+class Endpoint(NamedTuple):
+    """A broker's address."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Endpoint:
+        """An endpoint written as host:port, or [v6]:port.
+
+        Raises:
+            ValueError: there is no port, it is not a number from 1 to 65535, or no host can have the name.
+        """
+        host, colon, port = text.strip().rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"expected host:port, found {text.strip()!r}")
+        name = host.strip("[]")
+        if not is_host_name(name):
+            raise ValueError(f"expected host:port, whose labels have 1 to 63 characters, found {text.strip()!r}")
+        return cls(name, int(port))
+
+
+# How many bytes went over connections to brokers.
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of requests and answers with their headers, before TLS."""
+
+    sent: int = 0
+    received: int = 0
+
+
+# Kafka's names of the error codes in answers.
+
+
+def problem_of(code: int) -> Problem | None:
+    """The problem that an error code of an answer reports; None if it reports no error."""
+    return Problem(error_name(code), code) if code != ErrorCode.NONE else None
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, for example NOT_LEADER_OR_FOLLOWER."""
+    known: str | None = getattr(kafka_errors.for_code(code), "message", None)
+    return known or f"error {code}"
+
+
+# What a new connection does before its first request: it asks for the API versions, and it authenticates.
+#
+# Both must end before the deadline of the set-up, however long the broker throttles them.
+
+_API_VERSIONS = 3
+_UNSUPPORTED_VERSION = 35
+_MOST_MESSAGES = 16  # of one login; Kerberos needs four
+_SESSION_PART = 0.85  # of a SASL session that is used
+
+
+class NewConnection(Protocol):
+    """The part of a connection that its start needs."""
+
+    endpoint: Endpoint
+
+    def call(self, request: Any, timeout_s: float, until: float) -> Any:
+        """Sends one request and waits for its answer."""
+
+    def broken(self, exc: Exception) -> BrokerError:
+        """Closes the connection, and returns the error to raise."""
+
+
+def supported_versions(connection: NewConnection, deadline: float) -> dict[int, tuple[int, int]]:
+    """The lowest and the highest version of each request that the broker supports, by API key.
+
+    Raises:
+        BrokerError: the broker does not return them before the deadline, on the monotonic clock.
+    """
+    for version in (_API_VERSIONS, 0):
+        request = ApiVersionsRequest(version=version, client_software_name="txnwatch", client_software_version="0")
+        response = _call(connection, request, deadline)
+        if response.error_code == 0:
+            return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        if response.error_code != _UNSUPPORTED_VERSION:
+            break
+    raise BrokerError(f"{connection.endpoint} did not return its API versions: {error_name(response.error_code)}")
+
+
+def authenticate(connection: NewConnection, login: Login, protocol: str, deadline: float) -> float:
+    """Authenticates with SASL; returns until when the session may be used, on the monotonic clock.
+
+    Raises:
+        AuthorizationError: the broker refuses the mechanism or the user.
+        BrokerError: the broker does not follow the mechanism, or not before the deadline.
+    """
+    response = _call(connection, SaslHandshakeRequest(version=1, mechanism=login.mechanism), deadline)
+    if response.error_code:
+        raise AuthorizationError(
+            f"{connection.endpoint} refused SASL mechanism {login.mechanism}: {error_name(response.error_code)}, "
+            f"it offers {', '.join(response.mechanisms)}"
+        )
+    exchange = login.exchange(connection.endpoint.host, protocol)
+    for _ in range(_MOST_MESSAGES):
+        response = _call(connection, SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes()), deadline)
+        if response.error_code:
+            raise AuthorizationError(
+                f"{connection.endpoint} refused user {login.user!r}: {response.error_message or 'no reason given'}"
+            )
+        try:
+            exchange.receive(response.auth_bytes)
+        except WireError as exc:
+            raise connection.broken(exc) from exc
+        except AuthorizationError as exc:
+            raise AuthorizationError(f"{connection.endpoint}: {exc}") from exc
+        if exchange.is_done():
+            return _session_end(response.session_lifetime_ms)
+    raise connection.broken(ConnectionError(f"expected the end of the login after {_MOST_MESSAGES} messages at most"))
+
+
+def _session_end(lifetime_ms: int) -> float:
+    return time.monotonic() + _SESSION_PART * lifetime_ms / 1000 if lifetime_ms > 0 else NEVER
+
+
+def _call(connection: NewConnection, request: Any, deadline: float) -> Any:
+    return connection.call(request, deadline - time.monotonic(), deadline)
+
 
 CLIENT_ID = "txnwatch"
 _SIZE = struct.Struct(">i")

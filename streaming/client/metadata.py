@@ -7,12 +7,10 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from txnwatch.state.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.error_names import problem_of
-from txnwatch.streaming.wire.absent import present
+from txnwatch.state.model.values import BrokerId, ErrorCode, LeaderEpoch, Problem, TopicPartition
+from txnwatch.streaming.client.connection import Endpoint, problem_of
+from txnwatch.streaming.wire.primitives import present
 
 NO_LEADER = Problem("no leader")
 

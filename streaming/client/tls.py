@@ -7,21 +7,362 @@ BrokerError, which is tried again: somebody may be replacing the file at this mo
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import socket
 import ssl
 import tempfile
+import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_der_private_key,
+    pkcs12,
+)
+from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
 
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.streaming.client.pem import encrypted
-from txnwatch.streaming.client.stores import Store, keystore_of, truststore_of
+
+# PEM text: its blocks, as Kafka reads them, and private keys as OpenSSL's readers take them.
+#
+# A value of a properties file may have its line breaks lost, because Kafka's own parser ignores white space in a block.
+# OpenSSL's does not, so every block is wrapped again.
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_HEADER = re.compile(r"[\w-]+:[^\n]*\n")
+_WIDTH = 64
+
+
+class UnusableStoreError(ValueError):
+    """Why a store cannot be used; the message has no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block: its label, for example CERTIFICATE, and the whole block as PEM."""
+
+    label: str
+    text: str
+
+
+def blocks(text: str) -> list[Block]:
+    """All blocks of a text."""
+    return [Block(label, _wrapped(label, body)) for label, body in _BLOCK.findall(text)]
+
+
+def _wrapped(label: str, body: str) -> str:
+    headers = "".join(_HEADER.findall(body)) if "Proc-Type" in body else ""  # an encrypted key in the old form
+    data = textwrap.fill("".join((_HEADER.sub("", body) if headers else body).split()), _WIDTH)
+    gap = "\n" if headers else ""
+    return f"-----BEGIN {label}-----\n{headers}{gap}{data}\n-----END {label}-----\n"
+
+
+def certificates_of(text: str) -> str:
+    """The certificates of a text, one after the other.
+
+    Raises:
+        UnusableStoreError: there is none.
+    """
+    found = [block.text for block in blocks(text) if block.label == "CERTIFICATE"]
+    if not found:
+        raise UnusableStoreError("no PEM certificate")
+    return "".join(found)
+
+
+def private_key_of(text: str, password: str | None) -> PrivateKeyTypes:
+    """The private key of a text.
+
+    Raises:
+        UnusableStoreError: there is none, or the password does not open it.
+    """
+    found = [block.text for block in blocks(text) if block.label.endswith("PRIVATE KEY")]
+    if not found:
+        raise UnusableStoreError("no private key in PEM")
+    key = found[0]
+    is_encrypted = "ENCRYPTED" in key
+    if is_encrypted and not password:
+        raise UnusableStoreError("an encrypted private key and no ssl.key.password")
+    try:
+        return load_key(key.encode(), password.encode() if password and is_encrypted else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
+        problem = "a private key that ssl.key.password does not open" if is_encrypted else "an invalid private key"
+        raise UnusableStoreError(problem) from exc
+
+
+def encrypted(key: PrivateKeyTypes, password: str) -> str:
+    """A private key as PEM, encrypted."""
+    encryption = BestAvailableEncryption(password.encode())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
+
+
+# Java's binary stores, JKS and PKCS12: certificates as PEM, and the private key.
+#
+# As in Java, a store of one of the two types is read under the name of the other: keytool writes PKCS12 to every new
+# `.jks` file. If a keystore has several private keys, the first in the order of the aliases is used.
+
+_JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_DER_SEQUENCE = b"\x30"
+
+
+def is_jks(data: bytes) -> bool:
+    """Whether the data begins like a JKS store."""
+    return data.startswith(_JKS_MAGIC)
+
+
+def is_pkcs12(data: bytes) -> bool:
+    """Whether the data begins like a PKCS12 store."""
+    return data.startswith(_DER_SEQUENCE)
+
+
+def trusted_in(data: bytes, password: str | None) -> str:
+    """The trusted certificates of a store.
+
+    Raises:
+        UnusableStoreError: the password is wrong, or there is no certificate.
+    """
+    if is_jks(data):
+        store = _jks(data, password)
+        found = [entry.cert for entry in store.certs.values()]
+        others = sorted(store.private_keys)
+    else:
+        pfx = _pkcs12(data, password)
+        found = [one.certificate.public_bytes(Encoding.DER) for one in pfx.additional_certs]
+        others = [_alias(pfx.cert)] if pfx.key is not None else []
+    if not found:
+        raise UnusableStoreError(f"no trusted certificate{_only('private key', others)}")
+    return _as_pem(found)
+
+
+def key_in(data: bytes, password: str | None, key_password: str | None) -> tuple[str, PrivateKeyTypes]:
+    """The certificate chain and the private key of a store.
+
+    Raises:
+        UnusableStoreError: a password is wrong, or there is no private key.
+    """
+    return _jks_key(data, password, key_password) if is_jks(data) else _pkcs12_key(data, password)
+
+
+def _jks_key(data: bytes, password: str | None, key_password: str | None) -> tuple[str, PrivateKeyTypes]:
+    store = _jks(data, password)
+    if not store.private_keys:
+        raise UnusableStoreError(f"no private key{_only('certificate', sorted(store.certs))}")
+    alias, entry = min(store.private_keys.items())
+    if not entry.is_decrypted():
+        _decrypt(alias, entry, key_password or password)
+    chain = _as_pem([der for _, der in entry.cert_chain])
+    return chain, load_der_private_key(entry.pkey_pkcs8, None)
+
+
+def _decrypt(alias: str, entry: Any, password: str | None) -> None:
+    from jks.util import KeystoreException  # noqa: PLC0415 - an extra
+
+    try:
+        entry.decrypt(password or "")
+    except (KeystoreException, ValueError) as exc:
+        raise UnusableStoreError(f"a private key {alias!r} that ssl.key.password does not open") from exc
+
+
+def _jks(data: bytes, password: str | None) -> Any:
+    try:
+        import jks  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as exc:
+        raise UnusableStoreError("a JKS store and no reader for it: pip install 'txnwatch[jks]'") from exc
+    try:
+        return jks.KeyStore.loads(data, password, try_decrypt_keys=password is not None)
+    except jks.KeystoreSignatureException as exc:
+        raise UnusableStoreError("a store that the password does not open") from exc
+    except (jks.util.KeystoreException, ValueError, IndexError) as exc:
+        raise UnusableStoreError(f"a damaged JKS store ({type(exc).__name__})") from exc
+
+
+def _pkcs12_key(data: bytes, password: str | None) -> tuple[str, PrivateKeyTypes]:
+    pfx = _pkcs12(data, password)
+    if pfx.key is None or pfx.cert is None:
+        raise UnusableStoreError(f"no private key{_only('certificate', [_alias(one) for one in pfx.additional_certs])}")
+    chain = [one.certificate.public_bytes(Encoding.DER) for one in (pfx.cert, *pfx.additional_certs)]
+    return _as_pem(chain), pfx.key
+
+
+def _pkcs12(data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
+    try:
+        return pkcs12.load_pkcs12(data, password.encode() if password is not None else None)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        problem = "a store that the password does not open" if password is not None else "a store and no password"
+        raise UnusableStoreError(f"{problem}, or a damaged PKCS12 store") from exc
+
+
+def _alias(one: pkcs12.PKCS12Certificate | None) -> str:
+    return one.friendly_name.decode(errors="replace") if one is not None and one.friendly_name else "without an alias"
+
+
+def _only(kind: str, aliases: list[str]) -> str:
+    return f", only the {kind} of: {', '.join(aliases)}" if aliases else ", the store is empty"
+
+
+def _as_pem(certificates: list[bytes]) -> str:
+    return "".join(ssl.DER_cert_to_PEM_cert(der) for der in certificates)
+
+
+# Truststores and keystores under the names of Kafka's Java client: files of three types, and inline PEM (KIP-651).
+#
+# A store is a value without open resources; `open` reads it each time, so that a renewed file is used.
+
+PEM, JKS, PKCS12 = "PEM", "JKS", "PKCS12"
+TYPES = (PEM, JKS, PKCS12)
+_INLINE = "the inline text"
+_Store = TypeVar("_Store")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The settings of one store.
+
+    Attributes:
+        name: the prefix of its settings, `ssl.truststore` or `ssl.keystore`.
+        kind: one of TYPES.
+        location: the file; None if the content is inline.
+        password: of the file. PEM files have none.
+        certificates, key: the content, if it is inline.
+        key_password: of the private key; for JKS the password of the file if it is not given.
+    """
+
+    name: str
+    kind: str
+    location: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificates: str | None = None
+    key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+
+    def trusted(self) -> str:
+        """The trusted certificates as PEM.
+
+        Raises:
+            ConfigError: the store cannot be used; the message names the file and the reason.
+        """
+        if self.location is None:
+            return self._checked(lambda: certificates_of(self.certificates or ""))
+        if self.kind == PEM:
+            return self._checked(lambda: certificates_of(self._text()))
+        return self._checked(lambda: trusted_in(self._data(), self.password))
+
+    def chain_and_key(self) -> tuple[str, PrivateKeyTypes]:
+        """The certificate chain as PEM, and its private key.
+
+        Raises:
+            ConfigError: the store cannot be used; the message names the file and the reason.
+        """
+        if self.location is None:
+            chain, key = self.certificates or "", self.key or ""
+            return self._checked(lambda: (certificates_of(chain), private_key_of(key, self.key_password)))
+        if self.kind == PEM:
+            return self._checked(self._of_pem_file)
+        return self._checked(lambda: key_in(self._data(), self.password, self.key_password))
+
+    @property
+    def stamp(self) -> tuple[int, ...]:
+        """What changes with the file: its inode, its size and its time; empty if there is no file."""
+        try:
+            found = Path(self.location).stat() if self.location is not None else None
+        except OSError:
+            return ()
+        return (found.st_ino, found.st_size, found.st_mtime_ns) if found is not None else ()
+
+    @property
+    def place(self) -> str:
+        """The file, or that the content is inline, for messages."""
+        return self.location if self.location is not None else _INLINE
+
+    def _of_pem_file(self) -> tuple[str, PrivateKeyTypes]:
+        text = self._text()
+        return certificates_of(text), private_key_of(text, self.key_password)
+
+    def _checked(self, read: Callable[[], _Store]) -> _Store:
+        try:
+            return read()
+        except OSError as exc:
+            problem = exc.strerror or type(exc).__name__
+        except UnusableStoreError as exc:
+            problem = str(exc)
+        raise ConfigError(f"{self.name}: expected {self.kind} certificates in {self.place}, found: {problem}")
+
+    def _text(self) -> str:
+        data = self._read()
+        if is_jks(data) or is_pkcs12(data):
+            kind = JKS if is_jks(data) else PKCS12
+            raise UnusableStoreError(f"no PEM, but {kind} or another binary form (is {self.name}.type={kind} right?)")
+        return data.decode(errors="replace")
+
+    def _data(self) -> bytes:
+        data = self._read()
+        if not is_jks(data) and not is_pkcs12(data):
+            hint = f" (is {self.name}.type=PEM right?)" if b"-----BEGIN" in data else ""
+            raise UnusableStoreError(f"neither JKS nor PKCS12{hint}")
+        return data
+
+    def _read(self) -> bytes:
+        assert self.location is not None
+        return Path(self.location).read_bytes()
+
+
+def truststore_of(properties: Mapping[str, str]) -> Store | None:
+    """The truststore among client properties; None if the system's authorities are trusted.
+
+    Raises:
+        ConfigError: settings are unknown or contradict each other.
+    """
+    name = "ssl.truststore"
+    inline = properties.get(f"{name}.certificates")
+    if inline is None and f"{name}.location" not in properties:
+        return None
+    return _store(name, properties, inline, None)
+
+
+def keystore_of(properties: Mapping[str, str]) -> Store | None:
+    """The keystore among client properties; None without a client certificate.
+
+    Raises:
+        ConfigError: settings are unknown or contradict each other.
+    """
+    name = "ssl.keystore"
+    chain, key = properties.get(f"{name}.certificate.chain"), properties.get(f"{name}.key")
+    if (chain is None) != (key is None):
+        given, missing = ("key", "certificate.chain") if chain is None else ("certificate.chain", "key")
+        raise ConfigError(f"{name}.{given}: expected {name}.{missing} as well, found none")
+    if chain is None and f"{name}.location" not in properties:
+        return None
+    return _store(name, properties, chain, key)
+
+
+def _store(name: str, properties: Mapping[str, str], inline: str | None, key: str | None) -> Store:
+    location = properties.get(f"{name}.location")
+    if inline is not None and location is not None:
+        raise ConfigError(f"{name}.location: expected either a file or inline text, found both")
+    kind = properties.get(f"{name}.type", PEM if inline is not None else JKS).upper()
+    if kind not in TYPES:
+        raise ConfigError(f"{name}.type: expected one of {', '.join(TYPES)}, found {kind!r}")
+    if inline is not None and kind != PEM:
+        raise ConfigError(f"{name}.type: expected PEM for inline text, found {kind}")
+    return Store(
+        name,
+        kind,
+        location,
+        password=properties.get(f"{name}.password"),
+        certificates=inline,
+        key=key,
+        key_password=properties.get("ssl.key.password") if name == "ssl.keystore" else None,
+    )
+
 
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 Stamps = tuple[tuple[int, ...], ...]

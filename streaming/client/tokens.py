@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import os
 import re
 import threading
 import time
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Protocol
+from urllib.error import HTTPError
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.text.outside_json import read_json
-from txnwatch.streaming.client.sasl_messages import Exchange, NoDataExchange
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
+from txnwatch.state.text import printable, read_json, redacted, shown_url
+from txnwatch.streaming.client.sasl import Exchange, NoDataExchange
+from txnwatch.streaming.client.tls import Tls
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 _RENEWED_AFTER: Final = 0.8  # of its life, as Kafka's sasl.login.refresh.window.factor
@@ -190,3 +197,189 @@ def _claims(token: str) -> Mapping[str, Any]:
     except (binascii.Error, ValueError):
         return {}
     return claims if isinstance(claims, dict) else {}
+
+
+# The client credentials grant of OAuth 2.0: a token from a token endpoint, for a client id and its secret.
+#
+# The endpoint gets the secret, so its certificate is verified, and a redirect is an error.
+
+_TIMEOUT_S: Final = 5.0
+_MOST_BYTES: Final = 1 << 20
+_REFUSED: Final = frozenset({400, 401, 403})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """A TokenSource over HTTP.
+
+    Attributes:
+        encodes_header: whether id and secret are URL-encoded in the Authorization header, as RFC 6749 demands.
+        tls: the certificates of the endpoint.
+    """
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    encodes_header: bool = False
+    tls: Tls = field(default_factory=Tls)
+
+    @property
+    def user(self) -> str:
+        """See TokenSource."""
+        return self.client_id
+
+    @property
+    def _where(self) -> str:
+        return f"token endpoint {shown_url(self.url)}"
+
+    def fetch(self) -> Token:
+        """See TokenSource.
+
+        Raises:
+            AuthorizationError: the endpoint refuses the client.
+            BrokerError: the endpoint does not answer, or answers without a token.
+        """
+        try:
+            with self._opener().open(self._request(), timeout=_TIMEOUT_S) as answer:
+                found = _json(answer.read(_MOST_BYTES))
+        except HTTPError as exc:
+            raise self._refusal(exc) from None  # its headers and body are not for a log
+        except (OSError, HTTPException, UnicodeError) as exc:
+            reason = printable(str(getattr(exc, "reason", exc)).strip())
+            raise BrokerError(f"{self._where}: {reason}{self._doubt(exc)}") from exc
+        return token_of(found.get("access_token"), self._where, seconds_of(found.get("expires_in")))
+
+    def _request(self) -> urllib.request.Request:
+        encode = quote_plus if self.encodes_header else str
+        pair = f"{encode(self.client_id)}:{encode(self.client_secret)}"
+        body = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
+        headers = {
+            "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+        }
+        return urllib.request.Request(self.url, urlencode(body).encode(), headers, method="POST")  # noqa: S310 - checked
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if self.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=self.tls.context()))
+        return urllib.request.build_opener(*handlers)
+
+    def _refusal(self, exc: HTTPError) -> BrokerError:
+        found: Mapping[str, Any] = {}
+        with exc, contextlib.suppress(OSError, HTTPException):  # the status is enough
+            found = _json(exc.read(_MOST_BYTES))
+        reason = ": ".join(str(found[name]) for name in ("error", "error_description") if name in found) or exc.reason
+        message = f"{self._where}: HTTP {exc.code} for client {self.client_id!r}: {printable(redacted(reason))}"
+        return AuthorizationError(message) if exc.code in _REFUSED else BrokerError(message)
+
+    def _doubt(self, exc: OSError | HTTPException | UnicodeError) -> str:
+        reason = getattr(exc, "reason", exc)
+        parts = urlsplit(self.url)
+        return self.tls.doubt(reason, parts.hostname or "", parts.port or 443)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Another host must not get the secret."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follows none; urllib then raises the answer as an error."""
+        return
+
+
+def _json(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = read_json(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# Tokens for Amazon MSK with IAM, made by the vendor's signer (an extra).
+#
+# The brokers also accept them with the mechanism OAUTHBEARER. librdkafka has this mechanism, but not AWS_MSK_IAM.
+
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
+_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:")
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_OPTIONS: Final = frozenset({"awsProfileName", "awsRoleArn", "awsRoleSessionName"})
+
+
+@dataclass(frozen=True, slots=True)
+class MskIam:
+    """A TokenSource of signed requests; without a profile and a role, the default chain of AWS has the credentials."""
+
+    region: str
+    profile: str | None = None
+    role: str | None = None
+    session: str = "txnwatch"
+
+    @property
+    def user(self) -> str:
+        """See TokenSource."""
+        return self.role or (f"of the AWS profile {self.profile}" if self.profile else "of the AWS credentials")
+
+    def fetch(self) -> Token:
+        """See TokenSource.
+
+        Raises:
+            ConfigError: the signer is not installed.
+            BrokerError: AWS gives no credentials.
+        """
+        signer = _signer()
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - an extra
+
+        try:
+            token, expires_ms = self._signed(signer)
+        except (BotoCoreError, ClientError, ValueError, AttributeError) as exc:  # the last one: no credentials at all
+            found = "no credentials" if isinstance(exc, AttributeError) else redacted(str(exc))
+            raise BrokerError(f"AWS_MSK_IAM {self.user}: expected a signed token, found: {found}") from exc
+        return token_of(token, AWS_MSK_IAM, _life_s(expires_ms))
+
+    def _signed(self, signer: Any) -> tuple[str, int]:
+        if self.role is not None:
+            found = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)
+        elif self.profile is not None:
+            found = signer.generate_auth_token_from_profile(self.region, self.profile)
+        else:
+            found = signer.generate_auth_token(self.region)
+        token, expires_ms = found
+        return str(token), int(expires_ms)
+
+
+def msk_iam_of(properties: Mapping[str, str], options: Mapping[str, str]) -> MskIam:
+    """The token source among client properties and the options of the login module.
+
+    Raises:
+        ConfigError: the region is unknown, or an option cannot be used.
+    """
+    unknown = sorted(name for name in options if name.startswith("aws") and name not in _OPTIONS)
+    if unknown:
+        raise ConfigError(
+            f"sasl.jaas.config: expected only these AWS options: {', '.join(sorted(_OPTIONS))}; found {unknown[0]}"
+        )
+    found = _HOST.search(properties.get("bootstrap.servers", ""))
+    region = found[1] if found else next((os.environ[name] for name in _REGIONS if os.environ.get(name)), None)
+    if region is None:
+        raise ConfigError(
+            f"sasl.mechanism: expected a region in the broker's name or in {_REGIONS[0]} for {AWS_MSK_IAM}, found none"
+        )
+    session = options.get("awsRoleSessionName", "txnwatch")
+    return MskIam(region, options.get("awsProfileName"), options.get("awsRoleArn"), session)
+
+
+def _life_s(expires_ms: int) -> float:
+    return expires_ms / 1000 - time.time()
+
+
+def _signer() -> Any:
+    try:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - an extra
+    except ImportError as exc:
+        raise ConfigError(
+            f"sasl.mechanism {AWS_MSK_IAM} needs `pip install 'txnwatch[aws]'`: the package "
+            "aws-msk-iam-sasl-signer-python is missing"
+        ) from exc
+    return MSKAuthTokenProvider

@@ -1,18 +1,25 @@
-"""Reads and locks a checkpoint without Spark: its last offset, and the process that uses it now."""
+"""The checkpoint directory without Spark: who has it, how far it is, and the files of txnwatch beside it."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from filelock import FileLock, Timeout
 
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
-from txnwatch.state.text.outside_json import read_json
+from txnwatch.state.model.values import DurationMs, Offset, TopicPartition
+from txnwatch.state.text import read_json
+from txnwatch.streaming.job.scratch import OwnDirectory
 from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.planner import is_begun
+
+# Reads and locks a checkpoint without Spark: its last offset, and the process that uses it now.
 
 _LOCK = ".txnwatch-lock"
 _HOLDER = ".txnwatch-holder"  # a file of its own, because taking the lock empties the lock's file
@@ -180,3 +187,92 @@ def _content(file: Path) -> str:
         return file.read_text().strip()
     except OSError:
         return ""
+
+
+# The files of txnwatch itself, beside Spark's in the checkpoint directory: they are no part of the checkpoint.
+#
+# If the checkpoint is not a local directory, they are in a temporary directory of this process. A clean stop removes
+# that directory. After an error or a kill it stays, because somebody may have to read the log of Spark in it; later
+# starts keep the newest one only.
+
+_PREFIX: Final = "txnwatch-files-"
+
+
+class SideFiles:
+    """The paths of the files.
+
+    Attributes:
+        spark_log: the output of Spark.
+        rereads, next_barrier: what the job asks its source for, in terms of the current checkpoint.
+        former_positions: the positions of the checkpoint that the current one replaces.
+        evidence: what this watch has found itself; it outlives the checkpoint.
+    """
+
+    def __init__(self, checkpoint: str) -> None:
+        directory = local_directory(checkpoint)
+        self._temporary: OwnDirectory | None = None
+        if directory is None:
+            self._temporary = OwnDirectory(_PREFIX, keeps_last=True)
+            directory = self._temporary.path
+        self.spark_log = directory / "spark.log"
+        self.rereads = directory / "txnwatch-rereads.json"
+        self.next_barrier = directory / "txnwatch-next-barrier.json"
+        self.former_positions = directory / "txnwatch-former-positions.json"
+        self.evidence = directory / "txnwatch-evidence.jsonl"
+
+    def checkpoint_is_new(self) -> None:
+        """Removes the files that refer to the barriers and positions of a checkpoint that is no longer used."""
+        self.rereads.unlink(missing_ok=True)
+        self.next_barrier.unlink(missing_ok=True)
+
+    def remove_temporary(self) -> None:
+        """Removes the temporary directory, if there is one."""
+        if self._temporary is not None:
+            self._temporary.remove()
+
+
+# The query's progress, from Spark's report after each micro-batch; the source's offset in it has all listed ends.
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last micro-batch.
+
+    Attributes:
+        phases_ms: the duration of each of Spark's phases.
+        ends: each partition's end in its leader's last answer.
+        reached: each partition's planned end of the batch; a task may have stopped before it (ReadLimitReached).
+    """
+
+    phases_ms: Mapping[str, DurationMs]
+    ends: Mapping[TopicPartition, Offset]
+    reached: Mapping[TopicPartition, Offset]
+
+    def lag_offsets(self, left: Mapping[TopicPartition, Offset]) -> int:
+        """How many listed offsets are not read yet; `left` has the offsets where tasks stopped."""
+        return sum(max(0, end - min(self.reached[p], left.get(p, end))) for p, end in self.ends.items())
+
+    def furthest_behind(self, left: Mapping[TopicPartition, Offset]) -> int:
+        """The same number, of the partition that is furthest behind."""
+        return max((end - min(self.reached[p], left.get(p, end)) for p, end in self.ends.items()), default=0)
+
+
+def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
+    """Parses Spark's StreamingQueryProgress, given as a mapping; None before the first micro-batch.
+
+    Raises:
+        OtherVersionError: the offset was written by another version of the source.
+    """
+    if progress is None or not progress["sources"]:
+        return None
+    end_offset = progress["sources"][0]["endOffset"]
+    raw = json.loads(end_offset) if isinstance(end_offset, str) else end_offset
+    if not raw:
+        return None
+    positions = SourceOffset.from_json(raw).positions
+    begun = {partition: at for partition, at in positions.items() if is_begun(at)}
+    return Progress(
+        phases_ms=dict(progress["durationMs"]),
+        ends={partition: at.listed for partition, at in begun.items()},
+        reached={partition: at.offset for partition, at in begun.items()},
+    )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
+from py4j.protocol import Py4JNetworkError
+from pyspark import accumulators
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from txnwatch.state.model.errors import (
     BrokerError,
@@ -18,7 +26,85 @@ from txnwatch.state.model.errors import (
     SparkError,
     TxnwatchError,
 )
-from txnwatch.streaming.job.failure_table import advice_for, is_of_another_version, may_pass
+
+# Failures of Spark that a retry cannot solve, with what an operator can do; and failures that may be temporary.
+
+# One of these patterns in the cause, and advice. The first match decides.
+PERMANENT: Final = (
+    (
+        ("JAVA_HOME is not set", "/bin/java: No such file", "java: not found", "UnsupportedClassVersion"),
+        "install Java 17 or later, and set JAVA_HOME to it",
+    ),
+    (
+        ("Could not parse Master URL", "Master must ", "All masters are unresponsive", "External scheduler cannot"),
+        "check --master: local[N], spark://host:port, yarn or k8s://https://host:port",
+    ),
+    (
+        ("No FileSystem for scheme", r"Class org\.apache\.hadoop\.\S+ not found", "UnsupportedFileSystem"),
+        "--checkpoint: add the jars of this file system to $SPARK_HOME/jars, or use a directory",
+    ),
+    (
+        (
+            *("PACKAGE_NOT_INSTALLED", "UNSUPPORTED_PACKAGE_VERSION", "ModuleNotFoundError", "ImportError"),
+            *("No module named", "PYTHON_VERSION_MISMATCH", "Cannot run program"),
+        ),
+        "check PYSPARK_PYTHON: it must be a Python of the driver's version, with txnwatch and all its dependencies",
+    ),
+    (
+        (
+            *("CANNOT_LOAD_STATE_STORE", "CANNOT_LOAD_CHECKPOINT", "STATE_STORE", "ChecksumException"),
+            *("malformed", "MALFORMED", "Incomplete log file", "log version", r"Json\w*Exception", "MismatchedInput"),
+            *("ZipException", "zip END header", "RocksDBException", "StreamCorrupted", r"Batch \d+ doesn't exist"),
+            *(
+                "EOFException",
+                "MISSING_METADATA",
+                r"(FileNotFound|NoSuchFile)Exception: .*/(offsets|commits|state|metadata)\b",
+            ),
+        ),
+        "restore --checkpoint from a copy, or give a new directory: open incidents come from the events topic",
+    ),
+    (
+        ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected"),
+        "another driver uses this --checkpoint: one txnwatch run per checkpoint",
+    ),
+    (
+        ("requirement failed", "IllegalArgumentException", "INVALID_CONF_VALUE"),
+        "check the settings that the cause names",
+    ),
+)
+# The state was written by a version of Spark, or for a program, whose state cannot be read. It is not damaged.
+_OTHER_VERSION: Final = re.compile(
+    r"INVALID_LOG_VERSION|supported log version is v\d+, but encountered v\d+|INVALID_CHANGE_LOG_READER_VERSION|"
+    r"Cannot read RocksDB checkpoint metadata\. Expected v\d+, but found v\d+|"
+    "STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION|"
+    "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE|"
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+)
+_TRANSIENT: Final = re.compile(
+    "Connection refused|Connection reset|timed out|Timeout|No space left|UnknownHost|Temporary failure|"
+    "Too many open files|Cannot allocate memory|OutOfMemory|PYTHON_WORKER_EXITED|EOFException"
+)
+# A connection that ends is an EOFException, too. This one is the end of a file of the state, in a Java stack trace.
+_SHORT_CHANGELOG: Final = re.compile(r"EOFException[^\n]*(\n\s+at [^\n]*)*\n\s+at [^\n]*\.StateStoreChangelogReader")
+
+
+def may_pass(cause: str, text: str) -> bool:
+    """Whether this root cause of a failure is one that often ends without an operator; `text` has its stack trace."""
+    return _TRANSIENT.search(cause) is not None and _SHORT_CHANGELOG.search(text) is None
+
+
+def advice_for(causes: str) -> str:
+    """What to do about these causes, one a line; empty if none of them is known to be permanent."""
+    for patterns, advice in PERMANENT:
+        if re.search("|".join(patterns), causes):
+            return advice
+    return ""
+
+
+def is_of_another_version(causes: str) -> bool:
+    """Whether one of these causes is a state of another format, which Spark refuses as a whole."""
+    return _OTHER_VERSION.search(causes) is not None
+
 
 _LOG_LINE = re.compile(
     r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
@@ -117,7 +203,7 @@ def _raise_refusal(text: str) -> None:
     The source runs in Spark's planner process, and the operator in Python workers. Spark returns an error of these
     processes only as a Python traceback inside the text of a Java exception. So this is the one place that searches a
     text for a class of ours, by its full name as tracebacks have it. Errors of the driver never come here as text
-    (batch_errors.py).
+    (query.py).
 
     Raises:
         OtherVersionError, CheckpointError: the error of the other process.
@@ -187,3 +273,113 @@ def _first_line(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return re.sub(r"^(?:[a-z]\w*\.)+(?=[A-Z]\w*(?:Exception|Error): )", "", text.strip())
+
+
+# Why no master of a Spark cluster has answered, from the log of the JVM.
+#
+# After a minute Spark stops its own context while the start goes on. So the error of the start is one of several
+# consequences, for example that the context is stopped. The reason is in the log.
+
+_GIVEN_UP: Final = "All masters are unresponsive"
+# An entry of the log goes on until the next line that begins with a date.
+_ATTEMPT: Final = re.compile(r" Failed to connect to master (\S+)\n((?:(?!\d\d/\d\d/\d\d \d\d:).*\n?)*)")
+
+
+def error_of_the_master(output: str, where: str) -> SparkError | None:
+    """The error that names the master and why it was not reached; None if the start failed for another reason.
+
+    Args:
+        output: what Spark has written since the start.
+        where: names the file with the output.
+    """
+    attempts = _ATTEMPT.findall(output)
+    if not attempts or _GIVEN_UP not in output:
+        return None
+    master, stack = attempts[-1]
+    cause = f"no connection to the master {master}: {root_cause(stack)}"
+    return SparkError(f"Spark: {cause}; {advice_for(_GIVEN_UP)}; {where}")
+
+
+# Ends the JVM of a Spark session, so that no process writes to the checkpoint any more; reports a JVM that has ended.
+#
+# The JVM has its own session, so a signal to the process group reaches only the driver. After the signal no micro-batch
+# begins. The driver waits for the current one for a short time, then interrupts it; the next start repeats a
+# micro-batch that is not committed.
+
+_ENDS_S = 2.0  # its connections are closed before its process has ended
+
+
+def report_its_end_once() -> None:
+    """Keeps Py4J and PySpark from writing tracebacks when the JVM ends, because `check_jvm` reports it in one line.
+
+    An error in a callback from the JVM is not lost: Spark gets it as the answer and reports it as the query's error.
+    """
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)  # a part of it uses the root logger
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = _ignored
+
+
+def _ignored(*_: object) -> None:
+    pass
+
+
+def check_jvm(session: SparkSession, output: Path, *, wait_s: float = _ENDS_S) -> None:
+    """Checks that the JVM runs; `output` is the file with the output of Spark.
+
+    Raises:
+        SparkError: it has ended, and only a new process can start another one.
+    """
+    process = _process(session)
+    if process is not None:
+        how, where = _end_of(process, wait_s), f"Spark's output: {output}"
+    else:
+        how, where = None if _answers(session) else "has ended", "the output of spark-submit"
+    if how is not None:
+        raise SparkError(
+            f"the JVM of Spark {how}; start txnwatch again, and check whether the machine or the container has enough "
+            f"memory; more details may be in {where}"
+        )
+
+
+def _end_of(process: subprocess.Popen[bytes], wait_s: float) -> str | None:
+    """How the process has ended; None if it still runs after some seconds."""
+    try:
+        code = process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        return None
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _answers(session: SparkSession) -> bool:
+    """Whether the JVM answers, when another program has started it."""
+    try:
+        session.sparkContext._jvm.System.nanoTime()  # noqa: SLF001
+    except (Py4JNetworkError, OSError):
+        return False
+    return True
+
+
+def end_jvm(session: SparkSession) -> None:
+    """Stops the session and waits for the end of the JVM, which ends when its standard input is closed."""
+    process = _process(session)
+    with contextlib.suppress(Exception):  # Spark may be gone already
+        session.stop()
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait()
+
+
+def kill_jvm(session: SparkSession) -> None:
+    """Kills the JVM at once."""
+    process = _process(session)
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
+def _process(session: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The JVM's process; None if another program has started it, as spark-submit does in cluster mode."""
+    found: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001
+    return found

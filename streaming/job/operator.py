@@ -22,11 +22,18 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.serializer import Serializer
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
-from txnwatch.streaming.job.output_rows import FINDINGS
-from txnwatch.streaming.source.packed_facts import PARTITION_BUCKET, unpack_facts
-from txnwatch.streaming.source.worker_memory import freeze_what_stays
+from txnwatch.streaming.source.datasource import freeze_what_stays
+from txnwatch.streaming.source.rows import PARTITION_BUCKET, unpack_facts
+
+# Rows from the stateful operator to the driver: one finding each, encoded as all of the model is.
+
+OUTPUT_DDL = "finding BINARY"
+FINDINGS = Serializer[Finding](Finding)
+
 
 _FINDING_ROW = Row("finding")
 RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run

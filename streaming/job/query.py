@@ -7,7 +7,9 @@ action the query fails. The output of the state is small, so it is collected and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,23 +20,92 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from txnwatch.state.detection.open_transactions import LastOpenLists
-from txnwatch.state.model.errors import QueryError
+from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.quantities import DurationMs
-from txnwatch.streaming.job.batch_errors import BatchErrors
+from txnwatch.state.model.values import DurationMs
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.file_systems import file_system_settings
-from txnwatch.streaming.job.frames import release
-from txnwatch.streaming.job.masters import check_checkpoint_place
-from txnwatch.streaming.job.network import network_settings
-from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
-from txnwatch.streaming.job.planning_processes import plan_without_daemons, run_tasks_with_daemons
+from txnwatch.streaming.job.operator import FINDINGS, OUTPUT_DDL, BucketProcessor
 from txnwatch.streaming.job.scratch import has_room_for_sockets
-from txnwatch.streaming.job.spark_conf import arguments_of_the_jvm, with_conf
+from txnwatch.streaming.job.spark_conf import (
+    arguments_of_the_jvm,
+    check_checkpoint_place,
+    file_system_settings,
+    is_local,
+    network_settings,
+    with_conf,
+)
 from txnwatch.streaming.job.zipped_package import search_path
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
+
+# Lets the JVM forget a frame that is no longer used.
+#
+# Py4J keeps an object of the JVM until Python collects its proxy. A proxy with a called method is a reference cycle,
+# and a full collection of a driver with many long-lived objects is rare. Until then the JVM keeps the plan of each
+# frame and the broadcasts of its tasks, about 150 KB a micro-batch (docs/decisions/0023).
+
+
+def release(frame: DataFrame) -> None:
+    """Removes the JVM's reference to the frame, which cannot be used afterwards."""
+    gateway: Any = frame.sparkSession.sparkContext._gateway  # noqa: SLF001 - Spark has no public API for it
+    gateway.detach(frame._jdf)  # noqa: SLF001 - as above
+
+
+# The error with which txnwatch itself has ended a micro-batch, as an object.
+#
+# Spark reports an error of `foreachBatch` as the text of a Java exception. The code that decides about a restart runs
+# in the same process, so it gets the error itself.
+
+
+class BatchErrors:
+    """Keeps the last error of a query.
+
+    Attributes:
+        last: None if txnwatch has raised none since the query was started.
+    """
+
+    def __init__(self) -> None:
+        self.last: TxnwatchError | None = None
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keeps the error that leaves the block."""
+        try:
+            yield
+        except TxnwatchError as exc:
+            self.last = exc
+            raise
+
+
+# Makes the Python processes with which Spark plans a query exit after their answer.
+#
+# Planning calls Python three times: to list the data sources, to create ours, and to create its reader. For each call
+# Spark starts a daemon and a worker, and keeps them as long as the JVM runs: six idle processes and 280 MB. Without
+# daemons, a call is one process that exits after its answer. Tasks need the daemon: it keeps their workers, and so
+# their connections and the decoded state.
+#
+# Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only local
+# mode does so. On a cluster an executor copies the driver's settings when it registers, and keeps them. An executor
+# that registers during planning would start a new worker for every task.
+
+_USE_DAEMON = "spark.python.use.daemon"
+
+
+def plan_without_daemons(session: SparkSession) -> None:
+    """Disables daemons. Call it before a query is planned, while no task of this session runs."""
+    _set(session, "false")
+
+
+def run_tasks_with_daemons(session: SparkSession) -> None:
+    """Enables daemons. Call it when a query is planned, before its first task."""
+    _set(session, "true")
+
+
+def _set(session: SparkSession, value: str) -> None:
+    context = session.sparkContext._jsc.sc()  # noqa: SLF001 - the public conf is a copy
+    if context.isLocal():
+        context.conf().set(_USE_DAEMON, value)
+
 
 QUERY_NAME = "txnwatch"
 
@@ -199,3 +270,24 @@ def start(
         .start()
     )
     return query
+
+
+# The cores that run tasks. Executors of a cluster register some seconds after the session has started.
+
+_PATIENCE_S, _SETTLED_S, _POLL_S = 20.0, 2.0, 0.2
+
+
+def cores_of(session: SparkSession) -> int:
+    """The number of cores of the driver (local) or of the executors; waits until no further executor registers."""
+    context: Any = session.sparkContext
+    if is_local(context.master):
+        return int(context.defaultParallelism)
+    jvm_context: Any = context._jsc.sc()  # noqa: SLF001 - Spark has no public API for it
+    begin = changed = time.monotonic()
+    known = 0
+    while (now := time.monotonic()) - begin < _PATIENCE_S and (known == 0 or now - changed < _SETTLED_S):
+        executors = jvm_context.getExecutorMemoryStatus().size() - 1  # without the driver
+        if executors != known:
+            known, changed = executors, now
+        time.sleep(_POLL_S)
+    return int(context.defaultParallelism)

@@ -1,7 +1,7 @@
 """Moves a checkpoint of another version aside, so that a new one begins in the same directory.
 
 The state is rebuilt from the logs: the new query reads `__transaction_state` from its beginning, and data from where
-the moved checkpoint ends (former_checkpoint.py). The moved checkpoint is kept until the next move. All of it goes
+the moved checkpoint ends (set_aside.py). The moved checkpoint is kept until the next move. All of it goes
 through Spark's own file system, so a URI is moved like a local directory.
 
 A checkpoint without a committed micro-batch has nothing to keep: it is deleted, and an earlier one stays.
@@ -18,10 +18,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from txnwatch.state.model.errors import CheckpointError
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.checkpoint import check_same_cluster
-from txnwatch.streaming.job.failures import root_cause, text_of
-from txnwatch.streaming.job.hadoop_file_system import JVM_ERRORS, file_system_of
-from txnwatch.streaming.job.spark_logs import SparkLogs
+from txnwatch.streaming.job.failures import may_pass, root_cause, text_of
+from txnwatch.streaming.job.spark_logs import JVM_ERRORS, SparkLogs, file_system_of
+from txnwatch.streaming.source.driver_files import FormerPosition, positions_in
 
 PREVIOUS = "txnwatch-previous"
 _MOVING = "txnwatch-previous.moving"
@@ -110,3 +111,37 @@ class _Directory:
 
     def _error(self, why: str) -> CheckpointError:
         return CheckpointError(f"--checkpoint {self._root} is of another version and has to be moved aside: {why}")
+
+
+# Where the checkpoint ends that the current one replaces (set_aside.py): the new query continues reading there.
+#
+# Only the positions are used, which have one meaning in every version. They are those of the last committed
+# micro-batch: what a later one has read may not have reached the events topic.
+
+
+class FormerPositionsError(CheckpointError):
+    """The checkpoint that was replaced has no positions that can be read."""
+
+
+def former_positions(session: SparkSession, checkpoint: str) -> dict[TopicPartition, FormerPosition]:
+    """The positions of the checkpoint that was replaced.
+
+    Raises:
+        FormerPositionsError: it has none, or a file of it is missing or damaged.
+        Py4JError, PySparkException: another attempt may succeed.
+    """
+    directory = f"{checkpoint.rstrip('/')}/{PREVIOUS}"
+    try:
+        logs = SparkLogs(session, directory)
+        batch = logs.last_committed()
+        if batch is None:
+            raise FormerPositionsError("no micro-batch of it was committed")
+        return positions_in(logs.offset(batch))
+    except ValueError as exc:
+        raise FormerPositionsError(f"offsets/{batch}: {exc}") from exc
+    except JVM_ERRORS as exc:
+        text = text_of(exc)
+        cause = root_cause(text)
+        if may_pass(cause, text):
+            raise
+        raise FormerPositionsError(cause) from exc

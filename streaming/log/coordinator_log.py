@@ -12,30 +12,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from txnwatch.state.detection.shared_ids import view_of_two
-from txnwatch.state.detection.view_transitions import is_newer
-from txnwatch.state.evidence.age_claims import LeaderStamp
+from txnwatch.state.detection.view import is_newer, view_of_two
+from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
-from txnwatch.state.model.ids import (
+from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     CoordinatorEpoch,
     LeaderEpoch,
+    Offset,
+    Problem,
     ProducerId,
+    TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import Offset, TimestampMs
-from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.batch_list import BatchList
-from txnwatch.streaming.log.compaction_holes import last_hole_end
-from txnwatch.streaming.log.log_extent import Extent, list_extents, read_parts
-from txnwatch.streaming.log.logged_records import logged_record
+from txnwatch.streaming.log.lookups import BatchList, Extent, list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.batch_walker import BatchWalker, walk
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records
+from txnwatch.streaming.log.transaction_fold import TransactionFold, last_hole_end, logged_record
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
 from txnwatch.streaming.wire.transaction_log import (
     TransactionLogValue,
     coordinator_partition,

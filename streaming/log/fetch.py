@@ -12,29 +12,223 @@ there.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.state.model.ids import BrokerId, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.state.model.quantities import DurationMs
-from txnwatch.streaming.client.answer_wait import NEVER
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.error_names import error_name, problem_of
-from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST
+from txnwatch.state.model.values import BrokerId, DurationMs, ErrorCode, Problem, TopicPartition
+from txnwatch.streaming.client.answers import LEAST
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Cluster, RequestOf
+from txnwatch.streaming.client.connection import NEVER, Connection, error_name, problem_of
 from txnwatch.streaming.client.metadata import topic_id_uuid
-from txnwatch.streaming.log.fetch_request import MAX_BYTES, fetch_request, fetch_size
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.read_budget import Budget
-from txnwatch.streaming.log.read_patience import FetchRound, RangePatience
-from txnwatch.streaming.log.read_rate import ReadRate
 from txnwatch.streaming.wire.fetch_response import (
+    HIGHEST_VERSION,
     FetchAnswer,
     PartitionData,
     decode_fetch_response,
 )
+from txnwatch.streaming.wire.primitives import NONE, encoded
+
+# The Fetch request for some ranges of one leader.
+
+MAX_BYTES = 16 << 20
+PARTITION_MAX_BYTES = (1 << 20, 8 << 20)
+MAX_WAIT_MS = 100
+_TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
+
+
+def fetch_size(connection: Connection, max_bytes: int) -> int:
+    """How many bytes one Fetch asks for."""
+    return min(MAX_BYTES, max_bytes, connection.pace.size)
+
+
+def fetch_request(cluster: Cluster, reads: list[RangeRead], max_bytes: int) -> RequestOf:
+    """Builds the Fetch of one leader for a connection: each range from its position on, under the known epoch."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(FetchRequest, highest=HIGHEST_VERSION, lowest=4)
+        size = fetch_size(connection, max_bytes)
+        per_partition = min(size, max(PARTITION_MAX_BYTES[0], min(PARTITION_MAX_BYTES[1], size // len(reads))))
+        topics: dict[tuple[str, str], list[Any]] = {}
+        for read in reads:
+            topics.setdefault((read.partition.topic, read.topic_id), []).append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    version=version,
+                    partition=read.partition.partition,
+                    current_leader_epoch=_leader_epoch(cluster, read.partition),
+                    fetch_offset=read.fold.position,
+                    last_fetched_epoch=encoded(read.last_fetched_epoch if version >= _DIVERGING_EPOCH_SINCE else None),
+                    log_start_offset=NONE,
+                    partition_max_bytes=per_partition,
+                )
+            )
+        return FetchRequest(
+            version=version,
+            replica_id=NONE,
+            max_wait_ms=MAX_WAIT_MS if any(not read.fold.is_done for read in reads) else 0,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=NONE,
+            topics=[_topic(version, name, topic_id, parts) for (name, topic_id), parts in topics.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    return build
+
+
+def _topic(version: int, name: str, topic_id: str, partitions: list[Any]) -> Any:
+    named = {"topic_id": topic_id_uuid(topic_id)} if version >= _TOPIC_IDS_SINCE else {"topic": name}
+    return FetchRequest.FetchTopic(version=version, partitions=partitions, **named)
+
+
+def _leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
+    info = cluster.known.info(partition)
+    return encoded(info.leader_epoch if info is not None else None)
+
+
+# Limits the bytes and the time of one task's reads; the rest is left to the next batch, with a notice.
+#
+# Why here and not in the plan: Spark fixes the end of a batch before a task reads, and offsets do not show how many
+# bytes lie below that end. So a task stops, and reports from which offset on nothing was read. The state keeps that
+# offset, judges the partition by census in the meantime, and asks the source to continue from there.
+#
+# Law: a range may always read its share (bytes divided by ranges); what a range does not use goes to the others. So a
+# small range is read completely, however large the others are, and the total is at most twice the bytes. Every range
+# gets an answer before it can be stopped, so every batch advances it, and a leader that has changed is always asked
+# whether the log was truncated.
+
+NO_LIMIT = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits that `reads` share.
+
+    Attributes:
+        max_bytes: bytes of records as the leaders send them.
+        until_s: a time on the clock of the `now_s` that `stop_spent` gets.
+    """
+
+    reads: Sequence[RangeRead]
+    max_bytes: int = NO_LIMIT
+    until_s: float = float("inf")
+
+    def stop_spent(self, now_s: float) -> None:
+        """Stops reads that have an answer, once a limit is reached.
+
+        At the limit of bytes these are the reads that have used their share, at the limit of time all reads.
+        """
+        is_late = now_s >= self.until_s
+        if not is_late and sum(read.size for read in self.reads) < self.max_bytes:
+            return
+        share = self.max_bytes // max(1, len(self.reads))
+        for read in self.reads:
+            if read.needs_fetch and read.is_answered and (is_late or read.size >= share):
+                read.leave()
+
+
+# How long a read waits for each of many ranges, and when the rest of a range becomes a gap.
+#
+# A leader that serves our other ranges first, or throttles txnwatch, has not failed: the patience of a range ends only
+# if its leader sends nothing. If a leader reports a few times in a row that it cannot read its log, the rest is a gap
+# at once, because the other ranges of a task must not wait for it.
+
+_MOST_FAILURES = 3
+
+
+@dataclass(slots=True)
+class FetchRound:
+    """The result of one round of Fetch requests.
+
+    Attributes:
+        by_leader: the ranges that each leader was asked for.
+        problems: errors that may pass.
+        unreadable: partitions whose leader reports that it cannot read its log.
+    """
+
+    by_leader: dict[BrokerId, list[RangeRead]] = field(default_factory=dict)
+    problems: dict[TopicPartition, str] = field(default_factory=dict)
+    unreadable: set[TopicPartition] = field(default_factory=set)
+
+
+class RangePatience:
+    """How long each range has had no progress, and how often in a row its leader could not read it."""
+
+    def __init__(self, reads: list[RangeRead], seconds: float) -> None:
+        """The patience of a range begins when it is first asked for."""
+        self._seconds = seconds
+        self._since: dict[int, float] = {}
+        self._places = {id(read): read.place for read in reads}
+        self._failures: Counter[int] = Counter()
+
+    def extend(self, seconds: float) -> None:
+        """Extends every patience by a time in which we chose to ask for nothing."""
+        for read in self._since:
+            self._since[read] += seconds
+
+    def take(self, cluster: Cluster, asked: list[RangeRead], done: FetchRound) -> None:
+        """Evaluates a round; a range whose patience has ended becomes a gap from its position on."""
+        now = time.monotonic()
+        moved = {id(read) for read in asked if read.place != self._places[id(read)]}
+        for leader, reads in done.by_leader.items():
+            throttled_s = cluster.throttled_s(leader)
+            is_busy = throttled_s > 0 or any(id(read) in moved for read in reads)
+            for read in reads:
+                if id(read) in moved or (is_busy and read.partition not in done.problems):
+                    self._since[id(read)] = now + throttled_s
+        for read in asked:
+            self._places[id(read)] = read.place
+            self._since.setdefault(id(read), now)
+            self._failures[id(read)] = self._failures[id(read)] + 1 if read.partition in done.unreadable else 0
+            is_over = now - self._since[id(read)] > self._seconds or self._failures[id(read)] >= _MOST_FAILURES
+            if is_over and read.needs_fetch:
+                read.gap(done.problems.get(read.partition, "the leader sent nothing"))
+
+
+# A limit on bytes per second: a task that has received bytes rests for as long as the limit allows for them.
+#
+# An allowance that is not used is not saved. So the limit holds over any time that is long compared with one answer,
+# whatever the order of batches and workers: a task that has received its part ends no sooner than the limit allows.
+
+_WANTED_S = 0.25  # one round of answers may use the limit of this many seconds
+NO_REST = 0.0
+
+
+class ReadRate:
+    """How much one task may receive per second."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._until = 0.0
+
+    def at_a_time(self, leaders: int) -> int:
+        """How many bytes to ask each of `leaders` leaders for in one round.
+
+        A broker sends the first batch of an answer whole, however large it is.
+        """
+        return max(LEAST, int(self._bytes_per_s * _WANTED_S) // max(1, leaders))
+
+    def received(self, count: int) -> None:
+        """Counts bytes of records that have arrived since the last rest."""
+        self._until = max(self._until, time.monotonic()) + count / self._bytes_per_s
+
+    def rest(self, until: float = float("inf")) -> float:
+        """Sleeps until more may be asked for, or until a time on the monotonic clock; returns how long it slept."""
+        left_s = min(self._until, until) - time.monotonic()
+        if left_s <= 0:
+            return NO_REST
+        time.sleep(left_s)
+        return left_s
+
 
 RETRY_PAUSE_S = 0.1
 

@@ -18,9 +18,9 @@ out:
    ids that are not wanted, and their facts are dropped.
 4. The exact fold reports nothing of the other producer ids either: they are idle and past, and their tombstones are
    past. In later ranges it does report such ids, and the state drops these facts unless it awaits the id (`pass_over`
-   in state/detection/read_gaps.py). At a first read the state awaits only ids that the log itself has shown.
+   in state/detection/reading.py). At a first read the state awaits only ids that the log itself has shown.
 
-The first pass reads a batch directly from its bytes (wire/quick_decode.py). If the bytes are unusual, it decodes the
+The first pass reads a batch directly from its bytes (wire/transaction_log.py). If the bytes are unusual, it decodes the
 batch at once, so damaged bytes stop both passes where they stop the exact fold. The first pass also sets positions,
 holes and stamps.
 
@@ -37,12 +37,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.ids import ProducerId
-from txnwatch.state.model.quantities import Offset
-from txnwatch.streaming.log.logged_records import logged_records
-from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.quick_decode import NO_PRODUCER_ID, quick_decode
+from txnwatch.state.model.values import Offset, ProducerId
+from txnwatch.streaming.log.transaction_fold import TransactionFold, logged_records
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, header_at
+from txnwatch.streaming.wire.transaction_log import NO_PRODUCER_ID, quick_decode
 
 HELD_BYTES = 16 << 20
 

@@ -14,12 +14,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.former_owners import FormerOwnersRead
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, ProducerId
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.ports import FormerOwnersRead
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, ProducerId
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import kept_batches, logs_of, needles_of, records_of
-from txnwatch.streaming.log.log_extent import list_extents, read_parts
+from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
 
 AT_A_TIME = 20  # producer ids: the bytes are searched for each of them

@@ -19,14 +19,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from txnwatch.state.model.facts import Joined, ProducerSeen
-from txnwatch.state.model.ids import CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.quantities import Offset, TimestampMs
-from txnwatch.state.model.record import ModelValue
 from txnwatch.state.model.transaction import Marker
-from txnwatch.streaming.wire.absent import present
-from txnwatch.streaming.wire.batch_walker import NO_PRODUCER, BatchWalker, producer_of
-from txnwatch.streaming.wire.control_record import MarkerType, read_marker
-from txnwatch.streaming.wire.record_batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader, header_at
+from txnwatch.state.model.values import (
+    CoordinatorEpoch,
+    ModelValue,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
+from txnwatch.streaming.wire.primitives import present
+from txnwatch.streaming.wire.record_batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    NO_PRODUCER,
+    TRANSACTIONAL,
+    BatchHeader,
+    BatchWalker,
+    MarkerType,
+    header_at,
+    producer_of,
+    read_marker,
+)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, LeaderEpoch, TopicPartition
-from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, LeaderEpoch, Offset, TopicPartition
 
 
 class Fold(Protocol):

@@ -12,21 +12,77 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.epoch_lineage import begun, follow
+from txnwatch.state.detection.view import begun, follow
 from txnwatch.state.model.completion_latency import End, Tally
-from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.ids import CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.facts import FirstDecision, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
-from txnwatch.state.model.transaction_end import FirstDecision
-from txnwatch.streaming.log.compaction_holes import last_hole_end
-from txnwatch.streaming.log.logged_records import LoggedRecord, logged_records
-from txnwatch.streaming.wire.batch_walker import BatchWalker
-from txnwatch.streaming.wire.record_batch import BatchHeader
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    CoordinatorEpoch,
+    DurationMs,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
+from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, Record, records
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+
+# The records of one batch of `__transaction_state`, decoded: all of them or none.
+
+
+class LoggedRecord(NamedTuple):
+    """One record about a transactional id; `value` is None for a tombstone, `key` is the encoded key."""
+
+    transactional_id: str
+    offset: Offset
+    timestamp_ms: TimestampMs
+    value: TransactionLogValue | None
+    key: memoryview
+
+
+def logged_records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> list[LoggedRecord]:
+    """The records of the batch at a byte position; records with a key of another type are left out.
+
+    A batch that cannot be decoded as a whole has no records: what stands before the damage may be damaged too.
+
+    Raises:
+        WireError: the batch is compressed, or a record of it cannot be decoded.
+    """
+    return [found for record in records(buffer, position, header) if (found := logged_record(record)) is not None]
+
+
+def logged_record(record: Record) -> LoggedRecord | None:
+    """A record of the log, decoded; None if its key has another type.
+
+    Raises:
+        WireError: the key or the value cannot be decoded.
+    """
+    name = decode_key(record.key) if record.key is not None else None
+    if name is None or record.key is None:
+        return None
+    value = decode_value(record.value) if record.value is not None else None
+    return LoggedRecord(name, record.offset, TimestampMs(record.timestamp), value, record.key)
+
+
+# Holes of `__transaction_state`: offsets that compaction has removed. State is never carried across a hole.
+
+
+def last_hole_end(before: Offset, position: Offset, header: BatchHeader) -> Offset:
+    """Where the last hole up to and including a batch ends; `before` is where the last one before the batch ended.
+
+    `position` is the offset that should come next. A batch that has lost some of its own records is a hole too.
+    """
+    if header.record_count <= header.last_offset_delta:
+        return header.last_offset + 1
+    return header.base_offset if header.base_offset > position else before
+
 
 _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 # A view has the values of its record that have the same name, so a new field of both needs no change here.

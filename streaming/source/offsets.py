@@ -13,21 +13,25 @@ from typing import Any
 
 from msgspec.structs import replace as with_changes
 
-from txnwatch.state.model.broker_clocks import Clock, Leader
-from txnwatch.state.model.clock_base import ClockBase
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.model.clocks import Clock, ClockBase, Leader
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.ids import (
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    LONG_AGO,
+    NO_TIME,
     TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     BrokerId,
+    CoordinatorAccess,
     CoordinatorEpoch,
+    DurationMs,
     LeaderEpoch,
+    ModelValue,
+    Offset,
+    TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.model.quantities import FIRST_OFFSET, LONG_AGO, NO_TIME, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import ModelValue
 
 VERSION = 7
 

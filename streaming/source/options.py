@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.quantities import Offset
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, Offset, TopicPartition
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.security import Security, security_of
 

@@ -17,11 +17,20 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from txnwatch.state.model.clock_base import ClockBase, set_by_ms
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, LeaderEpoch, TopicPartition
-from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.record import ModelValue
+from txnwatch.state.model.clocks import ClockBase, set_by_ms
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    TRANSACTION_STATE_TOPIC,
+    BarrierNumber,
+    BrokerId,
+    CoordinatorAccess,
+    DurationMs,
+    LeaderEpoch,
+    ModelValue,
+    Offset,
+    TimestampMs,
+    TopicPartition,
+)
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 _JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it

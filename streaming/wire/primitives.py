@@ -125,3 +125,20 @@ class Reader:
         """Raises WireError if bytes are left over."""
         if self.remaining:
             raise WireError(field, self.position, f"{self.remaining} more bytes", "the end of the value")
+
+
+# Kafka's value of an absent id, epoch, offset or time. The code above this package has None instead.
+
+NONE = -1
+
+_Present = TypeVar("_Present", bound=int)
+
+
+def present(value: _Present) -> _Present | None:
+    """A value of an answer; None if the broker has none."""
+    return None if value < 0 else value
+
+
+def encoded(value: int | None) -> int:
+    """A value of a request."""
+    return NONE if value is None else value

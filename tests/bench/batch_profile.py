@@ -17,18 +17,18 @@ from bench.buckets import BUCKETS, batch_of
 from bench.results import Point, Row
 from support.state_variables import Handle
 from txnwatch.state.model.facts import Fact
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.source.packed_facts import packed_batch
+from txnwatch.streaming.source.rows import packed_batch
 
 CHANGING, BATCHES, SETTLING = 10_000, 10, 4
 # Functions by file and name. `process` contains the evaluation, and reads and writes the state.
-_PACK, _UNPACK = ("packed_facts.py", "pack_facts"), ("packed_facts.py", "unpack_facts")
+_PACK, _UNPACK = ("rows.py", "pack_facts"), ("rows.py", "unpack_facts")
 _PROCESS, _EVALUATE = ("bucket.py", "process"), ("bucket.py", "_judge_all")
 _LOAD, _READ = ("bucket_log.py", "load"), ("bucket_log.py", "get")
 _CHANGES, _WRITE = ("loaded_producers.py", "store_changes"), ("bucket_log.py", "write")
 _TO_ARROW, _FROM_ARROW = ("batch_profile.py", "_to_arrow"), ("batch_profile.py", "_from_arrow")
-_PACKED, _BATCH = ("packed_facts.py", "packed_batch"), ("batch_profile.py", "_batch")
+_PACKED, _BATCH = ("rows.py", "packed_batch"), ("batch_profile.py", "_batch")
 
 
 def run(directory: Path, rows: list[Row]) -> None:

@@ -25,11 +25,11 @@ from txnwatch.state.model.facts import (
     ProducerSeen,
     TransactionSeen,
 )
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.source.packed_facts import pack_facts
+from txnwatch.streaming.source.rows import pack_facts
 
 BUCKETS, BATCHES, SETTLING, TRIGGER_MS = 16, 30, 4, 500
 START_MS = 1_700_000_000_000

@@ -17,12 +17,11 @@ from bench.idle import children_cpu_s
 from bench.results import Point, Row
 from support.raw_producer import RawProducer
 from txnwatch.state.model.facts import CensusTaken
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Connection, Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
+from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 SIZES = (100, 1_000, 10_000)

@@ -21,7 +21,7 @@ from bench.operators import Measured, measure
 from bench.results import Point, Row
 from support.spark_cluster import SECRET, SparkCluster
 from support.synthetic_source import a_session
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor
 
 CHANGING = (500, 5_000, 50_000)

@@ -9,7 +9,7 @@ from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
-from txnwatch.sinks.delivery.kafka import ensure_topic
+from txnwatch.sinks.delivery.events_topic import ensure_topic
 from txnwatch.state.model.incident import IncidentEvent
 
 

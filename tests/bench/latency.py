@@ -28,9 +28,9 @@ from support.fast_writer import TIMEOUT_MS
 from support.kafka_faults import late_write_after_abort
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

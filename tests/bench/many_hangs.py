@@ -21,11 +21,10 @@ from bench.results import Point, Row
 from bench.usage import usage_of
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification

@@ -20,16 +20,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bench.results import Point, Row
 from support.fake_brokers import Speaker
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, TopicPartition
 from txnwatch.streaming.client.answers import decode_answer
-from txnwatch.streaming.client.fan_out import RequestOf
-from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, list_offsets
+from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, RequestOf, list_offsets
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.source.census_schedule import Census
 from txnwatch.streaming.source.datasource import TransactionsStreamReader
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
-from txnwatch.streaming.source.snapshot_schedule import Census
 
 BATCHES, SETTLING = 9, 2
 SIZES = (500, 5_000, 50_000)

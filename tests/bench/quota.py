@@ -17,9 +17,9 @@ from support.answers import listed
 from support.quotas import CONSUMER_BYTE_RATE, quota
 from support.raw_log import range_of
 from support.raw_producer import RawProducer
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

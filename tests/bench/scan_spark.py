@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.scan_ways import spark_source
-from txnwatch.spark_output import output_to
+from txnwatch.spark_start import output_to
 from txnwatch.streaming.job.query import spark_session
 from txnwatch_demo.embedded.jars import jars
 

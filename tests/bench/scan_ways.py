@@ -24,17 +24,16 @@ from kafka.protocol.consumer import FetchRequest
 
 from bench.idle import children_cpu_s, cpu_seconds
 from support.answers import listed
-from txnwatch.state.model import ids
-from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model import values
+from txnwatch.state.model.values import Offset
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Connection, Endpoint
 from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.source.packed_facts import packed_batch
-from txnwatch.streaming.wire.batch_walker import BatchWalker
+from txnwatch.streaming.source.rows import packed_batch
+from txnwatch.streaming.wire.record_batch import BatchWalker
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BUCKETS, PATIENCE_S, AT_ONCE = 16, 5.0, 16 << 20
@@ -128,7 +127,7 @@ def ours(where: Where, new_fold: Callable[[Offset, Offset], Any], *, to_arrow: b
     """Our own Fetch, with a fold of each partition."""
     with closing(Cluster([Endpoint.parse(where.listener)], where.security)) as cluster:
         info = cluster.refresh().topics[where.topic]
-        partitions = [ids.TopicPartition(where.topic, number) for number in info.partitions]
+        partitions = [values.TopicPartition(where.topic, number) for number in info.partitions]
         ends = {partition: listed(cluster, partition) for partition in partitions}
 
         def read() -> tuple[int, int]:

@@ -26,9 +26,9 @@ from bench.results import Point, Row
 from support.raw_producer import RawProducer
 from support.watch import RunningWatch
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

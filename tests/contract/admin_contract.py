@@ -10,10 +10,15 @@ from typing import Protocol
 from support.answers import described
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.model.description import DescribedTransaction, NotDescribed, UnknownTransactionalId, is_live
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import MarkerSpec, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
-from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionState,
+    UnknownTransactionalId,
+    is_live,
+)
+from txnwatch.state.model.values import TopicPartition
 
 _IN_TIME_S = 15.0
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ConsumerGroups, GroupOffset
+from txnwatch.state.model.values import TopicPartition
 
 _IN_TIME_S = 20.0
 

@@ -21,12 +21,10 @@ from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.state.model.description import NotDescribed, UnknownTransactionalId
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.transaction import NotDescribed, TransactionState, UnknownTransactionalId
+from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

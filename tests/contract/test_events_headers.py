@@ -14,12 +14,11 @@ from support.raw_append import append
 from support.topics import is_led, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.sinks.delivery.encoding import FORMATS
+from txnwatch.sinks.delivery.encoding import FORMATS, Keys, read_keys
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.signature import Keys, read_keys
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.state.model.errors import BadEventError, SkipReason
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

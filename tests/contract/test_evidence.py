@@ -9,8 +9,7 @@ import pytest
 
 from support.kept_evidence import KeptEvidence
 from support.ledger_world import LedgerWorld
-from txnwatch.sinks.incidents.evidence_file import EvidenceFile
-from txnwatch.sinks.incidents.own_findings import EvidenceStore, StoredFindings
+from txnwatch.sinks.incidents.own_findings import EvidenceFile, EvidenceStore, StoredFindings
 from txnwatch.state.abort.case import StoredEvidence
 
 Again = Callable[[], EvidenceStore]

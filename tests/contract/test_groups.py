@@ -13,10 +13,10 @@ from contract.groups_contract import GroupsContract
 from support.fake_groups import FakeGroups
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import security_of
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

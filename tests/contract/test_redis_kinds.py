@@ -12,10 +12,9 @@ from support.mirror_use import is_shown, use_everything
 from support.redis_servers import PASSWORD, RedisCluster, WithSentinel
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.cli.diagnosis import Health
-from txnwatch.cli.doctor import check_redis
-from txnwatch.sinks.delivery.redis import RedisMirror, prefix_of
-from txnwatch.sinks.delivery.redis_check import COMMANDS, refused_commands
+from txnwatch.cli.doctor import Health, check_redis
+from txnwatch.sinks.delivery.redis_sink import RedisMirror, prefix_of
+from txnwatch.sinks.delivery.redis_views import COMMANDS, refused_commands
 from txnwatch.state.model.errors import SinkError
 
 

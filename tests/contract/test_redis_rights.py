@@ -13,11 +13,9 @@ from support.redis_servers import PASSWORD, RedisCluster, WithSentinel
 from support.redis_users import RedisUser, documented, of_cluster, of_one_server, of_sentinel
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.cli.diagnosis import Health
-from txnwatch.cli.doctor import check_redis
-from txnwatch.sinks.delivery.redis import RedisMirror
-from txnwatch.sinks.delivery.redis_check import COMMANDS
-from txnwatch.sinks.delivery.redis_views import read_shown
+from txnwatch.cli.doctor import Health, check_redis
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
+from txnwatch.sinks.delivery.redis_views import COMMANDS, read_shown
 from txnwatch.state.model.errors import SinkError
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 

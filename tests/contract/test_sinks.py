@@ -18,12 +18,12 @@ from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, to_json
 from txnwatch.sinks.delivery.event_log import read_events
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.redis import RedisMirror
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenSpan, OpenTransaction
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TopicPartition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 

@@ -17,10 +17,10 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.redis_view import RedisView
 from support.topics import unique
 from txnwatch.cli.main import main
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.redis import RedisMirror
-from txnwatch.sinks.delivery.signature import read_keys
-from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.sinks.delivery.encoding import read_keys
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
+from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -31,15 +31,14 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch_demo.embedded.applications import CommittedReader
 

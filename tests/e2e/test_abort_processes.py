@@ -21,10 +21,9 @@ from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch
-from txnwatch.sinks.abort.lease import SESSION_MS
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import ActionResult, Decision
+from txnwatch.sinks.abort.automatic import SESSION_MS
+from txnwatch.state.model.incident import ActionResult, Decision, IncidentEvent
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification

@@ -13,8 +13,8 @@ from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import last_offset
 from txnwatch.streaming.source.offsets import Position

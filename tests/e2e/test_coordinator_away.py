@@ -15,8 +15,8 @@ from support.servers import Clusters, connect, create_coordinators
 from support.topics import await_leader, create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

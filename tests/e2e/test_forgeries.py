@@ -17,11 +17,10 @@ from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import IncidentEvent, latest, resolved
-from txnwatch.state.model.incident_payload import Decision
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
+from txnwatch.state.model.incident import Decision, IncidentEvent, latest, resolved
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 
 pytestmark = pytest.mark.long
 

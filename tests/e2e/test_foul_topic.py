@@ -18,8 +18,8 @@ from support.watch import RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.sinks.delivery.event_log import read_events
-from txnwatch.sinks.delivery.kafka import ensure_topic
-from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.sinks.delivery.events_topic import ensure_topic
+from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -23,7 +23,7 @@ from support.waiting import eventually
 from support.watch import events_about
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import free_ports
 
 pytestmark = pytest.mark.long
 

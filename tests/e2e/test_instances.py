@@ -18,8 +18,8 @@ from support.watch import RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.registry import RegistryCodec
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis

@@ -31,7 +31,7 @@ from support.ways import Broker, Way
 from support.wire import WireTap
 from txnwatch.cli.main import main
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import free_ports
 
 pytestmark = pytest.mark.long
 NAME, EVENTS = "logins", "logins.events"

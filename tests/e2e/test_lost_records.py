@@ -25,12 +25,10 @@ from support.servers import Clusters
 from support.topics import admin_of, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.wire.batch_walker import walk
-from txnwatch.streaming.wire.control_record import MarkerType
-from txnwatch.streaming.wire.record_batch import records
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.wire.record_batch import MarkerType, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, coordinator_partition, decode_value
 from txnwatch_demo.late_write import await_end
 

@@ -18,9 +18,9 @@ from support.servers import connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

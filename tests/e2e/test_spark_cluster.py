@@ -26,7 +26,7 @@ from support.topics import create_topic, unique
 from support.upgrade import Upgrade
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -28,7 +28,7 @@ from support.topics import create_topic, unique
 from support.upgrade import of_another_version
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.set_aside import PREVIOUS
 from txnwatch_demo.embedded.applications import transactional_writer

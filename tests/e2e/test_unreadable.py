@@ -17,7 +17,7 @@ from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, is_led, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification

@@ -13,11 +13,10 @@ from support.topics import create_topic, unique
 from support.upgrade import Upgrade, of_another_version
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, statuses
-from txnwatch.sinks.incidents.evidence_file import EvidenceFile
-from txnwatch.sinks.incidents.own_findings import StoredFindings
+from txnwatch.sinks.incidents.own_findings import EvidenceFile, StoredFindings
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.checkpoint import SideFiles
 from txnwatch.streaming.job.set_aside import PREVIOUS
-from txnwatch.streaming.job.side_files import SideFiles
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 VERDICT_S = 30.0

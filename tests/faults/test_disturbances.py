@@ -25,7 +25,7 @@ from support.servers import Clusters
 from support.shim import compiler
 from support.small_disks import refusal
 from support.waiting import eventually
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 
 pytestmark = pytest.mark.faults
 

@@ -16,7 +16,7 @@ from support.scenarios import BOTH
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 
 pytestmark = pytest.mark.faults

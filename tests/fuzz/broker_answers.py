@@ -13,8 +13,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsResponse, OffsetFetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
-from txnwatch.state.model.problem import ErrorCode
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode
 from txnwatch.streaming.admin.requests import one_id_for_each_partition
 
 

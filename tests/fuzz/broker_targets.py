@@ -12,13 +12,12 @@ from fuzz.target import Target
 from support.batches import a_batch, a_marker
 from support.fetch_responses import a_fetch_response, header_of, received
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
-from txnwatch.streaming.wire import record_skipper
-from txnwatch.streaming.wire.batch_walker import walk
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.wire import fetch_response
 from txnwatch.streaming.wire.fetch_response import decode_fetch_response
-from txnwatch.streaming.wire.record_batch import end_of_entry
+from txnwatch.streaming.wire.record_batch import end_of_entry, walk
 
 _ORDERS = TopicPartition("orders", 0)
 _FETCH_VERSIONS = (4, 5, 11, 12, 13)
@@ -66,7 +65,7 @@ def _skipped(data: bytes) -> None:
     """An answer of which bytes were dropped reads as the whole answer does."""
     version, body = _version_and_body(data)
     header = header_of(version)
-    with mock.patch.multiple(record_skipper, AT_A_TIME=40, AFTER_A_SKIP=70, _WORTH_A_CALL=8):
+    with mock.patch.multiple(fetch_response, AT_A_TIME=40, AFTER_A_SKIP=70, _WORTH_A_CALL=8):
         buffer, _ = received(header + body, version, repeat(sys.maxsize))
     expected = _read_of(memoryview(body), version)
     assert _read_of(buffer[len(header) :], version) == expected, "dropped bytes were needed"

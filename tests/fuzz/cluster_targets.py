@@ -20,18 +20,14 @@ from fuzz.answers import AnsweringCluster, on_cluster, packed, recorded
 from fuzz.broker_answers import encoded
 from fuzz.target import Target
 from support.scripted_brokers import api_versions
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.admin.acls import writers_of
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, ScanInterval, scan_interval_warning
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
-from txnwatch.streaming.admin.group_rights import group_rights
-from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse
-from txnwatch.streaming.admin.topic_rights import Operations, create_problem, topic_operations
-from txnwatch.streaming.admin.write_rates import write_rates
-from txnwatch.streaming.job.checkup import broker_facts, cluster_operations
+from txnwatch.streaming.admin.groups import ClusterGroups, DescribeShareGroupOffsetsResponse, group_rights
+from txnwatch.streaming.admin.log_traffic import write_rates
+from txnwatch.streaming.admin.rights import Operations, create_problem, topic_operations, writers_of
+from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.checks.checkup import broker_facts, cluster_operations
 
 _ORDERS = TopicPartition("orders", 0)
 _LARGEST = (1 << 63) - 1

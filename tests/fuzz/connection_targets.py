@@ -22,11 +22,10 @@ from support.scripted_brokers import api_versions, framed, handshake, has_sent, 
 from txnwatch.sinks.delivery.encoding import schema_text
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import AuthorizationError, BadEventError, BrokerError, WireError
-from txnwatch.streaming.client.client_credentials import ClientCredentials
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.sasl import Login, PasswordLogin
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.client.tokens import Token, TokenLogin
+from txnwatch.streaming.client.tokens import ClientCredentials, Token, TokenLogin
 
 _JSON = True
 _PASSWORD, _SALT, _FEWEST = "the-password", b"salt", 4_096

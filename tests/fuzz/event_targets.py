@@ -15,24 +15,22 @@ from fuzz.log_targets import LOGGED
 from fuzz.target import Target
 from support.heartbeats import a_heartbeat
 from support.incidents import an_event
-from txnwatch.cli.event_lines import event_line
-from txnwatch.config_providers import read_properties
+from txnwatch.cli.output import event_line
 from txnwatch.metrics.server import is_known
 from txnwatch.metrics.web_config import Users, read_web_config
+from txnwatch.setting_sources import read_properties
 from txnwatch.sinks.delivery.encoding import from_bytes, plain, to_avro, to_json
 from txnwatch.sinks.delivery.redis_views import event_of_hash
-from txnwatch.sinks.incidents.evidence_file import EvidenceFile
-from txnwatch.state.events import heartbeat
+from txnwatch.sinks.incidents.own_findings import EvidenceFile
+from txnwatch.state.incidents import heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, CheckpointError, ConfigError
 from txnwatch.streaming.client.tokens import token_of
 from txnwatch.streaming.job.checkpoint import last_offset, offset_in
-from txnwatch.streaming.job.lease import Holder, holder_of
+from txnwatch.streaming.job.checkpoint_lease import Holder, holder_of
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.former_positions import positions_in, read_former_positions
-from txnwatch.streaming.source.idle_barriers import read_next_barrier
+from txnwatch.streaming.source.driver_files import positions_in, read_former_positions, read_next_barrier, read_requests
 from txnwatch.streaming.source.offsets import VERSION
-from txnwatch.streaming.source.packed_facts import pack_facts, unpack_facts
-from txnwatch.streaming.source.reread_file import read_requests
+from txnwatch.streaming.source.rows import pack_facts, unpack_facts
 
 _EVENT, _BEAT = an_event(), a_heartbeat()
 _JSON = True

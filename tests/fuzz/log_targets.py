@@ -8,17 +8,14 @@ from fuzz.target import Target
 from support.batches import a_batch, a_control_batch, a_marker, a_record, an_old_entry
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.coordinator_log import records_of
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.batch_walker import BatchWalker, end_of_whole_entries, walk
-from txnwatch.streaming.wire.control_record import decode_marker
-from txnwatch.streaming.wire.quick_decode import quick_decode
-from txnwatch.streaming.wire.record_batch import records
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
+from txnwatch.streaming.wire.record_batch import BatchWalker, decode_marker, end_of_whole_entries, records, walk
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value, quick_decode
 
 _END = 1 << 62
 _PARTITION = TopicPartition("orders", 0)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509 import CertificateBuilder, Name
 
 from fuzz.target import Target
-from txnwatch.streaming.client.pem import UnusableStoreError, blocks, certificates_of, private_key_of
+from txnwatch.streaming.client.tls import UnusableStoreError, blocks, certificates_of, private_key_of
 
 _PASSWORD = "sesame"
 _KEY = Ed25519PrivateKey.from_private_bytes(b"\1" * 32)

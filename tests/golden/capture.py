@@ -19,8 +19,8 @@ from support.history import FIRST_FEATURES, PROPERTIES, History, make_history
 from support.kafka_tools import CODECS, DumpedBatch, Json, dump_log
 from support.raw_log import RawBatch, read_log
 from support.servers import connect
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TopicPartition
 from txnwatch_demo.embedded.jars import KAFKA_VERSION
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

@@ -13,10 +13,10 @@ from support.kafka_faults import late_write_after_abort
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.sinks.incidents.follow_up import FollowUp, Surroundings
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.sinks.incidents.checking import FollowUp, Surroundings
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import await_end

@@ -11,11 +11,11 @@ from support.group_protocols import StreamsMember, configure_group
 from support.kafka_faults import late_write_after_abort
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from txnwatch.sinks.incidents.follow_up import FollowUp
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import AffectedGroup
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.sinks.incidents.checking import FollowUp
+from txnwatch.state.model.incident import AffectedGroup
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

@@ -12,9 +12,8 @@ from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log import fetch_request
-from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.read_budget import NO_LIMIT, Budget
+from txnwatch.streaming.log import fetch
+from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, read_ranges
 
 PATIENCE_S = 10.0
 LARGE, SMALL = 60, 3
@@ -23,8 +22,8 @@ LARGE, SMALL = 60, 3
 @pytest.fixture
 def small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response brings a batch or two, so that reading takes many of them."""
-    monkeypatch.setattr(fetch_request, "PARTITION_MAX_BYTES", (200, 200))
-    monkeypatch.setattr(fetch_request, "MAX_BYTES", 400)
+    monkeypatch.setattr(fetch, "PARTITION_MAX_BYTES", (200, 200))
+    monkeypatch.setattr(fetch, "MAX_BYTES", 400)
 
 
 @pytest.mark.usefixtures("small_answers")

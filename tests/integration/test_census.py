@@ -12,9 +12,9 @@ from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
+from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 
 
 @pytest.fixture

@@ -42,9 +42,9 @@ from support.waiting import eventually
 from support.watch import events_about
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 PAGE = Path(__file__).parents[2] / "docs" / "rights.md"

@@ -19,8 +19,8 @@ from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import await_end

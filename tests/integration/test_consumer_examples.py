@@ -20,8 +20,8 @@ from support.incidents import a_life, an_event, id_of
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.redis import RedisMirror
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 

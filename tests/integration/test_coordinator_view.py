@@ -23,7 +23,7 @@ from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of
 from txnwatch.cli.main import main
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification

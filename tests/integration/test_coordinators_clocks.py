@@ -13,8 +13,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
-from txnwatch.streaming.source.plan_run import run_plan
-from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
+from txnwatch.streaming.source.tasks import ReadPlan, plan_reads, run_plan
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

@@ -28,8 +28,8 @@ from support.kafka_tools import (
 from support.raw_log import RawBatch, read_log
 from support.servers import Clusters, connect
 from txnwatch.state.model.facts import TransactionalIdGone
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value

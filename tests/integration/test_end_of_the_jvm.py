@@ -16,7 +16,7 @@ import pytest
 SCRIPT = """
 import os, signal, sys, threading, time
 from py4j.protocol import Py4JError
-from txnwatch.streaming.job.jvm import report_its_end_once
+from txnwatch.streaming.job.failures import report_its_end_once
 from txnwatch.streaming.job.query import spark_session
 report_its_end_once()
 output = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)

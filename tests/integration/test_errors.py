@@ -18,9 +18,9 @@ from support.servers import Clusters, connect
 from support.topics import commit_an_offset, create_topic, unique
 from txnwatch.cli.main import main
 from txnwatch.cli.output import FAILURE, USAGE
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.job.checkpoint import locked
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -19,12 +19,12 @@ from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.sinks.delivery.event_log import EventLog, read_events
-from txnwatch.sinks.delivery.kafka import KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.state.model.errors import AuthorizationError, SinkError
-from txnwatch.state.text.grant import Grantee
+from txnwatch.state.text import Grantee
+from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import security_of
-from txnwatch.streaming.job.events_rights import check_events_rights
 from txnwatch.streaming.source.options import parse_bootstrap
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

@@ -16,11 +16,11 @@ from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.state.model.description import UnknownTransactionalId
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.transaction import UnknownTransactionalId
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.former_owners import FormerOwnersReader

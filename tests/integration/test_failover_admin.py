@@ -21,11 +21,10 @@ from support.servers import Clusters, connect, create_coordinators, whole
 from support.topics import FAILOVER_S, admin_of, await_leader, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.description import DescribedTransaction, NotDescribed
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionState
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -16,9 +16,9 @@ from support.topics import FAILOVER_S, admin_of, await_leader, create_topic, del
 from support.waiting import eventually
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log import fetch, fetch_request
+from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
@@ -41,8 +41,8 @@ def producer(cluster: Cluster) -> RawProducer:
 @pytest.fixture
 def small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response brings a batch or two, so that reading takes many of them."""
-    monkeypatch.setattr(fetch_request, "PARTITION_MAX_BYTES", (200, 200))
-    monkeypatch.setattr(fetch_request, "MAX_BYTES", 200)
+    monkeypatch.setattr(fetch, "PARTITION_MAX_BYTES", (200, 200))
+    monkeypatch.setattr(fetch, "MAX_BYTES", 200)
 
 
 def write(producer: RawProducer, partition: TopicPartition, batches: int) -> int:

@@ -14,7 +14,7 @@ from support.servers import connect, whole
 from support.topics import await_leader, create_topic, unique
 from support.waiting import eventually
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead

@@ -15,10 +15,10 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli import explain, find_hanging
 from txnwatch.cli.main import main
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin import transaction_age as open_for
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.transaction_age import is_open_for_longer
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin import list_transactions as open_for
+from txnwatch.streaming.admin.list_transactions import is_open_for_longer
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -10,8 +10,8 @@ import pytest
 from support.kafka_faults import stray_write
 from support.topics import create_topic, unique
 from txnwatch.cli.cluster_search import searcher_of
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

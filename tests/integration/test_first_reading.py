@@ -13,8 +13,8 @@ from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.facts import TransactionSeen
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes

@@ -16,7 +16,7 @@ from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.watch import RunningWatch, events_of
 from txnwatch.cli.main import main
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,8 @@ from support.servers import connect
 from support.topics import create_topic, unique
 from support.transaction_tools import Ran, run_tools
 from txnwatch.cli.abort import NOT_TAKEN
-from txnwatch.cli.commands import COMMANDS
-from txnwatch.cli.main import main, parser
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.cli.main import COMMANDS, main, parser
+from txnwatch.state.model.values import TopicPartition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-transactions.md"

@@ -22,7 +22,7 @@ from support.way_results import WayResults
 from support.ways import WITH_KERBEROS
 from txnwatch.cli.main import main
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -42,13 +42,12 @@ from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.connection import connected, options_of
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.abort.lease import GroupLease
-from txnwatch.sinks.incidents.follow_up import FollowUp
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.sinks.abort.automatic import GroupLease
+from txnwatch.sinks.incidents.checking import FollowUp
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
+from txnwatch.state.model.values import TimestampMs, TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 
 PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 EVERYTHING = (*WATCH, *SHARE_GROUPS, *PUBLISH, *ABORT)

@@ -16,7 +16,7 @@ import pytest
 from support.live_script import LiveScript
 from support.live_watcher import LiveWatcher
 from support.mutants import MUTANTS
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 
 TOPICS = int(os.environ.get("TXNWATCH_SEEDS", "8"))

@@ -7,7 +7,7 @@ import pytest
 from support.bad_inputs import BadInputs
 from support.bad_servers import Behaviour, answers_and_hangs_up, bad_server, hangs_up
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.streaming.client.client_credentials import ClientCredentials
+from txnwatch.streaming.client.tokens import ClientCredentials
 
 OK, REFUSED = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 401 Unauthorized\r\n"
 BAD_SERVERS: dict[str, tuple[Behaviour, str]] = {

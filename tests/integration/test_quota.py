@@ -14,14 +14,11 @@ from support.raw_log import range_of
 from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic, unique
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.connection import Connection, Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.read_rate import ReadRate
+from txnwatch.streaming.log.fetch import ReadRate, read_ranges
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 BATCH = 500_000

@@ -7,14 +7,13 @@ import pytest
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.state.model.facts import CensusTaken
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
 
 SIZES = (3, 48)
 ENDS_OF_DATA_AND_LOG = 2

@@ -23,8 +23,8 @@ from support.transaction_tools import Ran
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
-from txnwatch.client_properties import client_properties
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.setting_sources import client_properties
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.broker_settings import ScanInterval, scan_interval_warning
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import parse_options

@@ -23,14 +23,13 @@ from support.process_memory import descendants
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.spark_output import output_to
+from txnwatch.spark_start import output_to
 from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding, SpanCandidate
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.batch_errors import BatchErrors
-from txnwatch.streaming.job.query import JobSettings, spark_session, start
+from txnwatch.streaming.job.query import BatchErrors, JobSettings, spark_session, start
 from txnwatch.streaming.source.datasource import FORMAT
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

@@ -16,7 +16,7 @@ from support.servers import Clusters, connect
 from support.topics import create_topic
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 
 VERDICT_S, PERSISTENT_S, NEXT_LINE_S = 30.0, 60.0, 90.0  # a partition has at most one line about a gap in a minute
 PARTITION = TopicPartition(HANGING, 0)

@@ -29,7 +29,7 @@ from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch, events_about
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 
 PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
 RECIPES = {"api": VIEW_API, "none": VIEW_NONE}

@@ -18,7 +18,7 @@ from support.token_server import CLIENT
 from support.ways import SESSION_MS, WAYS, Broker
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.tokens import HELD_TOKENS
 from txnwatch.streaming.source.options import SourceOptions, parse_options

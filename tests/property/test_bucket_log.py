@@ -11,8 +11,7 @@ import pytest
 
 from support.attempts import USUAL_CHANGES, Query
 from txnwatch.state.detection import open_transactions
-from txnwatch.state.detection.awaited_producers import Awaited
-from txnwatch.state.detection.look_times import Agenda
+from txnwatch.state.detection.bucket_state import Agenda, Awaited
 from txnwatch.state.store.bucket_log import KeptBucket
 
 SEEDS, BATCHES = 25, 120

@@ -14,14 +14,14 @@ from msgspec import structs
 from support.attempts import POLICY, USUAL_CHANGES, Query
 from support.facts import DictStore
 from txnwatch.state.detection import open_transactions
-from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers
+from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, OwnerInDoubt
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.values import TopicPartition
 
 SEEDS, BATCHES = 12, 300
 FEW_CHANGES = (0, 0, 0, 1)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.partition_oracle import LeaderEntry, ModelLeader, a_log
-from txnwatch.state.detection.transitions import apply
+from txnwatch.state.detection.view import apply
 from txnwatch.state.model.facts import ProducerSeen
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 
 ORDERS = TopicPartition("orders", 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.log_lines import LogLines
 from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError
-from txnwatch.streaming.job.lease import RENEWED_S, STALE_S, CheckpointLease
+from txnwatch.streaming.job.checkpoint_lease import RENEWED_S, STALE_S, CheckpointLease
 
 DRIVERS = 3
 SEEDS = st.integers(0, 1 << 48)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
-from txnwatch.state.events.topic_order import KEPT_MS
-from txnwatch.state.evidence.update_rules import needs_update
+from txnwatch.state.evidence.ending import needs_update
+from txnwatch.state.incidents.event_order import KEPT_MS
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 

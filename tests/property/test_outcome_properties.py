@@ -18,8 +18,8 @@ import pytest
 from msgspec.structs import replace
 
 from support.outcome_life import IdLife, Statement
-from txnwatch.state.detection import epoch_lineage as lineage
-from txnwatch.state.detection import view_transitions
+from txnwatch.state.detection import view
+from txnwatch.state.detection import view as lineage
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, Witness
 
 LIVES = 12_000
@@ -88,7 +88,7 @@ CARELESS: dict[str, list[tuple[object, str, object]]] = {
     "an epoch is returned again as a first one": [(lineage, "_use_after_init", lambda *_: EpochUse.FIRST)],
     "lineage across elections": [
         (lineage, "follow", inherits_across_elections(CAREFUL)),
-        (view_transitions, "follow", inherits_across_elections(CAREFUL)),
+        (view, "follow", inherits_across_elections(CAREFUL)),
     ],
     "a record of an earlier leader counts": [
         (IdLife, "witness", witness_with(log_epoch=lambda found: found.view.coordinator_epoch))

@@ -11,15 +11,14 @@ import pytest
 
 from support.changing_clocks import Differential
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection import changed_clocks, evaluate
-from txnwatch.state.detection.barrier_context import BarrierContext
+from txnwatch.state.detection import bucket_clocks, evaluate
+from txnwatch.state.detection.bucket_clocks import Concerned
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.changed_clocks import Concerned
-from txnwatch.state.model.broker_clocks import RESERVE_MS, Clock
+from txnwatch.state.detection.proof import BarrierContext
+from txnwatch.state.model.clocks import RESERVE_MS, Clock
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import CoverInDoubt, SpanCandidate, StrayWrite
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 
 SEEDS, BATCHES = 40, 150
 
@@ -44,7 +43,7 @@ def test_both_find_the_same_at_the_same_barrier() -> None:
     assert seen["evaluated"] < seen["evaluated of all"] / 2
 
 
-_take, _is_assumed = changed_clocks.take_clocks, changed_clocks.is_assumed
+_take, _is_assumed = bucket_clocks.take_clocks, bucket_clocks.is_assumed
 
 
 def concern_nobody(bucket: BucketState, barrier: Barrier) -> Concerned:
@@ -94,9 +93,9 @@ _BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "no change concerns anybody": (buckets, "take_clocks", concern_nobody),
     "elections concern nobody": (buckets, "take_clocks", without_elections),
     "bounds concern nobody": (buckets, "take_clocks", without_bounds),
-    "a first bound concerns nobody": (changed_clocks, "is_assumed", first_bound_is_assumed),
-    "only the last due times count": (changed_clocks, "is_assumed", last_due_times_count),
-    "only the first due times count": (changed_clocks, "is_assumed", first_due_times_count),
+    "a first bound concerns nobody": (bucket_clocks, "is_assumed", first_bound_is_assumed),
+    "only the last due times count": (bucket_clocks, "is_assumed", last_due_times_count),
+    "only the first due times count": (bucket_clocks, "is_assumed", first_due_times_count),
     "no reserve": (BarrierContext, "assumed_age_ms", BarrierContext.age_ms),
     "another policy changes no due time": (DetectionPolicy, "digest", lambda *_: 0),
     "a look that is still to come waits": (evaluate, "is_settled", lambda *_, **__: True),

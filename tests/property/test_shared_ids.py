@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.coordinator_logs import Placed, coordinator_logs
-from txnwatch.state.detection.transitions import apply
+from txnwatch.state.detection.view import apply
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.streaming.log.coordinator_log import records_of

@@ -14,22 +14,21 @@ from msgspec.structs import replace
 from support.facts import DictStore, decode_bucket, encode_bucket
 from support.row_facts import fact_of
 from support.strategies import barriers, buckets, facts, nearly_at_rest, producer_facts, producers
-from txnwatch.state.detection.barrier_context import BarrierContext
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
-from txnwatch.state.detection.step import Step
-from txnwatch.state.detection.transitions import ProducerFact, apply
+from txnwatch.state.detection.proof import BarrierContext
+from txnwatch.state.detection.span import Step
+from txnwatch.state.detection.view import ProducerFact, apply
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier, Fact, LastStable, Throttled
 from txnwatch.state.model.findings import StrayWrite
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.serializer import VERSION_BYTES
 from txnwatch.state.model.transaction import CoordinatorView, ProducerState
-from txnwatch.state.store.codec import decode_producer, encode_producer, encode_shared
-from txnwatch.streaming.job.output_rows import FINDINGS
-from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
-from txnwatch.streaming.source.packed_facts import BLOBS, Blob, pack_facts, unpack_facts
+from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.store.bucket_log import decode_producer, encode_producer, encode_shared
+from txnwatch.streaming.job.operator import FINDINGS
+from txnwatch.streaming.source.rows import BLOBS, FACTS, Blob, fact_rows, pack_facts, unpack_facts
 
 POLICY = DetectionPolicy()
 

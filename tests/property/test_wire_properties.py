@@ -13,11 +13,9 @@ from support.batches import a_batch, a_marker, a_record, an_old_entry, unsigned_
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.wire.batch_walker import walk
-from txnwatch.streaming.wire.control_record import decode_marker
 from txnwatch.streaming.wire.fetch_response import decode_fetch_response
 from txnwatch.streaming.wire.primitives import Reader
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, records
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, decode_marker, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))

@@ -38,13 +38,12 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.claims import Claims
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy, ProvenHang
-from txnwatch.state.abort.decision import partition_of
+from txnwatch.state.abort.rules import partition_of
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import ActionResult, ExpectedOutcome, IncidentStatus
+from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
 from txnwatch.state.model.verdicts import Verdict
 

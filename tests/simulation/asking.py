@@ -20,7 +20,7 @@ from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.screening import open_spans
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.quantities import LONG_AGO, TimestampMs
+from txnwatch.state.model.values import LONG_AGO, TimestampMs
 
 Confirm = Callable[
     [TransactionAdmin, Sequence[SpanCandidate], TimestampMs], Sequence[tuple[SpanCandidate, SpanConfirmation]]

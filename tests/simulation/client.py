@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from simulation.owners import Owner
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 
 if TYPE_CHECKING:
     from simulation.coordinator import Transaction

@@ -13,14 +13,14 @@ from simulation.mutants import ChangedBarrier, Wrapped
 from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting
-from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, both
+from txnwatch.state.model.clocks import Clock, Clocks, Leader, both
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source import plan_run
+from txnwatch.streaming.source import tasks
 from txnwatch.streaming.source.offsets import SourceOffset
-from txnwatch.streaming.source.read_plan import ReadPlan
+from txnwatch.streaming.source.tasks import ReadPlan
 
 _AGE = Clocks.age_ms
 CLEAN_FAILOVERS = Setting(faults=frozenset({"no leader"}))
@@ -72,7 +72,7 @@ class MiddleOfEverything(Wrapped):
     """The clock is the middle of what any records allow, read again or not, and nothing else gives an age."""
 
     def read(self, plan: ReadPlan) -> list[Fact]:
-        with mock.patch.object(plan_run, "clocks_of", _middle):
+        with mock.patch.object(tasks, "clocks_of", _middle):
             return super().read(plan)
 
     def patch(self) -> AbstractContextManager[object]:

@@ -15,8 +15,8 @@ from simulation.clocks import WorldClocks
 from simulation.encoding import LoggedValue
 from simulation.owners import Owner
 from simulation.partition import PartitionLog
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 TIMEOUT_MS, TWO_PHASE_MS = 60_000, 2147483647

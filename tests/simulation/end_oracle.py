@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from simulation.coordinator import Transaction
 from simulation.world import World
-from txnwatch.state.evidence.incident_end import transaction_resolution
+from txnwatch.state.evidence.ending import transaction_resolution
 from txnwatch.state.model.findings import TransactionMoved
-from txnwatch.state.model.incident_payload import EndedBy, EndKind
+from txnwatch.state.model.incident import EndedBy, EndKind
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from simulation.encoding import LoggedValue
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from simulation.partition import DataPartition, PartitionLog

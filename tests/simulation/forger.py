@@ -15,8 +15,16 @@ from simulation.world import World
 from support.incidents import an_event, an_evidence
 from support.shared_log import SharedLog
 from txnwatch.state.abort.protocol import action
-from txnwatch.state.model.incident import IncidentEvent, resolved, span_incident_id
-from txnwatch.state.model.incident_payload import Decision, EndedBy, EndKind, ExpectedOutcome, Resolution
+from txnwatch.state.model.incident import (
+    Decision,
+    EndedBy,
+    EndKind,
+    ExpectedOutcome,
+    IncidentEvent,
+    Resolution,
+    resolved,
+    span_incident_id,
+)
 
 EVIL = "sh -c 'rm -rf /'"
 _OVER = Resolution(how=EndKind.ABORTED, by=EndedBy.COORDINATOR, marker_offset=3, at_ms=5)

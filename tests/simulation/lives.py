@@ -19,8 +19,8 @@ from simulation.faults import compaction
 from simulation.reader import WorldReader
 from simulation.truth import Truth, witnessed
 from simulation.world import TOPICS, Setting, World
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.source.options import LATEST
 from txnwatch.streaming.source.planner import Limits
 

@@ -20,11 +20,10 @@ from simulation.view import View
 from simulation.world import Setting, World
 from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection import span_look, span_transitions
-from txnwatch.state.detection.barrier_context import BarrierContext
-from txnwatch.state.detection.producer_snapshot import described_open
-from txnwatch.state.detection.proof import Look, look_at
-from txnwatch.state.detection.step import Step
+from txnwatch.state.detection import proof, span
+from txnwatch.state.detection.census import described_open
+from txnwatch.state.detection.proof import BarrierContext, Look, look_at
+from txnwatch.state.detection.span import Step
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -38,13 +37,12 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import TransactionListing
-from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
-from txnwatch.streaming.client.list_offsets import LATEST, READ_UNCOMMITTED, ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.source.read_plan import ReadPlan
+from txnwatch.streaming.source.tasks import ReadPlan
 
 HEALTHY_AND_QUICK = Setting(faults=frozenset(), rate=8.0)
 LEADERS_GET_LOST = Setting(batches=2, faults=frozenset({"no leader", "stray write"}), rate=8.0)
@@ -147,7 +145,7 @@ class OlderTakenForTheOneAhead(Wrapped):
     """Data below the start that a census has shown counts as the beginning of that transaction."""
 
     def patch(self) -> AbstractContextManager[object]:
-        return mock.patch.object(span_transitions, "is_past", return_value=False)
+        return mock.patch.object(span, "is_past", return_value=False)
 
 
 class StaleLogIsFresh(ChangedBarrier):
@@ -172,7 +170,7 @@ class NoSecondLookAtTheLog(Wrapped):
             look = look_at(producer, partition, span, barrier, unread)
             return Look.UNCOVERED if look is Look.COVERED and span.uncovered_at is not None else look
 
-        return mock.patch.object(span_look, "look_at", once)
+        return mock.patch.object(proof, "look_at", once)
 
 
 class ElectionOfTheLogProvesToo(Wrapped):
@@ -211,13 +209,13 @@ class OnlyANewerEpochCloses(Wrapped):
     """`>` instead of `>=` in the rule that closes a span."""
 
     def patch(self) -> AbstractContextManager[object]:
-        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span_transitions.closing_marker
+        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span.closing_marker
 
         def strict(prior: Span | None, fact: ProducerSeen) -> Marker | None:
             marker = closing(prior, fact)
             return marker if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
 
-        return mock.patch.object(span_transitions, "closing_marker", strict)
+        return mock.patch.object(span, "closing_marker", strict)
 
 
 class OneMarkerLost(WorldReader):
@@ -345,7 +343,7 @@ class CensusJudgedAtOnce(Wrapped):
 
         with (
             mock.patch.object(buckets, "described_open", early),
-            mock.patch.object(span_look, "is_still_open", return_value=True),
+            mock.patch.object(proof, "is_still_open", return_value=True),
         ):
             yield
 

@@ -13,13 +13,12 @@ from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting
 from support.facts import DictStore
-from txnwatch.state.detection import view_transitions
-from txnwatch.state.detection.transaction_end import end_of
-from txnwatch.state.model.facts import Fact
+from txnwatch.state.detection import view
+from txnwatch.state.detection.view import end_of
+from txnwatch.state.model.facts import Fact, FirstDecision, TransactionEnd
 from txnwatch.state.model.findings import Finding, TransactionMoved
-from txnwatch.state.model.incident_payload import EndedBy
+from txnwatch.state.model.incident import EndedBy
 from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.state.model.transaction_end import FirstDecision, TransactionEnd
 
 SLOW = with_setting(USUAL, pause_ms=120_000, rate=8.0)  # transactions are reported, and several follow in one batch
 
@@ -47,7 +46,7 @@ class EveryAbortIsTheClients(Wrapped):
             end = end_of(prior, decided, is_consecutive=is_consecutive)
             return end._replace(by=EndedBy.CLIENT) if end is not None else None
 
-        return mock.patch.object(view_transitions, "end_of", by_client)
+        return mock.patch.object(view, "end_of", by_client)
 
 
 MUTANTS_OF_ENDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (

@@ -12,11 +12,10 @@ from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.unreadable_ranges import give_up
+from txnwatch.state.detection.reading import Batch, give_up
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log.range_read import RangeRead
 
 DISKS_FAIL = Setting(faults=frozenset({"unreadable"}), rate=4.0, batches=30, only_new_data_fails=True)

@@ -13,11 +13,11 @@ from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting
 from support.facts import DictStore
 from txnwatch.sinks.incidents import confirm
-from txnwatch.state.evidence.coordinator_reading import CoordinatorReading, coordinator_reading
-from txnwatch.state.model.description import TransactionDescription
+from txnwatch.state.evidence.confirmation import CoordinatorReading, coordinator_reading
 from txnwatch.state.model.facts import Fact, TransactionSeen
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.ports import TransactionListing
+from txnwatch.state.model.transaction import TransactionDescription
 
 SHARED_AND_QUICK = Setting(faults=frozenset({TWO_IDS}), rate=4.0, sharing=1.0)
 SHARED_AND_LOST = Setting(faults=frozenset({TWO_IDS, "lost marker"}), logs=1, rate=20.0, sharing=1.0)

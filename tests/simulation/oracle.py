@@ -48,7 +48,7 @@ from txnwatch.state.model.findings import (
     TransactionCandidate,
     TransactionMoved,
 )
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 
 END = 1_000_000
 

@@ -9,11 +9,11 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from txnwatch.state.abort import proven_outcome
-from txnwatch.state.detection import epoch_lineage, view_transitions
+from txnwatch.state.abort import case
+from txnwatch.state.detection import view
 from txnwatch.state.evidence import outcome
-from txnwatch.state.evidence.outcome_doubts import Doubt
-from txnwatch.state.model.incident_payload import OutcomeDoubt
+from txnwatch.state.evidence.outcome import Doubt
+from txnwatch.state.model.incident import OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanData
 from txnwatch.state.model.transaction import CoordinatorView, Witness
 from txnwatch.streaming.log import transaction_fold
@@ -24,14 +24,14 @@ Planted = Callable[[], AbstractContextManager[None]]
 @contextmanager
 def lineage_across_elections() -> Iterator[None]:
     """A record inherits from the one before although another leader has appended that."""
-    follow = epoch_lineage.follow
+    follow = view.follow
 
     def across(prior: CoordinatorView | None, view: CoordinatorView, *also: Any, **how: Any) -> CoordinatorView:
         same = replace(prior, coordinator_epoch=view.coordinator_epoch) if prior is not None else None
         return follow(same, view, *also, **how)
 
     with ExitStack() as stack:
-        for module in (epoch_lineage, view_transitions, transaction_fold):
+        for module in (view, view, transaction_fold):
             stack.enter_context(mock.patch.object(module, "follow", across))
         yield
 
@@ -49,8 +49,8 @@ def a_sequence_identifies_data() -> Iterator[None]:
     without = property(lambda row: SpanData(row.txn_start_offset, row.producer_epoch, row.last_sequence, None))
     with (
         mock.patch.object(ActiveProducer, "data", without),
-        mock.patch.object(proven_outcome, "has_grown", return_value=False),
-        mock.patch.object(proven_outcome, "has_begun", return_value=False),
+        mock.patch.object(case, "has_grown", return_value=False),
+        mock.patch.object(case, "has_begun", return_value=False),
     ):
         yield
 

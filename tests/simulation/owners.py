@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.encoding import Data
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TopicPartition
 
 if TYPE_CHECKING:
     from simulation.coordinator import Coordinators

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulation.encoding import Body, Data, Mark, encode
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.wire.fetch_response import Divergence
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_SERVER_ERROR = 1, -1

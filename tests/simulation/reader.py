@@ -33,21 +33,19 @@ from txnwatch.state.model.findings import (
     ReadLimitReached,
     Unproven,
 )
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model.values import Offset, TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log.first_read_fold import HeldBytes
+from txnwatch.streaming.source import census_schedule as census
 from txnwatch.streaming.source import lister as listing
-from txnwatch.streaming.source import plan_run, read_plan
-from txnwatch.streaming.source import snapshot_schedule as census
-from txnwatch.streaming.source.former_positions import FormerPosition
-from txnwatch.streaming.source.hidden_participants import hidden_participants
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, can_skip
+from txnwatch.streaming.source import tasks
+from txnwatch.streaming.source.driver_files import FormerPosition, NextBarrierDue, can_skip
+from txnwatch.streaming.source.granted_requests import RereadRequest, census_of, requests_after
+from txnwatch.streaming.source.lister import hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits
-from txnwatch.streaming.source.read_plan import ReadPlan, plan_reads
-from txnwatch.streaming.source.reread_requests import RereadRequest, census_of, requests_after
+from txnwatch.streaming.source.tasks import ReadPlan, plan_reads
 
 POLICY = DetectionPolicy(unreadable_tries=2, unreadable_ms=0)
 _OPTIONS = parse_options(
@@ -127,7 +125,7 @@ class WorldReader:
             )  # nor does a census hide what a gap that is read again shows
         data_limit = 1 + rng.randrange(8) if rng.random() < 0.4 else None
         self.limits = Limits(data_limit)
-        self.log_bytes = plan_run.LOG_BYTES
+        self.log_bytes = tasks.LOG_BYTES
         if rng.random() < 0.3:
             self.log_bytes = (1 + rng.randrange(6)) * _LOG_BYTES
             self.options = replace(self.options, control_file="rereads")
@@ -179,7 +177,7 @@ class WorldReader:
         """From now on every request is answered, and next to nothing of the data is read."""
         self.crashes, self.lateness = 0.0, 0.0
         self.view.unanswered = self.view.throttled = 0.0
-        self.limits, self.log_bytes = Limits(data_offsets=1), plan_run.LOG_BYTES
+        self.limits, self.log_bytes = Limits(data_offsets=1), tasks.LOG_BYTES
         log = self.world.data.get(self.straggler) if self.straggler is not None else None
         if log is not None:
             log.write_much(_MUCH)
@@ -310,8 +308,8 @@ class WorldReader:
 
     def attempt(self, found: ReaderListing) -> BatchResult:
         """Reads the ranges and runs the buckets, once."""
-        log_size = _TASK_SIZE if self.spreads_the_log else read_plan.LOG_OFFSETS_WORTH_A_TASK
-        with mock.patch.multiple(read_plan, OFFSETS_WORTH_A_TASK=_TASK_SIZE, LOG_OFFSETS_WORTH_A_TASK=log_size):
+        log_size = _TASK_SIZE if self.spreads_the_log else tasks.LOG_OFFSETS_WORTH_A_TASK
+        with mock.patch.multiple(tasks, OFFSETS_WORTH_A_TASK=_TASK_SIZE, LOG_OFFSETS_WORTH_A_TASK=log_size):
             plans = plan_reads(self.done, found.end, self.options, self.lister.census_of(found.end.barrier))
         facts = [fact for plan in plans for fact in self.read(plan)]
         self.rng.shuffle(facts)
@@ -326,15 +324,15 @@ class WorldReader:
     def read(self, plan: ReadPlan) -> list[Fact]:
         """One task."""
         room = HeldBytes(self.log_bytes)
-        reads = [plan_run.range_read(found, self.options, room) for found in plan.ranges]
-        with mock.patch.multiple(plan_run, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
-            budgets = plan_run.budgets(plan, reads, self.options, 0.0)
+        reads = [tasks.range_read(found, self.options, room) for found in plan.ranges]
+        with mock.patch.multiple(tasks, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
+            budgets = tasks.budgets(plan, reads, self.options, 0.0)
         if budgets:
             self.view.read_within(reads, budgets)
         else:
             for read in reads:
                 self.view.read(read)
-        facts = [*plan_run.plan_facts(plan, reads), *self.census(plan)]
+        facts = [*tasks.plan_facts(plan, reads), *self.census(plan)]
         if plan.end is not None:
             facts += hidden_participants(facts, plan.end.positions, self.options, self.view)  # type: ignore[arg-type]
         for notice in facts:

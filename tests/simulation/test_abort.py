@@ -16,11 +16,11 @@ import pytest
 from simulation.abort import believing, run_race, run_with_abort
 from simulation.run import USUAL
 from simulation.world import Setting
-from txnwatch.state.abort import decision as abort_plan
+from txnwatch.state.abort import rules as abort_plan
 from txnwatch.state.abort.rules import REFUSALS
-from txnwatch.state.detection import view_transitions
+from txnwatch.state.detection import view
 from txnwatch.state.evidence import outcome as outcome_rule
-from txnwatch.state.model.incident_payload import Refusal
+from txnwatch.state.model.incident import Refusal
 
 _SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1200"))
 RACES, WHOLE_RUNS = max(1, _SEEDS // 24), max(1, _SEEDS // 20)
@@ -83,7 +83,7 @@ def test_data_whose_owner_was_cut_off_before_the_watch_began_is_not_said_to_be_o
 
     assert not any(map(is_false, CUT_BEFORE_THE_WATCH))
     with (
-        mock.patch.object(view_transitions, "used_before", lambda view: view),
+        mock.patch.object(view, "used_before", lambda view: view),
         mock.patch.object(outcome_rule, "of_election", return_value=None),
     ):
         assert any(map(is_false, CUT_BEFORE_THE_WATCH))

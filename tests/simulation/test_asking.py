@@ -16,7 +16,7 @@ from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.screening import screen
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ports import TransactionAdmin, TransactionListing
-from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.values import TimestampMs
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
 SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "800"))

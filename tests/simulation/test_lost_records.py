@@ -13,8 +13,8 @@ from simulation.faults import compaction
 from simulation.lives import A, B, Life
 from simulation.outcome_mutants import Planted, a_sequence_identifies_data, an_earlier_leader_counts
 from simulation.truth import Truth, witnessed
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome as O
+from txnwatch.state.model.incident import ExpectedOutcome as O
+from txnwatch.state.model.values import TopicPartition
 
 _HOUR_MS = 3_600_000
 

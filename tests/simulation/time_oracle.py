@@ -18,8 +18,7 @@ from simulation.clocks import State
 from simulation.world import World
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import TransactionCandidate
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 
 _POLICY = DetectionPolicy()
 _GRACE_MS = _POLICY.scan_interval_ms(None) + _POLICY.late_buffer_ms

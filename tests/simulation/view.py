@@ -12,15 +12,14 @@ from collections.abc import Iterable
 from simulation.partition import DataPartition, PartitionLog, Producer
 from simulation.world import World
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.streaming.client.error_names import problem_of
-from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
+from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import fetch
+from txnwatch.streaming.log.fetch import Budget
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"

@@ -21,7 +21,7 @@ from simulation.faults import FAULTS
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from simulation.shared_ids import TWO_IDS, share_producer_ids
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 
 MOST_CLIENTS, MOST_PARTITIONS, MOST_LOGS = 3, 3, 2
 TOPICS = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("pay-ments", 0))

@@ -11,13 +11,6 @@ from simulation.partition import DataPartition
 from simulation.truth import Truth, data_of
 from simulation.world import World
 from support.batches import TIMESTAMP_MS
-from txnwatch.state.model.description import (
-    DescribedTransaction,
-    NotDescribed,
-    TransactionDescription,
-    UnknownTransactionalId,
-)
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import (
     UNKNOWN_PARTITION,
     ActiveProducer,
@@ -28,8 +21,14 @@ from txnwatch.state.model.ports import (
     SpanStart,
     TransactionListing,
 )
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    Marker,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
+from txnwatch.state.model.values import Problem, TopicPartition
 
 _NO_BUDGET = Problem("the time budget was used up before this request")
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 from support.raw_producer import RawProducer
 from support.topics import create_topic
-from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.values import DurationMs
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.read_plan import OFFSETS_WORTH_A_TASK
+from txnwatch.streaming.source.tasks import OFFSETS_WORTH_A_TASK
 
 TOPIC, TASKS = "soak.backlog", 2
 _RECORDS_OF_A_BATCH = 20_000

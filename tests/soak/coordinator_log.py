@@ -16,8 +16,8 @@ from itertools import zip_longest
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.state.model.verdicts import Verdict
 
 STUCK_MS, LATE_MS = 30_000, 15_000  # txnwatch's defaults; late is counted from the transaction's own timeout

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from support.event_tail import EventTail
 from support.kafka_faults import abort_by_hand, stray_write
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import ProducerId, TopicPartition
+from txnwatch.state.model.values import ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

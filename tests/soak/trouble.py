@@ -15,8 +15,7 @@ from soak.redis_outages import RedisOutages
 from support.raw_producer import RawProducer
 from support.topics import admin_of
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.values import DurationMs, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

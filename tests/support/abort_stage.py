@@ -11,7 +11,7 @@ from support.ledger_world import LedgerWorld
 from support.one_look import a_searcher
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent

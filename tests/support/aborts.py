@@ -6,8 +6,8 @@ from support.event_tail import PublishedEvent
 from support.fault_world import FaultWorld
 from support.metrics import Scrape
 from support.waiting import eventually
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 
 IN_TIME_S = 60.0
 

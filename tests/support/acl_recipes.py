@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from support.waiting import eventually
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 
 _TIMEOUT_S = 30.0
 _FLAG = {

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from txnwatch.state.model.description import DescribedTransaction
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import TransactionAdmin
-from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.list_offsets import LATEST, ListedOffset
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.client.cluster import LATEST, Cluster, ListedOffset
 
 
 def described(admin: TransactionAdmin, name: str) -> DescribedTransaction:

@@ -29,15 +29,14 @@ from support.facts import (
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import LastOpenLists
-from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
 from txnwatch.state.model.findings import Finding, OpenTransactions
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.store.bucket_log import MAX_ENTRIES, SMALL_LOG, TOKEN_BYTES, KeptBucket, load
-from txnwatch.state.store.codec import decode_producer
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.store.bucket_log import MAX_ENTRIES, SMALL_LOG, TOKEN_BYTES, KeptBucket, decode_producer, load
 
 POLICY = DetectionPolicy(listed_after_ms=5_000)
 NEVER_REMOVED_MS = 10**12

@@ -14,11 +14,11 @@ from kafka.protocol.metadata import MetadataRequest
 
 from support.answers import state_of
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.batch_walker import walk
+from txnwatch.streaming.wire.record_batch import walk
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 _PATIENCE_S = 60.0

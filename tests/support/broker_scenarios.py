@@ -13,8 +13,8 @@ from support.fault_world import FaultWorld, now_s
 from support.kafka_faults import LONG_TIMEOUT_MS, end_by_hand
 from support.scenarios import Fault, open_transaction
 from support.topics import unique
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch_demo.late_write import await_end
 
 SEEN_S = 2.0  # for txnwatch to have read a marker that is lost then

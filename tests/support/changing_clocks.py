@@ -18,7 +18,7 @@ from support.facts import NAME, START_MS, TOPIC_IDS, DictStore, a_marker, notice
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.loaded_producers import LoadedProducers
-from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, NoticeKind, OpenDescribed
 from txnwatch.state.model.findings import (
     BucketCount,
@@ -27,10 +27,10 @@ from txnwatch.state.model.findings import (
     OpenTransactions,
     TransactionCandidate,
 )
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.store.codec import decode_producer
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.store.bucket_log import decode_producer
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
 LOGS, BROKERS, PRODUCERS = 6, 3, 14

@@ -16,15 +16,14 @@ from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import BucketCount, Finding, TransactionCandidate
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.plan_run import plan_facts, range_read
 from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
-from txnwatch.streaming.source.read_plan import plan_reads
+from txnwatch.streaming.source.tasks import plan_facts, plan_reads, range_read
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 _OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from txnwatch.sinks.delivery.encoding import from_bytes
-from txnwatch.state.events.heartbeat import KEY_PREFIX
+from txnwatch.state.incidents.heartbeat import KEY_PREFIX
 from txnwatch.state.model.incident import IncidentEvent
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from txnwatch.state.detection.bucket import process
-from txnwatch.state.detection.bucket_state import BucketState, Standing
-from txnwatch.state.detection.look_times import Agenda
+from txnwatch.state.detection.bucket_state import Agenda, BucketState, Standing
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -30,11 +29,11 @@ from txnwatch.state.model.findings import (
     TransactionsEnded,
     Unproven,
 )
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, ProducerState, TransactionState
-from txnwatch.state.store.codec import decode_producer, decode_shared, encode_producer, encode_shared
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.store.bucket_log import decode_producer, decode_shared, encode_producer, encode_shared
 
 ORDERS = TopicPartition("orders", 0)
 PAYMENTS = TopicPartition("payments", 1)

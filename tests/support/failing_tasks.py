@@ -29,11 +29,10 @@ from support.state_variables import Handle
 from support.synthetic_source import BUCKETS, FORMAT, Shape, a_session, facts_of
 from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job import operator
-from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
-from txnwatch.streaming.source.packed_facts import pack_facts
+from txnwatch.streaming.job.operator import FINDINGS, OUTPUT_DDL, BucketProcessor
+from txnwatch.streaming.source.rows import pack_facts
 
 POLICY = DetectionPolicy(listed_after_ms=1_000)
 CHANGING, SHAPE = 100, Shape(times_known=4, stray_every=7)

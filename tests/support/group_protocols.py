@@ -12,9 +12,9 @@ from kafka.protocol.admin import IncrementalAlterConfigsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetCommitRequest
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.error_names import error_name
+from txnwatch.streaming.client.connection import error_name
 
 _GROUP_CONFIG = 32
 _JOIN = 0

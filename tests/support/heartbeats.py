@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.incidents.heartbeat import Heartbeat
 
 NOW_MS = 1_700_000_000_000
 

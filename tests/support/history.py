@@ -21,9 +21,9 @@ from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic
 from support.waiting import eventually
-from txnwatch.state.model.description import NotDescribed, is_live
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.transaction import NotDescribed, is_live
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.security import Security

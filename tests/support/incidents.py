@@ -8,9 +8,17 @@ from typing import Any
 
 import msgspec
 
-from txnwatch.state.model.incident import IncidentEvent, is_incident_id, resolved, updated
-from txnwatch.state.model.incident_payload import EndedBy, EndKind, Evidence, Resolution
-from txnwatch.state.model.quantities import TimestampMs
+from txnwatch.state.model.incident import (
+    EndedBy,
+    EndKind,
+    Evidence,
+    IncidentEvent,
+    Resolution,
+    is_incident_id,
+    resolved,
+    updated,
+)
+from txnwatch.state.model.values import TimestampMs
 
 OPEN_SINCE_MS = 1_700_000_000_000
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from support.transaction_log import a_key, a_value
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, coordinator_partition
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from support.raw_producer import RawProducer
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import CoordinatorEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.quantities import DurationMs
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import CoordinatorEpoch, DurationMs, ProducerId, TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.late_write import write_late
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support.raw_log import RawBatch
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from support.waiting import eventually
-from txnwatch_demo.embedded.ports import free_ports
-from txnwatch_demo.embedded.process import ServerProcess
+from txnwatch_demo.embedded.process import ServerProcess, free_ports
 
 REALM = "TXNWATCH.TEST"
 _SBIN = "/usr/sbin:/sbin"

@@ -11,9 +11,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from support.raw_producer import RawProducer
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import span_incident_id
-from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -13,16 +13,15 @@ from support.log_lines import LogLines
 from support.recording_sink import RecordingMirror, RecordingTopic
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.state.model.broker_clocks import Leader
+from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded
-from txnwatch.state.model.former_owners import FormerOwners
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import MarkerSpec
+from txnwatch.state.model.ports import FormerOwners, MarkerSpec
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 
 ORIGIN = Origin("cluster", "broker:9092")
 HOUR_MS = 3_600_000

@@ -15,11 +15,11 @@ from confluent_kafka import TopicPartition as Position
 from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
-from txnwatch.state.model.description import is_live
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.transaction import is_live
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 
 PARTITIONS, ZOMBIES, APPLICATIONS = 3, 3, 2

@@ -13,15 +13,15 @@ from support.facts import DictStore
 from txnwatch.state.detection import bucket
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log import partition_fold as fold
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
+from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 
 _POLICY = DetectionPolicy()
 

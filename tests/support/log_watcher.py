@@ -23,8 +23,8 @@ from txnwatch.state.model.facts import (
     OpenDescribed,
     PartitionNotice,
 )
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log import partition_fold as fold
 
 PARTITION = TopicPartition("orders", 0)

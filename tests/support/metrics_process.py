@@ -21,7 +21,7 @@ from prometheus_client import Gauge
 
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
-from txnwatch.metrics.serving import served_metrics
+from txnwatch.metrics.server import served_metrics
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 _REPORT_S = 20.0

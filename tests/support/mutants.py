@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from txnwatch.state.detection import span_events
-from txnwatch.state.detection import span_transitions as spans
-from txnwatch.state.detection.span_events import SpanEvent
+from txnwatch.state.detection import span
+from txnwatch.state.detection import span as spans
+from txnwatch.state.detection.span import SpanEvent
 from txnwatch.state.model.facts import PartitionNotice, ProducerSeen
 from txnwatch.state.model.transaction import Marker, Span
 from txnwatch.streaming.log import partition_fold
@@ -132,7 +132,7 @@ def _highest_epoch(prior: Span, fact: ProducerSeen, read_since: int) -> Span:
     return span if span is prior else replace(span, epoch=max(fact.epoch, prior.epoch))
 
 
-_event_of_notice, _changed = span_events.event_of_notice, span_events.changed
+_event_of_notice, _changed = span.event_of_notice, span.changed
 
 
 def _never_cut_away(notice: PartitionNotice, span: Span) -> SpanEvent | None:
@@ -161,6 +161,6 @@ MUTANTS: dict[str, Mutant] = {
     "the state never closes": _closes_only_if(lambda *_: False),
     "a re-read does not show an earlier start": Mutant(spans, "extended", _keeps_its_start),
     "the highest epoch is the last": Mutant(spans, "extended", _highest_epoch),
-    "a cut takes nothing": Mutant(span_events, "event_of_notice", _never_cut_away),
-    "a cut keeps the epoch": Mutant(span_events, "changed", _keeps_its_end),
+    "a cut takes nothing": Mutant(span, "event_of_notice", _never_cut_away),
+    "a cut keeps the epoch": Mutant(span, "changed", _keeps_its_end),
 }

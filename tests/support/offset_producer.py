@@ -5,8 +5,7 @@ from __future__ import annotations
 from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
 from support.raw_producer import RawProducer
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.quantities import Offset
+from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch_demo.stepwise_producer import raise_for
 
 _GROUP = 0  # key type of FindCoordinator

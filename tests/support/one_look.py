@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from support.fake_admin import FakeAdmin
 from txnwatch.sinks.incidents.search import OwnerViews, ReadLog, Searcher
-from txnwatch.state.model.description import DescribedTransaction
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.transaction import DescribedTransaction
+from txnwatch.state.model.values import Problem
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 
 def a_searcher(

@@ -10,15 +10,14 @@ from msgspec.structs import replace
 
 from support.facts import ORDERS, PAYMENTS, PRODUCER, transaction
 from support.outcomes import said
-from txnwatch.state.detection import epoch_lineage as lineage
-from txnwatch.state.detection.epoch_lineage import begun
-from txnwatch.state.detection.view_transitions import after_record
+from txnwatch.state.detection import view as lineage
+from txnwatch.state.detection.view import after_record, begun
 from txnwatch.state.evidence.outcome import expected_outcome
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.facts import FirstDecision
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, ProducerState, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.transaction_end import FirstDecision
+from txnwatch.state.model.values import TopicPartition
 
 COMPLETE = {True: S.COMPLETE_COMMIT, False: S.COMPLETE_ABORT}
 PREPARE = {True: S.PREPARE_COMMIT, False: S.PREPARE_ABORT}

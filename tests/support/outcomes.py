@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from txnwatch.state.evidence.outcome_doubts import Doubt
-from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.evidence.outcome import Doubt
+from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, Witness
 
 

@@ -11,7 +11,7 @@ from txnwatch.sinks.abort import automatic as abort
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.sinks.incidents.own_findings import key_of
 from txnwatch.state.abort.case import ProvenHang
-from txnwatch.state.events.claims import candidate_of
+from txnwatch.state.incidents.event_order import candidate_of
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState

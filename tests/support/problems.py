@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.state.model.values import ErrorCode, Problem
 
 
 def a_problem(text: str) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.connection import Connection
 from txnwatch_demo.stepwise_producer import produce_request
 

@@ -6,14 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from support.answers import listed
-from txnwatch.state.model.ids import LeaderEpoch, TopicPartition
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.list_offsets import EARLIEST
+from txnwatch.state.model.values import LeaderEpoch, TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.wire.batch_walker import walk
-from txnwatch.streaming.wire.control_record import EndTransactionMarker, read_marker
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, Record, records
+from txnwatch.streaming.wire.record_batch import (
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    EndTransactionMarker,
+    Record,
+    read_marker,
+    records,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.quantities import Offset, TimestampMs
+from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
 from txnwatch_demo.stepwise_producer import END_VERSION, PRODUCE_VERSION, StepwiseProducer, produce_request
 
 CURRENT_TIMESTAMP = TimestampMs(-1)

@@ -19,8 +19,7 @@ from filelock import FileLock
 
 from txnwatch.java import java
 from txnwatch_demo.embedded.jars import cache_directory
-from txnwatch_demo.embedded.ports import free_ports
-from txnwatch_demo.embedded.process import ServerProcess
+from txnwatch_demo.embedded.process import ServerProcess, free_ports
 
 _VERSION = "3.0.9"
 _ARCHIVE = f"apicurio-registry-app-{_VERSION}"

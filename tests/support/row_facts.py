@@ -7,7 +7,7 @@ from typing import Any, get_args
 from msgspec import inspect
 
 from txnwatch.state.model.facts import Fact
-from txnwatch.streaming.source.row_format import kind_of
+from txnwatch.streaming.source.rows import kind_of
 
 _KINDS = {kind_of(of): of for of in get_args(Fact)}
 

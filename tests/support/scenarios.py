@@ -24,11 +24,10 @@ from support.offset_producer import OffsetProducer
 from support.raw_producer import RawProducer
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.model.description import DescribedTransaction
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
-from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 from txnwatch_demo.late_write import await_end
 

@@ -21,9 +21,9 @@ from support.raw_producer import RawProducer
 from support.registry import SchemaRegistry
 from support.waiting import eventually
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch_demo.embedded import ports
+from txnwatch_demo.embedded import process
 from txnwatch_demo.embedded.kafka import SHORT_LIVED, EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
@@ -87,13 +87,13 @@ def on_docker(environ: Mapping[str, str] = os.environ) -> bool:
 def ports_of_worker(environ: Mapping[str, str] = os.environ) -> Sequence[int]:
     """The ports of one worker of pytest-xdist: while its cluster is stopped, no other worker takes a port of it."""
     worker = int(environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    return ports.PORTS[worker :: int(environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    return process.PORTS[worker :: int(environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
 
 
 def pytest_configure() -> None:
     """An unknown value ends the session before any test."""
     on_docker()
-    ports.PORTS = ports_of_worker()
+    process.PORTS = ports_of_worker()
     EmbeddedKafka.broker_options = SHORT_LIVED
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from txnwatch.cli.main import main
 from txnwatch.config import RunSettings
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.quantities import DurationMs
+from txnwatch.state.model.values import DurationMs
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 if __name__ == "__main__":
     retention_ms = DurationMs(int(sys.argv.pop(1)))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
-from txnwatch.state.detection.look_times import Agenda
-from txnwatch.state.model.broker_clocks import Clock, Clocks, Leader, Leadership
+from txnwatch.state.detection.bucket_state import Agenda, BucketState, Failing, Standing
+from txnwatch.state.model.clocks import Clock, Clocks, Leader, Leadership
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
     CensusTaken,
     Fact,
+    FirstDecision,
     Joined,
     LastStable,
     LogRead,
@@ -26,8 +26,6 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.findings import OpenSpan, OpenTransaction
-from txnwatch.state.model.gap import Remedy
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import (
     COVER,
     UNKNOWN_PREVIOUS,
@@ -40,7 +38,7 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     Witness,
 )
-from txnwatch.state.model.transaction_end import FirstDecision
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
 offsets = st.integers(0, 60)

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from txnwatch.spark_output import output_to
+from txnwatch.spark_start import output_to
 from txnwatch.state.model.facts import Barrier, Fact, ProducerSeen, TransactionSeen
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.query import spark_session
-from txnwatch.streaming.source.packed_facts import PACKED_DDL, bucket_of, packed_batch
+from txnwatch.streaming.source.rows import PACKED_DDL, bucket_of, packed_batch
 
 FORMAT = "synthetic-facts"
 TIMEOUT_MS = 900_000

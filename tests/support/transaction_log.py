@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from support.batches import unsigned_varint
-from txnwatch.streaming.wire.absent import encoded
+from txnwatch.streaming.wire.primitives import encoded
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 STATUS = {

@@ -16,7 +16,7 @@ from support.kafka_faults import abort_by_hand, absorbed_write, late_write_after
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.set_aside import PREVIOUS
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -20,8 +20,8 @@ from txnwatch.connection import options_of
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.errors import BadEventError, BrokerError
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TopicPartition
 
 READY_S = 240.0
 QUICK = {"PYTHONWARNINGS": "ignore"}

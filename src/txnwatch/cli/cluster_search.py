@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from txnwatch.sinks.incidents.search import OwnerViews, Searcher
-from txnwatch.state.model.ids import ProducerId
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.streaming.admin import transaction_age as open_for
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import ProducerId
+from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.admin import list_transactions as open_for
 from txnwatch.streaming.admin.broker_settings import with_scan_interval
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views

@@ -15,26 +15,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from txnwatch.cli.flag_types import count, id64, kafka_text
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_partition_flags, ask
+from txnwatch.cli.one_shot import (
+    add_connection_flags,
+    add_output_flags,
+    add_partition_flags,
+    ask,
+    count,
+    id64,
+    kafka_text,
+)
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time, write
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ids import (
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
     TRANSACTION_STATE_TOPIC,
     CoordinatorEpoch,
+    DurationMs,
     LeaderEpoch,
+    Offset,
     ProducerEpoch,
     ProducerId,
+    TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.model.quantities import FIRST_OFFSET, DurationMs, Offset, TimestampMs
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.batch_list import BatchList, read_batches
 from txnwatch.streaming.log.coordinator_log import LogRecord, read_records, records_of
-from txnwatch.streaming.wire.absent import present
-from txnwatch.streaming.wire.batch_walker import end_of_whole_entries
-from txnwatch.streaming.wire.control_record import EndTransactionMarker
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, LENGTH_POSITION, BatchHeader
+from txnwatch.streaming.log.lookups import BatchList, read_batches
+from txnwatch.streaming.wire.primitives import present
+from txnwatch.streaming.wire.record_batch import (
+    LENGTH_OVERHEAD,
+    LENGTH_POSITION,
+    BatchHeader,
+    EndTransactionMarker,
+    end_of_whole_entries,
+)
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

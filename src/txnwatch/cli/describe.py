@@ -11,24 +11,29 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.flag_types import kafka_text
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask, kafka_text
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
-from txnwatch.state.model.description import (
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
     TransactionDescription,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, BrokerId, ProducerEpoch, ProducerId
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.streaming.admin.admin import ClusterAdmin
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    DurationMs,
+    Problem,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord, read_records
-from txnwatch.streaming.source.hidden_participants import hidden_of
+from txnwatch.streaming.source.lister import hidden_of
 
 _TRIES = 3
 

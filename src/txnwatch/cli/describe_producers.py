@@ -7,17 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.flag_types import id32
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_partition_flags, ask
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_partition_flags, ask, id32
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import BrokerId, CoordinatorEpoch, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import Offset
-from txnwatch.streaming.admin.queries import names_of, producers_at
+from txnwatch.state.model.values import (
+    BrokerId,
+    CoordinatorEpoch,
+    Offset,
+    Problem,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
+from txnwatch.streaming.admin.list_transactions import names_of, producers_at
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.hidden_participants import why_not_shown
+from txnwatch.streaming.source.lister import why_not_shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,25 +12,279 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from txnwatch.cli.check_row import Caller, CheckRow, Health
-from txnwatch.cli.diagnosis import diagnose
-from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
-from txnwatch.cli.diagnosis_of_view import view_of, view_row
-from txnwatch.cli.egress_estimate import SETTINGS, egress_rows
-from txnwatch.cli.flag_types import redis_url, topic_name, topic_pattern
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
-from txnwatch.cli.output import CommandAnswer
-from txnwatch.cli.settings_flags import add_flags
+from txnwatch.cli.doctor_rows import SETTINGS, Caller, CheckRow, Health, egress_rows, grant_line, topic_rights
+from txnwatch.cli.one_shot import (
+    add_connection_flags,
+    add_flags,
+    add_output_flags,
+    ask,
+    redis_url,
+    topic_name,
+    topic_pattern,
+)
+from txnwatch.cli.output import CommandAnswer, duration
 from txnwatch.config import EVENTS_TOPIC, RunSettings
 from txnwatch.connection import options_of
 from txnwatch.java import java
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
-from txnwatch.state.text.redaction import redacted, shown_url
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs
+from txnwatch.state.model.verdicts import undetected_text
+from txnwatch.state.text import redacted, shown_url, some
+from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ
+from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, BrokerFacts, Checkup, check_up
+from txnwatch.streaming.checks.preflight import AUTO
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
-from txnwatch.streaming.job.checkup import check_up
 from txnwatch.streaming.source.options import SourceOptions
+
+# The diagnosis of a check-up: one row for each check, with the exact fix of a problem. Pure: no I/O, no clock.
+
+_TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
+_FRESH_MS = DurationMs(5_000)
+
+
+def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
+    """All rows, in the order in which an operator fixes problems."""
+    return [
+        *_brokers(found),
+        *_leaders(found),
+        *_ids(found, caller),
+        *topic_rights(found, caller),
+        *_cluster(found, caller),
+        *_settings(found),
+        _clock(found),
+    ]
+
+
+def _brokers(found: Checkup) -> Iterator[CheckRow]:
+    for node, facts in found.brokers.items():
+        name = f"broker {node}"
+        if facts.problem is not None:
+            fix = "its advertised.listeners must name an address that is reachable from here"
+            yield CheckRow("listener", f"{name} {facts.endpoint}", Health.MISSING, str(facts.problem), "all", fix)
+            continue
+        yield CheckRow("listener", f"{name} {facts.endpoint}", Health.OK, "answers", "all", None)
+        yield from _versions(name, facts)
+
+
+def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
+    needs = (
+        ("DescribeProducers", 0, "Kafka 2.8", "find-hanging, explain, describe-producers, run", Health.MISSING),
+        ("DescribeTransactions", 0, "Kafka 3.0", "find-hanging, explain, describe, run", Health.MISSING),
+        ("ListTransactions", 0, "Kafka 3.0", "find-hanging, explain, list, run", Health.MISSING),
+        ("Fetch", _TRUNCATION_SEEN_SINCE, "Kafka 2.7", "run", Health.WARNING),
+    )
+    unsupported = 0
+    for api, needed, since, needed_by, health in needs:
+        has = facts.versions.get(f"{api}Request", facts.versions.get(api))
+        if has is None or has < needed:
+            unsupported += 1
+            detail, fix = f"does not support {api} version {needed}", f"{name}: {since} or later"
+            yield CheckRow("version", name, health, detail, needed_by, fix)
+    if not unsupported:
+        level = f", transaction.version {facts.transaction_version}" if facts.transaction_version is not None else ""
+        yield CheckRow("version", name, Health.OK, f"supports all requests of txnwatch{level}", "all", None)
+
+
+def _leaders(found: Checkup) -> Iterator[CheckRow]:
+    for partition in found.without_leader:
+        yield CheckRow(
+            "leader", str(partition), Health.WARNING, "no leader: nothing about this partition can be read", "all", None
+        )
+
+
+def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    name, needed_by = "Describe on all transactional ids", "find-hanging, explain, run"
+    if found.id_problems is None:
+        yield CheckRow("right", name, Health.WARNING, "a broker is too old to report it", needed_by, None)
+        return
+    if not found.id_problems:
+        yield CheckRow("right", name, Health.OK, "no id is hidden", needed_by, None)
+    for problem in found.id_problems:
+        fix = grant_line(caller, "Describe", "--transactional-id", "*") if problem.is_denied else None
+        detail = f"{problem}: a hidden id appears as missing, so nothing is proven"
+        yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix)
+
+
+def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    rights = found.cluster_operations
+    for operation, operation_name, needed_by in (
+        (DESCRIBE, "Describe", "doctor"),
+        (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor, late"),
+        (ALTER, "Alter", "abort"),
+    ):
+        name = f"{operation_name} on the cluster"
+        if rights is None:
+            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None)
+        elif operation in rights:
+            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+        else:
+            yield CheckRow(
+                "right",
+                name,
+                Health.WARNING,
+                "not allowed, or not shown",
+                needed_by,
+                grant_line(caller, operation_name, "--cluster"),
+            )
+
+
+def _settings(found: Checkup) -> Iterator[CheckRow]:
+    for node, facts in found.brokers.items():
+        name = f"broker {node}"
+        if facts.settings_problem is not None:
+            yield CheckRow("setting", name, Health.WARNING, f"not shown: {facts.settings_problem}", "doctor", None)
+            continue
+        for setting, value in sorted(facts.settings.items()):
+            health, meaning = _judge(setting, value)
+            yield CheckRow("setting", name, health, f"{setting}={value}{meaning}", "-", None)
+
+
+def _judge(setting: str, value: str) -> tuple[Health, str]:
+    match setting, value:
+        case "transaction.partition.verification.enable", "false":
+            return Health.WARNING, ": late writes of old clients are accepted, and hang (KIP-890)"
+        case "unclean.leader.election.enable", "true":
+            return Health.WARNING, ": an election can lose a marker, and then its transaction hangs"
+        case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text:
+            return (
+                Health.OK,
+                f": a transaction is aborted within {duration(DurationMs(int(text)))} of its timeout; `run` reads it",
+            )
+        case "transaction.max.timeout.ms", text:
+            return Health.OK, f": a healthy transaction can hold a partition for {duration(DurationMs(int(text)))}"
+        case _:
+            return Health.OK, ""
+
+
+def _clock(found: Checkup) -> CheckRow:
+    stamp_ms = found.newest_stamp_ms
+    if stamp_ms is None:
+        return CheckRow(
+            "clock", "this machine", Health.WARNING, "the coordinators' log has no timestamp to compare with", "-", None
+        )
+    ahead_ms = stamp_ms - found.asked_ms
+    if ahead_ms > _FRESH_MS:
+        detail = f"a broker's clock is {duration(ahead_ms)} or more ahead: `late` would be detected too late"
+        return CheckRow(
+            "clock", "this machine", Health.WARNING, detail, "run, find-hanging", "set this machine's clock (NTP)"
+        )
+    if ahead_ms < -_FRESH_MS:
+        detail = f"the brokers' newest timestamp is {duration(-ahead_ms)} old: too old to compare with"
+        return CheckRow("clock", "this machine", Health.OK, detail, "-", None)
+    return CheckRow("clock", "this machine", Health.OK, "agrees with the brokers' clocks within 5 s", "-", None)
+
+
+# Which coordinator view `run` takes with the rights of this user, and what it does not detect. Pure.
+
+
+def view_of(found: Checkup, wanted: str) -> CoordinatorAccess:
+    """The view that `run` takes: the setting `coordinator_view`, or with `auto` the best view that is allowed."""
+    if wanted != AUTO:
+        return CoordinatorAccess(wanted)
+    # If the coordinators cannot be asked about transactions, a log that is not shown may exist all the same.
+    is_uncertain = TRANSACTION_STATE_TOPIC not in found.topic_operations and found.id_problems is None
+    best = [access for access in CoordinatorAccess if _is_allowed(found, access)]
+    return best[1] if is_uncertain and best[0] is CoordinatorAccess.LOG else best[0]
+
+
+def view_row(found: Checkup, wanted: str) -> CheckRow:
+    """One row; it is a warning if a right is missing for the best view, and not if a lower view is configured."""
+    access = view_of(found, wanted)
+    reads = f"`run` reads {TRANSACTION_STATE_TOPIC}"
+    detail = f"{access}: {reads if access is CoordinatorAccess.LOG else undetected_text(access)}"
+    health = Health.OK if access is CoordinatorAccess.LOG or wanted != AUTO else Health.WARNING
+    if not _is_allowed(found, access):
+        health, detail = Health.MISSING, f"{access}: it is configured, but a right is missing, so `run` does not start"
+    return CheckRow("view", "coordinator view", health, detail, "run", None)
+
+
+def _is_allowed(found: Checkup, access: CoordinatorAccess) -> bool:
+    is_shown = TRANSACTION_STATE_TOPIC in found.topic_operations
+    match access:
+        case CoordinatorAccess.LOG:
+            rights = found.topic_operations.get(TRANSACTION_STATE_TOPIC)
+            return not found.has_unseen_log and (rights is None or READ in rights)
+        case CoordinatorAccess.API:
+            is_refused = found.id_problems is None or any(problem.is_denied for problem in found.id_problems)
+            return not is_refused and (is_shown or not found.has_unseen_log)
+        case CoordinatorAccess.NONE:
+            return True
+
+
+# Rights without which a part of the result is missing; no command reports this. Pure: no I/O, no clock.
+
+_NAMED = 3
+_NOT_ALLOWED = "not allowed"
+
+
+def optional_rights(found: Checkup, caller: Caller) -> list[CheckRow]:
+    """One row for each right; a row that is not ok names what is missing without it."""
+    return [*_group_offsets(found, caller), *_topic_configs(found, caller), *_groups(found, caller)]
+
+
+def _group_offsets(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    """Transactions that commit offsets hang in __consumer_offsets, and no other right shows that topic."""
+    name, needed_by = f"Read on topic {GROUP_OFFSETS}", "find-hanging, run"
+    rights = found.topic_operations.get(GROUP_OFFSETS)
+    if rights is not None and READ in rights:
+        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+    elif GROUP_OFFSETS not in found.topic_operations:
+        detail = "not shown: no group has committed an offset, or a right is missing; then a hang there is not detected"
+        fix = grant_line(caller, "Read", "--topic", GROUP_OFFSETS)
+        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
+
+
+def _topic_configs(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    name, needed_by = "DescribeConfigs on topics", "run (cleanup_policy in events)"
+    shown = {topic: rights for topic, rights in found.topic_operations.items() if topic[:2] != "__"}
+    without = sorted(topic for topic, rights in shown.items() if rights is not None and DESCRIBE_CONFIGS not in rights)
+    fix = grant_line(caller, "DescribeConfigs", "--topic", "*")
+    if without:
+        detail = f"{_NOT_ALLOWED} on {some(without, _NAMED)}: the field cleanup_policy of an event is empty"
+        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
+    elif not shown:
+        yield CheckRow("right", name, Health.WARNING, "no topic is shown", needed_by, fix)
+    else:
+        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+
+
+def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    rights = found.group_rights
+    share_groups = (
+        "DescribeConfigs on all share groups",
+        rights.may_read_isolation,
+        "run",
+        "an incident does not name the share groups that have stopped",
+        ("DescribeConfigs", "--group", "*"),
+    )
+    for name, allowed, needed_by, without, grant in (
+        (
+            "Describe on all consumer groups",
+            rights.may_describe,
+            "run",
+            "an incident does not name the groups that have stopped",
+            ("Describe", "--group", "*"),
+        ),
+        (
+            f"Read on group {found.lease_group}",
+            rights.may_lead,
+            "run --auto-abort",
+            "no instance gets the lease, so nothing is aborted automatically",
+            ("Read", "--group", found.lease_group),
+        ),
+        *([share_groups] if rights.has_share_groups else []),
+    ):
+        if allowed is None:
+            detail = "no answer, or the broker is too old to report it"
+            yield CheckRow("right", name, Health.WARNING, detail, needed_by, None)
+        elif allowed:
+            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+        else:
+            fix = grant_line(caller, *grant)
+            yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix)
+
 
 _JAVA = 17
 _CLIENT = "confluent-kafka"
@@ -131,7 +385,7 @@ def check_redis(url: str) -> CheckRow:
     """Whether Redis answers, and accepts the commands that txnwatch needs."""
     import redis  # noqa: PLC0415 - the import takes 0.25 s, only this check needs it
 
-    from txnwatch.sinks.delivery.redis_check import COMMANDS, refused_commands  # noqa: PLC0415 - imports redis
+    from txnwatch.sinks.delivery.redis_views import COMMANDS, refused_commands  # noqa: PLC0415 - imports redis
 
     shown = shown_url(url)
     try:

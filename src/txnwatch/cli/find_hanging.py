@@ -14,7 +14,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from txnwatch.cli.cluster_search import searcher_of
-from txnwatch.cli.flag_types import id32
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
@@ -22,29 +21,30 @@ from txnwatch.cli.one_shot import (
     add_partition_flags,
     add_threshold_flags,
     ask,
+    id32,
     origin_of,
 )
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
-from txnwatch.sinks.incidents.commands import Origin
-from txnwatch.sinks.incidents.event_builder import span_event, transaction_event
+from txnwatch.sinks.incidents.event_builder import Origin, span_event, transaction_event
 from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import (
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     CoordinatorEpoch,
+    DurationMs,
+    Offset,
     ProducerEpoch,
     ProducerId,
     TopicPartition,
 )
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.policy import DetectionPolicy
-from txnwatch.state.model.quantities import DurationMs, Offset
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.hidden_participants import hidden_of, why_not_shown
+from txnwatch.streaming.source.lister import hidden_of, why_not_shown
 
 _MINUTE_MS = DurationMs(60_000)
 

@@ -7,20 +7,17 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.flag_types import id64, int64, kafka_text
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask, id64, int64, kafka_text
 from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
-from txnwatch.state.model.description import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ids import BrokerId, ProducerId
 from txnwatch.state.model.ports import ListedTransaction
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.admin.describe_transactions import describe_at
-from txnwatch.streaming.admin.queries import Filters, list_filtered
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, TransactionState
+from txnwatch.state.model.values import BrokerId, DurationMs, ProducerId, TimestampMs
+from txnwatch.streaming.admin.list_transactions import Filters, list_filtered
+from txnwatch.streaming.admin.transactions import describe_at
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.hidden_participants import hidden_of
+from txnwatch.streaming.source.lister import hidden_of
 
 _LIVE = tuple(str(state) for state in TransactionState if state.is_live)
 

@@ -14,13 +14,11 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from txnwatch.cli.event_lines import event_line, utc
-from txnwatch.cli.output import delivering
+from txnwatch.cli.output import delivering, event_line, utc
 from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.text.escape import json_text, printable
-from txnwatch.state.text.redaction import redacted
+from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.text import json_text, printable, redacted
 
 ROOT = logging.getLogger("txnwatch")
 TEXT, JSON = "text", "json"

@@ -3,19 +3,182 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
-from txnwatch.cli.flag_types import id32, kafka_text, registry_url, topic_name
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
 from txnwatch.cli.output import CommandAnswer, write
-from txnwatch.cli.settings_flags import add_config_flag, add_flags
-from txnwatch.config import EVENTS_TOPIC, THRESHOLDS, RunSettings
+from txnwatch.config import EVENTS_TOPIC, INT32, INT64, THRESHOLDS, RunSettings, is_redis_url, is_registry_url
 from txnwatch.connection import connected
-from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
-from txnwatch.sinks.incidents.commands import EventsFlags, Origin, suggested
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
+from txnwatch.sinks.incidents.event_builder import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.text.redaction import without_credentials
+from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, shown_url, without_credentials
 from txnwatch.streaming.client.cluster import Cluster
+
+# The types of flags: one function for each range of numbers in Kafka, and for text that Kafka accepts.
+#
+# Law: argparse calls these functions, so that an invalid value is a usage error before any request. Otherwise a number
+# that does not fit Kafka's field fails in the encoder, and an empty name fails with an error of a broker.
+
+
+def int64(text: str) -> int:
+    """Any int64, for flags where a negative number has a meaning, as in Kafka's own tools."""
+    return _number(text, -INT64 - 1, INT64)
+
+
+def id64(text: str) -> int:
+    """A producer id or an offset."""
+    return _number(text, 0, INT64)
+
+
+def id32(text: str) -> int:
+    """A partition, a broker, or an amount that may be 0."""
+    return _number(text, 0, INT32)
+
+
+def count(text: str) -> int:
+    """A count, at least 1."""
+    return _number(text, 1, INT32)
+
+
+def kafka_text(text: str) -> str:
+    """Text that Kafka accepts: UTF-8, and not empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a value, found an empty one")
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:  # the shell passed bytes that are not UTF-8
+        raise argparse.ArgumentTypeError(f"expected UTF-8, found {text!r}") from exc
+    return text
+
+
+def topic_name(text: str) -> str:
+    """A valid name of a topic."""
+    if not is_topic_name(text):
+        raise argparse.ArgumentTypeError(f"expected {TOPIC_NAME_RULE}, found {text!r}")
+    return text
+
+
+def topic_pattern(text: str) -> str:
+    """A regular expression for whole names of topics."""
+    try:
+        re.compile(kafka_text(text))
+    except re.error as exc:
+        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text!r} ({exc})") from exc
+    return text
+
+
+def redis_url(text: str) -> str:
+    """The URL of a Redis, as it is given; parts of it may be references to a variable or a file."""
+    return _url(text, "--redis-url", REDIS_URL_RULE, is_redis_url)
+
+
+def registry_url(text: str) -> str:
+    """The URL of a schema registry, as it is given; parts of it may be references to a variable or a file."""
+    return _url(text, "--schema-registry-url", REGISTRY_URL_RULE, is_registry_url)
+
+
+def _url(text: str, flag: str, rule: str, is_valid: Callable[[str], bool]) -> str:
+    if not is_valid(expanded(kafka_text(text), flag)):
+        found = text if has_reference(text) else shown_url(text)
+        raise argparse.ArgumentTypeError(f"expected {rule}, found {found!r}")
+    return text
+
+
+def _number(text: str, lowest: int, highest: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = None
+    if value is None or not lowest <= value <= highest:
+        raise argparse.ArgumentTypeError(f"expected a whole number from {lowest} to {highest}, found {text[:40]!r}")
+    return value
+
+
+# Derives flags from a settings model, so that each setting is defined once.
+
+# The first key that is a part of a setting's name gives the placeholder of its flag.
+_PLACEHOLDERS = {
+    "ms": "MS",
+    "bytes": "BYTES",
+    "offsets": "OFFSETS",
+    "prefixes": "PREFIXES",
+    "fraction": "FRACTION",
+    "budget": "COUNT",
+    "incidents": "COUNT",
+    "partitions": "COUNT",
+    "topics": "REGEX",
+    "topic": "TOPIC",
+    "server": "SERVER",
+    "config": "FILE",
+    "file": "FILE",
+    "checkpoint": "DIR",
+    "url": "URL",
+    "port": "PORT",
+    "host": "HOST",
+    "master": "MASTER",
+    "conf": "KEY=VALUE",
+}
+
+
+def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Collection[str] | None = None) -> None:
+    """Adds one flag for every field, or for those in `only`.
+
+    Values stay text, because the model validates them with their source.
+    """
+    for name, spec in model.model_fields.items():
+        if only is not None and name not in only:
+            continue
+        default = (
+            "" if spec.is_required() or spec.default in (None, "", (), {}) else f" (default: {_shown(spec.default)})"
+        )
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            action="append" if spec.default == {} else "store",
+            metavar=_placeholder(name, spec),
+            help=f"{spec.description}{default}".replace("%", "%%"),
+        )
+
+
+def add_config_flag(parser: argparse.ArgumentParser) -> None:
+    """Adds `--config`."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="TOML file with the settings; a key is the name of a flag with _ instead of -",
+    )
+
+
+def _placeholder(name: str, spec: FieldInfo) -> str:
+    values = choices(spec)
+    parts = name.split("_")
+    return f"{{{','.join(values)}}}" if values else next(_PLACEHOLDERS[part] for part in _PLACEHOLDERS if part in parts)
+
+
+def _shown(default: object) -> object:
+    return str(default).lower() if isinstance(default, bool) else default
+
+
+def choices(spec: FieldInfo) -> tuple[str, ...]:
+    """The values that a setting may have; empty if it is not a choice."""
+    if spec.annotation is bool:
+        return ("true", "false")
+    kinds = (spec.annotation, *get_args(spec.annotation))
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+
+
+def flag_values(parsed: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:
+    """The values of all flags; None for a flag that was not given."""
+    return {name: getattr(parsed, name) for name in model.model_fields}
+
 
 _TIMEOUT_S = 15.0
 _NO_SERVER = "none:1"  # where a command needs no server, and no source has one

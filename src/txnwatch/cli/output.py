@@ -10,19 +10,207 @@ terminal or for JSON.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
 
+from rich.cells import cell_len, chop_cells
+
 from txnwatch import __version__
-from txnwatch.cli.event_lines import duration, utc
-from txnwatch.cli.tables import NONE, Column, table_lines, width_of
+from txnwatch.state.incidents.value_rules import LAST_TIME_MS
 from txnwatch.state.model.errors import OutputError
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.state.text.escape import json_text, printable
-from txnwatch.state.text.lists import by_reason
+from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
+from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.text import by_reason, json_text, printable, some
+
+# Lays out rows as lines of text that fit the terminal; without a terminal every row is one line and nothing is cut.
+#
+# If the whole table is too wide, the details are below the row. If the main columns are too wide as well, the last ones
+# are also below it, but at least half of them stay in the row. If these are too wide, every row becomes a block with
+# one line for each field. A long value is broken between words.
+
+_BETWEEN, _INDENT = "  ", "    "
+_LEAST_VALUE = 20
+_LEAST_IN_ROW = 2
+NONE = "-"
+
+
+class Column(NamedTuple):
+    """A column; a detail leaves the row if the table is too wide."""
+
+    title: str
+    is_detail: bool
+
+
+def width_of(stream: TextIO) -> int | None:
+    """The width of the terminal in columns; None if the stream is no terminal."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:
+    """The lines of a table, headings first; `width` None for no limit."""
+    widths = [max(map(cell_len, cells)) for cells in zip([one.title for one in columns], *rows, strict=True)]
+    everything = list(range(len(columns)))
+    main = [index for index in everything if not columns[index].is_detail]
+    least = max(_LEAST_IN_ROW, (len(main) + 1) // 2)
+    while width is not None and len(main) > least and _total(widths, main) > width:
+        main.pop()
+    if width is None or not rows or _total(widths, everything) <= width:
+        yield from _aligned(columns, rows, widths, everything)
+    elif _total(widths, main) > width:
+        yield from _blocks(columns, rows, width)
+    else:
+        headings, *lines = _aligned(columns, rows, widths, main)
+        yield headings
+        for line, row in zip(lines, rows, strict=True):
+            yield line
+            details = [index for index in everything if index not in main and row[index] not in {NONE, ""}]
+            yield from _filled([f"{columns[index].title} {row[index]}" for index in details], width)
+
+
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[index] for index in shown) + len(_BETWEEN) * (len(shown) - 1)
+
+
+def _aligned(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], shown: Sequence[int]
+) -> Iterator[str]:
+    for row in ([column.title for column in columns], *rows):
+        padded = (row[index] + " " * (widths[index] - cell_len(row[index])) for index in shown)
+        yield _BETWEEN.join(padded).rstrip()
+
+
+def _filled(items: Sequence[str], width: int) -> Iterator[str]:
+    """As many items in a line as fit; an item that is longer than a line is broken."""
+    line = _INDENT
+    for item in items:
+        following = item if line == _INDENT else f"{_BETWEEN}{item}"
+        if line != _INDENT and cell_len(line + following) > width:
+            yield line
+            line, following = _INDENT, item
+        line += following
+        if cell_len(line) > width:
+            *full, line = [f"{_INDENT}{part}" for part in _broken(item, width - len(_INDENT))]
+            yield from full
+    if line != _INDENT:
+        yield line
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """The text as lines; a word is broken only if it is longer than a line."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines = [*filter(None, lines), *chop_cells(word, width)]
+    return lines
+
+
+def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    longest = max(len(column.title) for column in columns)
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        for column, value in zip(columns, row, strict=True):
+            parts = _broken(value, max(_LEAST_VALUE, width - longest - len(_BETWEEN)))
+            yield f"{column.title:<{longest}}{_BETWEEN}{parts[0]}".rstrip()
+            yield from (f"{'':<{longest}}{_BETWEEN}{part}" for part in parts[1:])
+
+
+# An incident event as one line of text.
+
+_GROUPS_NAMED = 2  # groups that are named; the event has all
+
+
+def event_line(event: IncidentEvent) -> str:
+    """Time, verdict, place, owner and effect of an event; control characters are escaped."""
+    parts = (utc(event.time_ms), _headline(event), where(event), *_details(event))
+    return printable("  ".join(part for part in parts if part))
+
+
+def utc(time_ms: TimestampMs) -> str:
+    """A time in UTC; a value outside the range of dates stays a number, because a client's clock can have any value."""
+    if not 0 <= time_ms <= LAST_TIME_MS:
+        return f"{time_ms} ms"
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+def duration(milliseconds: DurationMs) -> str:
+    """A duration in its two largest units."""
+    seconds, millis = divmod(max(0, milliseconds), 1000)
+    if seconds < 60:
+        return f"{seconds}.{millis // 100}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24}h"
+
+
+def where(event: IncidentEvent) -> str:
+    """The partition and the start offset, or the state of a transaction as a whole."""
+    if event.topic is None:
+        return str(event.transaction_state)
+    return f"{event.topic}-{event.partition}@{event.txn_start_offset}"
+
+
+def owner(event: IncidentEvent) -> str:
+    """The owner: transactional id, producer id, epoch."""
+    name = event.transactional_id if event.transactional_id is not None else "(no transactional id)"
+    return f"{name} (producer id {event.producer_id}, epoch {event.producer_epoch})"
+
+
+def _headline(event: IncidentEvent) -> str:
+    reason = f"/{event.reason}" if event.reason is not None else ""
+    return f"{event.status.upper():8}  {event.verdict}{reason}"
+
+
+def _details(event: IncidentEvent) -> tuple[str, ...]:
+    if event.resolution is not None:
+        marker = event.resolution.marker_offset
+        at = f" by the marker at {marker}" if marker is not None else ""
+        return (owner(event), f"{event.resolution.how}{at}, open for {duration(event.age_ms)}")
+    if event.topic is None:
+        pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
+        return (owner(event), f"open for {duration(event.age_ms)}", pending)
+    return (owner(event), _held(event), _stopped(event), _hidden(event), _since(event))
+
+
+def _since(event: IncidentEvent) -> str:
+    if event.action is not None:
+        return _decision(event.action)
+    if event.status is IncidentStatus.OPENED:
+        return f"detected in {duration(event.detection_latency_ms)}"
+    return f"open for {duration(event.age_ms)}"
+
+
+def _held(event: IncidentEvent) -> str:
+    """Why there is no suggested command: the producer's next transaction holds the span."""
+    held = event.verdict == Verdict.HANGING and event.suggested_command is None
+    return f"held by its producer's next transaction ({event.transaction_state})" if held else ""
+
+
+def _stopped(event: IncidentEvent) -> str:
+    stopped = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
+    return f"stopped: {some(stopped, _GROUPS_NAMED)}" if stopped else ""
+
+
+def _hidden(event: IncidentEvent) -> str:
+    return f"{event.hidden_records} records hidden" if event.hidden_records is not None else ""
+
+
+def _decision(action: Action) -> str:
+    """The abort decision about an open incident, and its result."""
+    came_to = action.refusal or action.result or ("announced" if action.is_marker else None)
+    return f"{action.decision}: {came_to}" if came_to is not None else str(action.decision)
+
 
 CLEAN, FAILURE, USAGE, FOUND, UNWATCHED = 0, 1, 2, 3, 4
 _NAMED = 5  # names of each reason in the text output; JSON has all of them

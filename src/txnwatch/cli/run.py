@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any
 from txnwatch.app import Watch
 from txnwatch.cli.log_output import JSON, log_incident, log_to_stdout
 from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.reload import Reload
-from txnwatch.cli.settings_flags import add_config_flag, add_flags, flag_values
-from txnwatch.cli.stop_request import StepTooLongError, StopRequest, StopRequestedError, exit_now
-from txnwatch.cli.supervision import supervise
+from txnwatch.cli.one_shot import add_config_flag, add_flags, flag_values
+from txnwatch.cli.supervision import Reload, StepTooLongError, StopRequest, StopRequestedError, exit_now, supervise
 from txnwatch.config import RunSettings
-from txnwatch.metrics.serving import served_metrics
+from txnwatch.metrics.server import served_metrics
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.streaming.job.checkpoint import locked
@@ -113,7 +111,7 @@ def _leased(watch: Watch, session: SparkSession, stop: StopRequest) -> contextli
 
 def _close(watch: Watch, session: SparkSession, stop: StopRequest, served: contextlib.ExitStack) -> None:
     """Closes Spark, the destinations and the metrics at the same time; kills the JVM if it does not end."""
-    from txnwatch.streaming.job.jvm import end_jvm, kill_jvm  # noqa: PLC0415
+    from txnwatch.streaming.job.failures import end_jvm, kill_jvm  # noqa: PLC0415
 
     if not stop.finish(functools.partial(end_jvm, session), watch.close, served.close, until_s=_CLOSE_S):
         stop.finish(functools.partial(kill_jvm, session), until_s=_KILL_S)

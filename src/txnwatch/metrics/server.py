@@ -11,10 +11,11 @@ gateway, and the gateway keeps a connection for each thread.
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -22,10 +23,12 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from txnwatch.config import RunSettings
+from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.connections import AnswerStream, Connections, RequestStream
-from txnwatch.metrics.web_config import Users, WebConfig
-from txnwatch.metrics.web_tls import TlsFiles
+from txnwatch.metrics.web_config import TlsFiles, Users, WebConfig, read_web_config
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ports import Log
 
 _PATIENCE_S = 5
 _COLLECTING_S = 8  # less than the deadline of a connection, so that the answer can be sent
@@ -191,3 +194,33 @@ class _Handler(WSGIRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Logs no requests: scrapes are regular."""
+
+
+# Serves the metrics of a watch, if its settings say so.
+
+
+@contextlib.contextmanager
+def served_metrics(settings: RunSettings, metrics: Metrics, log: Log) -> Iterator[MetricsServer | None]:
+    """Serves the metrics while the block runs, if `metrics_port` is set; yields the server.
+
+    Raises:
+        ConfigError: the port is in use, or the web configuration file is invalid.
+    """
+    port = settings.metrics_port
+    if port is None:
+        yield None
+        return
+    web = read_web_config(settings.metrics_web_config_file)
+    server = MetricsServer(
+        metrics.registry,
+        settings.metrics_host,
+        port,
+        lambda: metrics.is_judging,
+        web,
+        metrics.count_refused_connection,
+    )
+    log.info(f"metrics at {server.url}/metrics")
+    try:
+        yield server
+    finally:
+        server.close()

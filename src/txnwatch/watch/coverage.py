@@ -6,22 +6,137 @@ missing since the start counts at once: nothing was ever proven about that parti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm, Unproven
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.findings import (
+    BucketCount,
+    CensusIncomplete,
+    CensusReason,
+    CensusRequest,
+    Finding,
+    PartitionAlarm,
+    Unproven,
+)
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.quantities import LONG_AGO, NO_TIME, DurationMs, TimestampMs
-from txnwatch.state.model.undetected import undetected_text
-from txnwatch.state.text.lists import some
+from txnwatch.state.model.values import (
+    AT_ONCE,
+    LONG_AGO,
+    NO_TIME,
+    TRANSACTION_STATE_TOPIC,
+    CoordinatorAccess,
+    DurationMs,
+    TimestampMs,
+    TopicPartition,
+)
+from txnwatch.state.model.verdicts import undetected_text
+from txnwatch.state.text import some
+from txnwatch.streaming.checks.preflight import UNKNOWN, BrokerTimeout, LongestTimeout, longest_timeout
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch.streaming.job.progress import Progress
-from txnwatch.watch.missing_evidence import MissingEvidence, is_log_missing, is_of_log, log_first
-from txnwatch.watch.persistent_alerts import PERSISTENT_MS, PersistentAlert
-from txnwatch.watch.undescribed_partitions import Undescribed
+from txnwatch.streaming.job.checkpoint import Progress
+from txnwatch.streaming.source.offsets import is_data
+from txnwatch.watch.alerts import PERSISTENT_MS, PersistentAlert
+
+# The missing evidence of a watch: the value that the heartbeat and the metrics take from the coverage.
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEvidence:
+    """The evidence that is missing at one barrier.
+
+    Attributes:
+        unproven: partitions about which nothing has been proven for 30 s, or never since the start, and hidden ones;
+            those of the coordinators' log come first.
+        undescribed: partitions whose leaders did not describe their producers in the last census that asked them.
+        unproven_by_census: the undescribed partitions that are unproven for that reason.
+        is_log_read: whether a part of the coordinators' log was read to its end within the last 30 s; if not, nothing
+            is proven.
+    """
+
+    unproven: tuple[TopicPartition, ...] = ()
+    undescribed: frozenset[TopicPartition] = frozenset()
+    unproven_by_census: frozenset[TopicPartition] = frozenset()
+    is_log_read: bool = False
+
+
+def is_of_log(partition: TopicPartition) -> bool:
+    """Whether the partition is one of the coordinators' log."""
+    return not is_data(partition)
+
+
+def is_log_missing(emitted: Iterable[Finding]) -> bool:
+    """Whether there is open data, but no broker shows the coordinators' log."""
+    counts = (finding for finding in emitted if isinstance(finding, BucketCount))
+    return any(dict(finding.waiting).get(Look.COORDINATOR_NOT_SHOWN) for finding in counts)
+
+
+def log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:
+    """Sorts partitions for reports: those of the coordinators' log come first, because more depends on them."""
+    return tuple(sorted(partitions, key=lambda partition: (not is_of_log(partition), partition)))
+
+
+# Partitions whose leaders did not describe their producers, from the results of the census.
+#
+# Law: a census result names the partitions that failed, but not those that were asked. Three rules decide which ones
+# are described again:
+# - A scanned partition is requested again at every barrier (`CensusReason.FAILED`) until it is described.
+# - A census without a failure is a complete round: every partition that a census watches is described.
+# - A round comes every `round_ms`. A partition that has not failed for three rounds (at least 30 s) was described in
+#   one.
+
+_ROUNDS = 3
+
+
+@dataclass(slots=True)
+class Undescribed:
+    """The partitions that are not described.
+
+    Attributes:
+        alert: reports those that have not been described for 30 s.
+        round_ms: the pause between two rounds of the census.
+        is_heard: whether any census result has come.
+    """
+
+    alert: PersistentAlert
+    round_ms: DurationMs
+    has_result: bool = False
+    _scanned: frozenset[TopicPartition] = frozenset()
+    _named_ms: dict[TopicPartition, TimestampMs] = field(default_factory=dict)
+    _never: frozenset[TopicPartition] = frozenset()
+
+    def on_barrier(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
+        """Updates the partitions with the output of one barrier."""
+        self._scanned = frozenset(
+            finding.partition
+            for finding in emitted
+            if isinstance(finding, CensusRequest) and finding.why is CensusReason.FAILED
+        )
+        for finding in emitted:
+            if isinstance(finding, CensusIncomplete):
+                self._take(finding.failed, now_ms)
+        self._never &= self.partitions
+
+    def _take(self, failed: Sequence[TopicPartition], now_ms: TimestampMs) -> None:
+        kept_ms = max(PERSISTENT_MS, self.round_ms * _ROUNDS)
+        kept = {at: named_ms for at, named_ms in self._named_ms.items() if failed and now_ms - named_ms <= kept_ms}
+        self._named_ms = kept | {partition: now_ms for partition in failed if partition not in self._scanned}
+        if not self.has_result:
+            self._never = self.partitions
+        self.has_result = True
+        self.alert.update(set(self.partitions))
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that the last census that asked them did not describe."""
+        return self._scanned | self._named_ms.keys()
+
+    @property
+    def unproven(self) -> frozenset[TopicPartition]:
+        """Those about which nothing is proven: partitions that are undescribed for 30 s, or since the first census."""
+        return self.partitions & (self.alert.partitions | self._never)
+
 
 _NAMED = 3
 _NO_LOG = (
@@ -160,3 +275,61 @@ def _hidden(emitted: Sequence[Finding]) -> list[TopicPartition]:
 
 def _partitions(partitions: Sequence[TopicPartition]) -> str:
     return "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
+
+
+# The longest timeout that a transaction may have, which the coordinator view `none` needs.
+#
+# Law: the limit never becomes shorter. A transaction that began under a longer limit keeps its own timeout. The brokers
+# are asked again in time: data must be open for the whole limit before it is late, so a longer limit is known before.
+
+_PAUSE_MS = DurationMs(60_000)
+
+
+@dataclass(slots=True)
+class TimeoutLimit:
+    """The limit of the setting, or else of the brokers.
+
+    Attributes:
+        fixed_ms: the setting `max_transaction_timeout_ms`; the brokers are not asked if it is set.
+        known: the limit; without a value if a broker did not show it, or if transactions have none.
+    """
+
+    fixed_ms: DurationMs | None
+    known: LongestTimeout = UNKNOWN
+    _due_ms: TimestampMs = AT_ONCE
+    _change: str | None = None
+
+    @property
+    def ms(self) -> DurationMs | None:
+        """The limit; None if it is not known, or if no timeout limits a transaction."""
+        return self.fixed_ms if self.fixed_ms is not None else self.known.ms
+
+    def read(self, timeouts: Callable[[], list[BrokerTimeout]]) -> None:
+        """Reads the limit for the start of a watch: every broker must show it."""
+        if self.fixed_ms is None:
+            self.known = longest_timeout(timeouts())
+
+    def refresh(self, timeouts: Callable[[], list[BrokerTimeout]], now_ms: TimestampMs) -> None:
+        """Reads it again if that is due. A broker that does not show it now changes nothing."""
+        if self.fixed_ms is not None or now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + min(_PAUSE_MS, self.known.ms or _PAUSE_MS)
+        before, self.known = self.known, self._extended(timeouts())
+        if self.known.ms != before.ms:
+            self._change = f"the longest timeout of a transaction: {_shown(before)} before, {_shown(self.known)} now"
+
+    def take_change(self) -> str | None:
+        """What has changed since the last call: the query needs the new limit."""
+        change, self._change = self._change, None
+        return change
+
+    def _extended(self, found: list[BrokerTimeout]) -> LongestTimeout:
+        if self.known.is_unlimited:
+            return self.known
+        if self.known.ms is None or any(one.is_unlimited for one in found):
+            return longest_timeout(found)
+        return LongestTimeout(max([self.known.ms, *(one.ms for one in found if one.ms is not None)]))
+
+
+def _shown(limit: LongestTimeout) -> str:
+    return f"{limit.ms} ms" if limit.ms is not None else "no limit" if limit.is_unlimited else "unknown"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from txnwatch.state.model.quantities import FIRST_OFFSET, Offset
+from txnwatch.state.model.values import FIRST_OFFSET, Offset
 
 _DAY_MS = 24 * 3600 * 1000
 _QUIET = {"log_level": 2}

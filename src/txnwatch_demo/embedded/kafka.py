@@ -13,8 +13,7 @@ from typing import ClassVar, Self
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, kafka_jars
-from txnwatch_demo.embedded.ports import free_ports
-from txnwatch_demo.embedded.process import ServerProcess
+from txnwatch_demo.embedded.process import ServerProcess, free_ports
 
 READY_LINE = "Kafka Server started"
 _SINGLE_BROKER_TOPICS = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import random
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -96,3 +98,40 @@ class ServerProcess:
     def _last_lines(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
         return " | ".join(lines[-5:]) or f"no output in {self.log}"
+
+
+# Free ports on the loopback interface, below the range from which the system takes ports for outgoing connections.
+
+# A server that is stopped and started again keeps its port. No outgoing connection may get that port in between.
+PORTS: Sequence[int] = range(20_000, 32_000)
+
+
+def free_ports(count: int, among: Sequence[int] | None = None) -> list[int]:
+    """`count` different ports that are free now, by default among `PORTS`.
+
+    Raises:
+        OSError: fewer ports are free.
+    """
+    among = PORTS if among is None else among
+    with contextlib.ExitStack() as bound:
+        found: list[int] = []
+        for port in random.sample(among, len(among)):
+            if _binds(bound.enter_context(socket.socket()), port):
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"expected {count} free ports from {min(among)} to {max(among)}, found {len(found)}")
+
+
+def is_free(port: int) -> bool:
+    """Whether the port is free now."""
+    with socket.socket() as found:
+        return _binds(found, port)
+
+
+def _binds(found: socket.socket, port: int) -> bool:
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    return True

@@ -11,8 +11,7 @@ from typing import Self
 
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch_demo.embedded.jars import Progress
-from txnwatch_demo.embedded.ports import free_ports
-from txnwatch_demo.embedded.process import ServerProcess
+from txnwatch_demo.embedded.process import ServerProcess, free_ports
 
 
 class EmbeddedRedis:

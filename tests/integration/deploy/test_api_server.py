@@ -17,7 +17,7 @@ import yaml
 
 from support.missing_tools import skip_or_fail
 from support.waiting import eventually
-from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import free_ports
 
 pytestmark = pytest.mark.long
 

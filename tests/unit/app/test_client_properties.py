@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.client_properties import client_properties
+from txnwatch.setting_sources import client_properties
 from txnwatch.state.model.errors import ConfigError
 
 PROPERTIES = """# as Kafka's own tools read it

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from support.bad_inputs import BadInputs
-from txnwatch.config import RunSettings
+from txnwatch.config import RunSettings, is_redis_url
 from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
-from txnwatch.setting_types import is_redis_url
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 BROKER = {"bootstrap_server": "kafka:9092"}
 WriteFile = Callable[[str | bytes], Path]

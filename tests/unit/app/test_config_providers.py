@@ -9,16 +9,13 @@ import pytest
 from support.bad_inputs import BadInputs
 from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
-from txnwatch.client_properties import client_properties
-from txnwatch.config import RunSettings
-from txnwatch.config_providers import expanded, hidden_from_children
+from txnwatch.config import RunSettings, is_redis_url
 from txnwatch.librdkafka import events_keys
-from txnwatch.setting_sources import load_settings
-from txnwatch.setting_types import is_redis_url
+from txnwatch.setting_sources import client_properties, expanded, hidden_from_children, load_settings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import security_of
-from txnwatch.streaming.client.stores import Store
+from txnwatch.streaming.client.tls import Store
 
 SECRET = "kanarien/vogel@1"
 QUOTED = "kanarien%2Fvogel%401"

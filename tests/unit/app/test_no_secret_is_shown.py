@@ -13,11 +13,10 @@ from support.log_lines import log_restored
 from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_to_stdout
 from txnwatch.cli.main import main
 from txnwatch.cli.one_shot import with_command_from_here
-from txnwatch.client_properties import client_properties
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_flags
-from txnwatch.setting_sources import load_settings
-from txnwatch.sinks.delivery.redis import RedisMirror
+from txnwatch.setting_sources import client_properties, load_settings
+from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import ConfigError, SinkError

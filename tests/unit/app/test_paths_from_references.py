@@ -8,9 +8,8 @@ from typing import get_args
 import pytest
 
 from txnwatch.cli.main import main
-from txnwatch.client_properties import client_properties
 from txnwatch.config import RunSettings
-from txnwatch.setting_sources import load_settings
+from txnwatch.setting_sources import client_properties, load_settings
 from txnwatch.state.model.errors import ConfigError
 
 SECRETS = {"hex": "5ec4e7" * 11, "base64": "/5ec4e7+5ec4e7/5ec4e7+5ec4e7=", "long": "5ec4e7" * 1_000}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import eventually
-from txnwatch.spark_output import NewText, RotatedLog, output_to
+from txnwatch.spark_start import NewText, RotatedLog, output_to
 from txnwatch.state.model.errors import ConfigError
 
 

@@ -11,11 +11,10 @@ from support.log_lines import LogLines
 from txnwatch.app import Watch
 from txnwatch.config import RunSettings
 from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.streaming.source.idle_barriers import NextBarrierDue, read_next_barrier
-from txnwatch.streaming.source.reread_file import read_requests
-from txnwatch.streaming.source.reread_requests import RereadRequest
-from txnwatch.watch import source_requests
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.source.driver_files import NextBarrierDue, read_next_barrier, read_requests
+from txnwatch.streaming.source.granted_requests import RereadRequest
+from txnwatch.watch import source_link
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -41,13 +40,13 @@ def test_the_requests_of_a_batch_are_written_before_its_next_barrier(
     seen: list[tuple[str, set[RereadRequest], NextBarrierDue | None]] = []
 
     def see(name: str) -> None:
-        write = getattr(source_requests, name)
+        write = getattr(source_link, name)
 
         def written(*arguments: object) -> None:
             write(*arguments)
             seen.append((name, read_requests(watch.files.rereads), read_next_barrier(watch.files.next_barrier)))
 
-        monkeypatch.setattr(source_requests, name, written)
+        monkeypatch.setattr(source_link, name, written)
 
     see("write_requests")
     see("write_next_barrier")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.cli import commands
-from txnwatch.cli.commands import COMMANDS, DISTRIBUTIONS, GROUP
-from txnwatch.cli.main import main
+from txnwatch.cli import main as command_line
+from txnwatch.cli.main import COMMANDS, DISTRIBUTIONS, GROUP, main
 
 MODULE = """\
 def add_parser(commands):
@@ -23,7 +22,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[EntryPoin
     (tmp_path / "greeting.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     points = [EntryPoint("greet", "greeting", GROUP)]
-    monkeypatch.setattr(commands, "entry_points", lambda group: [found for found in points if found.group == group])
+    monkeypatch.setattr(command_line, "entry_points", lambda group: [found for found in points if found.group == group])
     return points
 
 
@@ -44,14 +43,14 @@ def test_the_help_lists_it_below_those_of_txnwatch(capsys: pytest.CaptureFixture
 
 def test_it_replaces_no_command_of_txnwatch(installed: list[EntryPoint]) -> None:
     installed[:] = [EntryPoint(name, "greeting", GROUP) for name in COMMANDS]
-    assert commands.added_commands() == {}
+    assert command_line.added_commands() == {}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_txnwatch_reads_no_entry_point(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(commands, "entry_points")
-    assert commands.needed_for([command, "demo"]) == (command,)
-    assert commands.module_of(command).__name__ == f"txnwatch.cli.{command.replace('-', '_')}"
+    monkeypatch.delattr(command_line, "entry_points")
+    assert command_line.needed_for([command, "demo"]) == (command,)
+    assert command_line.module_of(command).__name__ == f"txnwatch.cli.{command.replace('-', '_')}"
 
 
 @pytest.mark.parametrize(("command", "package"), DISTRIBUTIONS.items())
@@ -79,4 +78,4 @@ def test_a_package_that_does_not_fit_is_one_line(
 
 
 def test_the_demo_is_installed_with_the_tests() -> None:
-    assert commands.added_commands()["demo"].value == "txnwatch_demo.command"
+    assert command_line.added_commands()["demo"].value == "txnwatch_demo.command"

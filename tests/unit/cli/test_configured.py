@@ -11,7 +11,7 @@ import pytest
 from txnwatch.cli import status
 from txnwatch.cli.main import main, parser
 from txnwatch.cli.one_shot import take_settings
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 COMMANDS = {"explain": ("explain", "orders-0"), "find-hanging": ("find-hanging",)}
 FILE = """

@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from support.problems import a_problem
-from txnwatch.cli.check_row import Caller, CheckRow, Health
-from txnwatch.cli.diagnosis import diagnose
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.streaming.admin.acls import Writers
-from txnwatch.streaming.admin.topic_rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights
-from txnwatch.streaming.job.checkup import BrokerFacts, Checkup
+from txnwatch.cli.doctor import diagnose
+from txnwatch.cli.doctor_rows import Caller, CheckRow, Health
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode, Problem, TopicPartition
+from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights, Writers
+from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup
 
 EVENTS = "txnwatch.events"
 CALLER = Caller("a:1", "User:watcher", EVENTS, "client.properties")

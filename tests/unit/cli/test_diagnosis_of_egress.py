@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from support.problems import a_problem
-from txnwatch.cli.check_row import Caller, Health
-from txnwatch.cli.diagnosis_of_egress import census_row, egress_row, log_row
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.quantities import DurationMs
-from txnwatch.streaming.admin.coordinator_log_bytes import LogBytes
-from txnwatch.streaming.admin.write_rates import WINDOW_MS, WriteRates, bytes_per_second
-from txnwatch.streaming.source.census_bytes import CensusBytes
+from txnwatch.cli.doctor_rows import Caller, Health, census_row, egress_row, log_row
+from txnwatch.state.model.values import CoordinatorAccess, DurationMs
+from txnwatch.streaming.admin.log_traffic import WINDOW_MS, LogBytes, WriteRates, bytes_per_second
+from txnwatch.streaming.source.census_schedule import CensusBytes
 
 CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
 RATES = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.cli.check_row import Caller, CheckRow, Health
-from txnwatch.cli.diagnosis_of_optional_rights import optional_rights
-from txnwatch.streaming.admin.group_rights import GroupRights
-from txnwatch.streaming.job.checkup import Checkup
+from txnwatch.cli.doctor import optional_rights
+from txnwatch.cli.doctor_rows import Caller, CheckRow, Health
+from txnwatch.streaming.admin.groups import GroupRights
+from txnwatch.streaming.checks.checkup import Checkup
 
 CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from support.problems import a_problem
-from txnwatch.cli.check_row import Health
-from txnwatch.cli.diagnosis_of_view import view_of, view_row
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.undetected import undetected_text
-from txnwatch.streaming.admin.topic_rights import DESCRIBE, READ
-from txnwatch.streaming.job.checkup import Checkup
+from txnwatch.cli.doctor import view_of, view_row
+from txnwatch.cli.doctor_rows import Health
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.model.verdicts import undetected_text
+from txnwatch.streaming.admin.rights import DESCRIBE, READ
+from txnwatch.streaming.checks.checkup import Checkup
 
 LOG = "__transaction_state"
 READS = Checkup({}, None, {LOG: frozenset({READ, DESCRIBE})}, (), (), None, None, 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
-from txnwatch.cli.check_row import Health
 from txnwatch.cli.doctor import check_events_client, check_redis
+from txnwatch.cli.doctor_rows import Health
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 
 

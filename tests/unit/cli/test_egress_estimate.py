@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 
 from support.problems import a_problem
-from txnwatch.cli import egress_estimate
-from txnwatch.cli.check_row import Caller
-from txnwatch.cli.egress_estimate import egress_rows
+from txnwatch.cli import doctor_rows
+from txnwatch.cli.doctor_rows import Caller, egress_rows
 from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.streaming.admin.coordinator_log_bytes import LogBytes
-from txnwatch.streaming.admin.write_rates import WriteRates
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.streaming.admin.log_traffic import LogBytes, WriteRates
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.source.census_bytes import CensusBytes
+from txnwatch.streaming.source.census_schedule import CensusBytes
 
 NAMES = ("orders", "mirror.orders", "clicks", "logs", "__consumer_offsets", "__transaction_state")
 TOPICS = {name: TopicInfo(name, "id", {0: PartitionInfo(1, 0)}) for name in NAMES}
@@ -35,9 +33,9 @@ class Asked:
         self.scans: list[list[str]] = []
         self.censuses: list[list[str]] = []
         self.log_reads = 0
-        monkeypatch.setattr(egress_estimate, "write_rates", self.rates)
-        monkeypatch.setattr(egress_estimate, "census_bytes", self.census)
-        monkeypatch.setattr(egress_estimate, "coordinator_log_bytes", self.log)
+        monkeypatch.setattr(doctor_rows, "write_rates", self.rates)
+        monkeypatch.setattr(doctor_rows, "census_bytes", self.census)
+        monkeypatch.setattr(doctor_rows, "coordinator_log_bytes", self.log)
 
     def rates(self, _: Any, topics: Iterable[str], __: int) -> WriteRates:
         self.scans.append(list(topics))

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from support.incidents import a_life, an_event, an_update
-from txnwatch.cli.event_lines import event_line
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import Action, AffectedGroup, Decision, GroupState, Refusal
+from txnwatch.cli.output import event_line
+from txnwatch.state.model.incident import Action, AffectedGroup, Decision, GroupState, IncidentEvent, Refusal
 
 REFUSED = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, detail="why", by="one", at_ms=1)
 

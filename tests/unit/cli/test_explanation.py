@@ -9,17 +9,14 @@ import pytest
 
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
-from txnwatch.cli.explanation import Ending, Explanation, end_of, of_partition
-from txnwatch.cli.explanation_of_id import of_id
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.cli.explain import Ending, Explanation, end_of, of_id, of_partition
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.search import OwnerViews
-from txnwatch.state.detection.epoch_lineage import begun
-from txnwatch.state.evidence.age_claims import LeaderStamp
-from txnwatch.state.model.description import DescribedTransaction
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
-from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.detection.view import begun
+from txnwatch.state.evidence.ages import LeaderStamp
+from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 

@@ -16,8 +16,8 @@ from txnwatch.cli.decode import bytes_of
 from txnwatch.cli.describe import row_of
 from txnwatch.cli.list import filters_of
 from txnwatch.cli.main import main
-from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue

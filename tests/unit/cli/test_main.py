@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.cli.commands import COMMANDS
-from txnwatch.cli.main import main, parser
+from txnwatch.cli.main import COMMANDS, main, parser
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "redis", "confluent_kafka", "fastavro", "prometheus_client")
 FOR_A_LOOK = tuple(name for name in COMMANDS if name not in {"run", "events", "status", "abort"})

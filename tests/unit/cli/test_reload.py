@@ -18,8 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from support.log_lines import log_restored
 from txnwatch.cli import log_output, supervision
-from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY, Reload
-from txnwatch.cli.stop_request import StopRequest
+from txnwatch.cli.supervision import AT_ONCE, OF_THE_QUERY, Reload, StopRequest
 from txnwatch.config import RunSettings
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.setting_sources import load_settings

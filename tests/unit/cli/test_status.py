@@ -10,7 +10,7 @@ from support.heartbeats import a_heartbeat
 from txnwatch.cli import status
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.redis_views import Shown
-from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 API = "stuck_prepare, late, long_running"

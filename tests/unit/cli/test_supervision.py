@@ -16,9 +16,8 @@ from pyspark.errors import PySparkRuntimeError
 
 from support.log_lines import LogLines, log_restored
 from txnwatch.cli import log_output, supervision
-from txnwatch.cli.reload import Reload
-from txnwatch.cli.stop_request import StopRequest
-from txnwatch.state.model.clock_base import ClockBase
+from txnwatch.cli.supervision import Reload, StopRequest
+from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import (
     BrokerError,
     CheckpointError,
@@ -29,8 +28,8 @@ from txnwatch.state.model.errors import (
 )
 from txnwatch.streaming.job import query as job
 from txnwatch.streaming.job import set_aside
-from txnwatch.streaming.job.batch_errors import BatchErrors
 from txnwatch.streaming.job.failures import Repeats
+from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.watch.coverage import Coverage
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from txnwatch.cli.find_hanging import FoundRow
-from txnwatch.cli.output import CommandAnswer, write
-from txnwatch.cli.tables import Column, table_lines
+from txnwatch.cli.output import Column, CommandAnswer, table_lines, write
 
 COLUMNS = [Column("Verdict", False), Column("Topic", False), Column("Epoch", True), Column("Reason", True)]
 ROWS = [["hanging", "payments", "3", "already_completed"], ["late", "orders", "-", "-"]]

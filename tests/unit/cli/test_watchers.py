@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from support.heartbeats import NOW_MS, a_heartbeat
-from txnwatch.cli.watchers import listed, not_reached, watchers_of
-from txnwatch.state.events.heartbeat import Heartbeat
-from txnwatch.state.events.watch_coverage import last_of_each, uncovered, unwatched
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.cli.status import listed, not_reached, watchers_of
+from txnwatch.state.incidents.heartbeat import Heartbeat, last_of_each, uncovered, unwatched
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 
 UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from support.certificates import Authority
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
-from txnwatch_demo.embedded.ports import free_ports
+from txnwatch_demo.embedded.process import free_ports
 
 ROOT = Path(__file__).parents[3]
 EXECUTOR = {

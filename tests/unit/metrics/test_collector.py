@@ -19,25 +19,22 @@ from support.log_lines import LogLines
 from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
-from txnwatch.metrics.label_values import INITIAL_SERIES
-from txnwatch.metrics.metric import Kind
 from txnwatch.metrics.server import MetricsServer
-from txnwatch.metrics.table import METRICS
+from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.completion_latency import End
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import CensusIncomplete, Finding, Mismatch, PartitionAlarm, Unproven, ViewHealed
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.incident_payload import Action, ActionResult, Decision, Refusal
+from txnwatch.state.model.incident import Action, ActionResult, Decision, Refusal
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.streaming.job.progress import Progress, read_progress
+from txnwatch.streaming.job.checkpoint import Progress, read_progress
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
-from txnwatch.watch.coverage import Coverage
-from txnwatch.watch.missing_evidence import MissingEvidence
+from txnwatch.watch.coverage import Coverage, MissingEvidence
 
 LATER_MS = 60_000
 

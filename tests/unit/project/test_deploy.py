@@ -19,10 +19,9 @@ from support.log_lines import LogLines
 from support.recording_sink import RecordingTopic
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
-from txnwatch.metrics.metric import Kind
-from txnwatch.metrics.table import METRICS
+from txnwatch.metrics.table import METRICS, Kind
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]

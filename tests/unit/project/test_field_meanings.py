@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from txnwatch.state.model.record import Variant
 from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.values import Variant
 
 
 class Described(Variant, frozen=True):

@@ -9,11 +9,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from support.one_certificate import self_signed
-from txnwatch.cli.reload import Reload
-from txnwatch.streaming.client.stores import Store
-from txnwatch.streaming.client.tls import Tls
-from txnwatch.watch import certificate_files
-from txnwatch.watch.certificate_files import CertificateFiles
+from txnwatch import app
+from txnwatch.app import CertificateFiles
+from txnwatch.cli.supervision import Reload
+from txnwatch.streaming.client.tls import Store, Tls
 
 
 def keys() -> str:
@@ -25,7 +24,7 @@ def keys() -> str:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(certificate_files, "LOOK_S", 0.0)
+    monkeypatch.setattr(app, "LOOK_S", 0.0)
     path = tmp_path / "keys.pem"
     path.write_text(keys())
     return path

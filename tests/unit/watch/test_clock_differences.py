@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.log_lines import LogLines
-from txnwatch.state.model.broker_clocks import Clock
+from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.findings import BucketCount
-from txnwatch.watch.clock_differences import ClockDifferences
+from txnwatch.watch.alerts import ClockDifferences
 
 AGREES = "the clock of broker 1 agrees with the clock of this machine again"
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from support.log_lines import LogLines
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.quantities import DurationMs
-from txnwatch.state.model.undetected import undetected_text
-from txnwatch.streaming.job.coordinator_view import ChosenView
-from txnwatch.watch.coordinator_view_lines import report_view
+from txnwatch.state.model.values import CoordinatorAccess, DurationMs
+from txnwatch.state.model.verdicts import undetected_text
+from txnwatch.streaming.checks.preflight import ChosenView
+from txnwatch.watch.alerts import report_view
 
 
 def lines(view: ChosenView, longest_timeout_ms: DurationMs | None = None, problem: str | None = None) -> list[str]:

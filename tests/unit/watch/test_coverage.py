@@ -14,11 +14,11 @@ from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import Metrics
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.commands import Origin
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.facts import CensusTaken, Fact, NoticeKind
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.job.progress import Progress
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.watch.coverage import Coverage
 
 NO_LOG = {"has_coordinator_log": False}

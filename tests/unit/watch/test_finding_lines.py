@@ -9,8 +9,8 @@ import pytest
 from support.log_lines import LogLines
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.findings import Mismatch, PartitionAlarm, ViewHealed
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.watch.finding_lines import PAUSE_MS, FindingLines
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.watch.alerts import PAUSE_MS, FindingLines
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 WHY = "the right READ on the topic is missing"

@@ -7,17 +7,17 @@ import msgspec
 from support.heartbeats import NOW_MS
 from support.log_lines import LogLines
 from txnwatch.state.detection.proof import Look
-from txnwatch.state.events.heartbeat import Heartbeat
+from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding, Unproven
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.job.progress import Progress
+from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.coverage import Coverage
-from txnwatch.watch.heartbeat_sender import HeartbeatSender, HeartbeatTarget
+from txnwatch.watch.listening import HeartbeatSender, HeartbeatTarget
 
 DATA, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 LOG, UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 0), TopicPartition(TRANSACTION_STATE_TOPIC, 3)

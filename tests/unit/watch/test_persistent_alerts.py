@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.facts import ORDERS, PAYMENTS
 from support.log_lines import LogLines
-from txnwatch.watch.persistent_alerts import PersistentAlert
+from txnwatch.watch.alerts import PersistentAlert
 
 
 def test_persistent_missing_evidence_is_reported_once_and_its_end_too() -> None:

@@ -12,11 +12,11 @@ from support.local_hadoop import Files, a_checkpoint, session
 from support.log_lines import LogLines
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import StrayWrite
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.set_aside import PREVIOUS, set_aside
-from txnwatch.streaming.source.former_positions import FormerPosition, read_former_positions
+from txnwatch.streaming.source.driver_files import FormerPosition, read_former_positions
 from txnwatch.streaming.source.offsets import Position, SourceOffset
-from txnwatch.watch.rebuilding import Rebuilding
+from txnwatch.watch.source_link import Rebuilding
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 UNKNOWN = "warning: the positions of the replaced checkpoint are not known: "

@@ -6,8 +6,8 @@ import pytest
 
 from support.log_lines import LogLines
 from txnwatch.state.model.findings import BucketCount
-from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.watch.slow_batches import SLOW_MS, SlowBatches
+from txnwatch.state.model.values import TimestampMs
+from txnwatch.watch.alerts import SLOW_MS, SlowBatches
 
 SLOW, QUICK = SLOW_MS + 900, 400
 AGAIN = "micro-batches take less than 2 s again"

@@ -11,9 +11,9 @@ from support.facts import BucketRun
 from support.log_lines import LogLines
 from txnwatch.state.model.facts import Throttled
 from txnwatch.state.model.findings import RequestsThrottled
-from txnwatch.streaming.client.answer_wait import NEVER, PROGRESS, AnswerWait, Throttle
-from txnwatch.streaming.client.fetch_pace import FIRST, LEAST, MOST, Pace
-from txnwatch.watch.throttling import Throttling
+from txnwatch.streaming.client.answers import FIRST, LEAST, MOST, Pace
+from txnwatch.streaming.client.connection import NEVER, PROGRESS, AnswerWait, Throttle
+from txnwatch.watch.alerts import Throttling
 
 
 def test_it_is_logged_once_and_its_end_too() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.cli.reload import Reload
-from txnwatch.state.model.quantities import DurationMs, TimestampMs
-from txnwatch.streaming.job.coordinator_view import BrokerTimeout
-from txnwatch.watch.timeout_limit import TimeoutLimit
+from txnwatch.cli.supervision import Reload
+from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.streaming.checks.preflight import BrokerTimeout
+from txnwatch.watch.coverage import TimeoutLimit
 
 MINUTE_MS = 60_000
 

@@ -10,11 +10,9 @@ import pytest
 from support.abort_stage import AbortStage, a_manual_abort
 from support.incidents import an_event
 from txnwatch.sinks.abort import manual
-from txnwatch.sinks.abort.manual import ManualTarget
-from txnwatch.sinks.abort.marker_protocol import read_after
+from txnwatch.sinks.abort.manual import ManualTarget, read_after
 from txnwatch.state.abort.protocol import MarkerResult
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import Decision, Evidence
+from txnwatch.state.model.incident import Decision, Evidence, IncidentEvent
 from txnwatch.state.model.ports import MarkerSpec
 
 Race = Callable[[AbortStage, int, str], None]

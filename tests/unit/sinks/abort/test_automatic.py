@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.abort_stage import COOLDOWN_MS, AbortStage
-from txnwatch.cli.event_lines import event_line
+from txnwatch.cli.output import event_line
 from txnwatch.state.model.ports import MarkerSpec
 
 

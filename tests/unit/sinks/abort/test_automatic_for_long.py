@@ -9,9 +9,8 @@ import pytest
 from support.abort_stage import AT_ONCE, AbortStage
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
-from txnwatch.state.evidence.incident_end import no_longer_open, partition_gone
-from txnwatch.state.model.incident import resolved
-from txnwatch.state.model.incident_payload import ActionResult, Decision, EndKind
+from txnwatch.state.evidence.ending import no_longer_open, partition_gone
+from txnwatch.state.model.incident import ActionResult, Decision, EndKind, resolved
 from txnwatch.state.model.ports import MarkerSpec
 
 

@@ -7,12 +7,11 @@ import pytest
 from support.abort_stage import a_manual_abort
 from support.fake_admin import FakeAdmin
 from txnwatch.sinks.abort.manual import FoundHang, ManualAbort, ManualTarget
-from txnwatch.state.abort.decision import AbortSpec, Refused
 from txnwatch.state.abort.protocol import MarkerResult
+from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.incident_payload import ActionResult, Decision, EndedBy, EndKind, Initiator, Refusal
+from txnwatch.state.model.incident import ActionResult, Decision, EndedBy, EndKind, IncidentEvent, Initiator, Refusal
+from txnwatch.state.model.values import TopicPartition
 
 NAME = "checkout-1"
 

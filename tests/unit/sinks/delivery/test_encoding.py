@@ -14,14 +14,16 @@ from support.incidents import an_event, an_update, id_of
 from txnwatch.sinks.delivery.encoding import FORMATS, cloud_event_headers, from_bytes, schema, to_avro, to_json
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import (
+    EndedBy,
+    EndKind,
     IncidentEvent,
+    Resolution,
     latest,
     resolved,
     span_incident_id,
     transaction_incident_id,
     updated,
 )
-from txnwatch.state.model.incident_payload import EndedBy, EndKind, Resolution
 from txnwatch.state.model.verdicts import Verdict
 
 OPENED = an_event()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from txnwatch.sinks.delivery import kafka
+from txnwatch.sinks.delivery import events_topic
 from txnwatch.state.model.errors import BrokerError
 
 
@@ -37,6 +37,6 @@ def test_brokers_that_no_longer_answer_are_reported_as_such(
     monkeypatch: pytest.MonkeyPatch, topics: Sequence[str]
 ) -> None:
     monkeypatch.setattr(SilentAfterTheList, "topics", topics)
-    monkeypatch.setattr(kafka, "AdminClient", SilentAfterTheList)
+    monkeypatch.setattr(events_topic, "AdminClient", SilentAfterTheList)
     with pytest.raises(BrokerError, match="events topic 'events': no answer of the brokers within 0 s"):
-        kafka.ensure_topic({}, "events", timeout_s=0.01)
+        events_topic.ensure_topic({}, "events", timeout_s=0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txnwatch.sinks.delivery.open_list import SHOWN, OpenList
+from txnwatch.sinks.delivery.outbox import SHOWN, OpenList
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenTransaction, OpenTransactions
 

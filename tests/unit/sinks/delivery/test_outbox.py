@@ -9,8 +9,7 @@ from support.ledger_world import ORIGIN, LedgerWorld
 from support.log_lines import LogLines
 from support.recording_sink import RecordingMirror
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
-from txnwatch.sinks.incidents.event_delivery import TIDY_MS
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.ledger import TIDY_MS, Ledger
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 

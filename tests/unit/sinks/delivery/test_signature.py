@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.sinks.delivery.signature import (
+from txnwatch.sinks.delivery.encoding import (
     Keys,
     mode_warning,
     read_keys,

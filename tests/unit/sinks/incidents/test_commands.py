@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.sinks.incidents.commands import (
+from txnwatch.sinks.incidents.event_builder import (
     EventsFlags,
     Origin,
     end_hanging,
@@ -13,7 +13,7 @@ from txnwatch.sinks.incidents.commands import (
     fence,
     rehearse_abort,
 )
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 
 ORIGIN = Origin("cluster", "a:1,b:2")
 SECURED = Origin("cluster", "a:1", "/etc/my kafka/client.properties")

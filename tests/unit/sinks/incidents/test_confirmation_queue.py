@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.ledger_world import HOUR_MS, LedgerWorld
-from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME, CandidateQueue, ConfirmationQueues
+from txnwatch.sinks.incidents.confirm import CANDIDATES_AT_A_TIME, CandidateQueue, ConfirmationQueues
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.findings import CoverInDoubt, Finding, SpanCandidate, TransactionCandidate
 from txnwatch.state.model.transaction import CoordinatorView

@@ -5,10 +5,10 @@ from __future__ import annotations
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.incidents import an_event
-from txnwatch.sinks.incidents.follow_up import FollowUp, Surroundings
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
+from txnwatch.sinks.incidents.checking import FollowUp, Surroundings
+from txnwatch.state.model.incident import AffectedGroup, GroupState
 from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.model.values import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 LSO = 100

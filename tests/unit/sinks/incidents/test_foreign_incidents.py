@@ -29,13 +29,14 @@ from txnwatch.sinks.incidents.own_findings import StoredFindings
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
+    Decision,
     IncidentEvent,
+    Initiator,
     latest,
     repeat_incident_id,
     span_incident_id,
     transaction_incident_id,
 )
-from txnwatch.state.model.incident_payload import Decision, Initiator
 from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict

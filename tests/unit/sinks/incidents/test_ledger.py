@@ -10,13 +10,13 @@ import pytest
 from support.facts import transaction
 from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.sinks.incidents.ledger import CONFIRM_BUDGET_MS
-from txnwatch.sinks.incidents.span_incidents import OUTCOME_BUDGET_MS
-from txnwatch.state.evidence.end_check import LOG_SHOWS_MS, LOOK_AGAIN_MS
+from txnwatch.sinks.incidents.opening import OUTCOME_BUDGET_MS
+from txnwatch.state.evidence.ending import LOG_SHOWS_MS, LOOK_AGAIN_MS
+from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import EndedBy
+from txnwatch.state.model.incident import EndedBy
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.transaction_end import TransactionEnd
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
 

@@ -13,11 +13,10 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.abort.protocol import action
-from txnwatch.state.events.topic_order import IN_HAND_MS
-from txnwatch.state.evidence.incident_end import no_longer_open
+from txnwatch.state.evidence.ending import no_longer_open
+from txnwatch.state.incidents.event_order import IN_HAND_MS
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id, resolved
-from txnwatch.state.model.incident_payload import ActionResult, Decision, Initiator
+from txnwatch.state.model.incident import ActionResult, Decision, IncidentEvent, Initiator, repeat_incident_id, resolved
 
 
 class Beside(LedgerWorld):

@@ -9,9 +9,9 @@ import pytest
 from support.facts import BucketRun, seen, transaction
 from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.state.model.findings import CoverInDoubt
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS
 from txnwatch.state.model.ports import ListedTransaction, MarkerSpec
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
 
 NAME = "checkout-1"
 

@@ -12,8 +12,7 @@ from txnwatch.sinks.abort.automatic import AutoAbort
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.abort.case import AbortPolicy
-from txnwatch.state.evidence.end_check import LOOK_AGAIN_MS
-from txnwatch.state.evidence.incident_end import no_longer_open
+from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, no_longer_open
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import resolved
 

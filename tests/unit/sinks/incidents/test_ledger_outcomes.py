@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from support.ledger_world import LedgerWorld
-from txnwatch.sinks.incidents.confirmation_queue import CANDIDATES_AT_A_TIME
-from txnwatch.sinks.incidents.outcome_retries import AT_A_TIME
-from txnwatch.state.evidence.outcome_doubts import DOUBTS
+from txnwatch.sinks.incidents.confirm import CANDIDATES_AT_A_TIME
+from txnwatch.sinks.incidents.opening import AT_A_TIME
+from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident_payload import OutcomeDoubt as D
+from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import BEING_READ, SpanHistory
 
 NO_LEADER = SpanHistory(problem="no leader")

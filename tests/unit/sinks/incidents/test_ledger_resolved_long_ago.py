@@ -12,11 +12,11 @@ from support.facts import START_MS, a_marker
 from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
-from txnwatch.sinks.incidents.confirmation_queue import GONE_MS
+from txnwatch.sinks.incidents.confirm import GONE_MS
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.state.abort.limits import HOUR_MS as BUDGET_MS
-from txnwatch.state.events.topic_order import KEPT_MS
+from txnwatch.state.abort.protocol import HOUR_MS as BUDGET_MS
+from txnwatch.state.incidents.event_order import KEPT_MS
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import SpanCandidate, StrayWrite, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated

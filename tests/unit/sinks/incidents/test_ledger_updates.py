@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from support.ledger_world import LedgerWorld
-from txnwatch.sinks.incidents.event_delivery import TIDY_MS
-from txnwatch.state.evidence.end_check import LOOK_AGAIN_MS, SECOND_LOOK_MS
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.sinks.incidents.ledger import TIDY_MS
+from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import TopicPartition
 
 
 @pytest.fixture

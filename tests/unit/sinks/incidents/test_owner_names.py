@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.ledger_world import LedgerWorld
-from txnwatch.state.model.former_owners import FormerOwnersRead
+from txnwatch.state.model.ports import FormerOwnersRead
 
 NAME = "expired-1"
 

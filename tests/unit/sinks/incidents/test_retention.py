@@ -10,13 +10,13 @@ import pytest
 from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
-from txnwatch.sinks.delivery.skipped_records import SkippedRecords
+from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.incidents.incident_store import IncidentStore
-from txnwatch.sinks.incidents.retention import AT_A_TIME, PAUSE_MS, RETENTION_MS, Retention
-from txnwatch.state.events.topic_order import KEPT_MS, SEEN_OVER_MS
+from txnwatch.sinks.incidents.ledger import AT_A_TIME, PAUSE_MS, RETENTION_MS, Retention
+from txnwatch.state.incidents.event_order import KEPT_MS, SEEN_OVER_MS
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.watch.event_listener import EventListener
+from txnwatch.watch.listening import EventListener
 
 DAY_MS = 24 * HOUR_MS
 OVER_MS = OPEN_SINCE_MS + RETENTION_MS + HOUR_MS

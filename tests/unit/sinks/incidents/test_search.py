@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from support.fake_cluster import FakeTransaction
 from support.search_world import NAME, SearchWorld, view
 from txnwatch.sinks.incidents import search as searching
-from txnwatch.state.evidence.age_claims import LeaderStamp
+from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Reason, Verdict
 

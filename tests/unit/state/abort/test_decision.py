@@ -11,17 +11,15 @@ import pytest
 
 from support.incidents import OPEN_SINCE_MS
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage
-from txnwatch.state.abort.decision import AbortSpec, Refused, decide_abort, objection
-from txnwatch.state.abort.rules import REFUSALS
+from txnwatch.state.abort.rules import REFUSALS, AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome_doubts import Doubt
-from txnwatch.state.model.description import DescribedTransaction
+from txnwatch.state.evidence.outcome import Doubt
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import OutcomeDoubt, Refusal
+from txnwatch.state.model.incident import OutcomeDoubt, Refusal
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading
-from txnwatch.state.model.transaction import CoordinatorView, Span, Witness
+from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 PARTITION = TopicPartition("orders", 3)

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txnwatch.state.abort.decision import Refused
-from txnwatch.state.abort.limits import (
+from txnwatch.state.abort.protocol import (
     FRESH_MS,
     HOUR_MS,
     IDLE_HOLDER_MS,
     UNPROVEN_MS,
     Breaker,
+    MarkerResult,
+    action,
     is_left_undecided,
     is_unproven_for_long,
     markers_last_hour,
@@ -20,10 +21,10 @@ from txnwatch.state.abort.limits import (
     trip_by_refusal,
     trip_by_result,
 )
-from txnwatch.state.abort.protocol import MarkerResult, action
+from txnwatch.state.abort.rules import Refused
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import ActionResult, Decision, Refusal
+from txnwatch.state.model.incident import ActionResult, Decision, Refusal
+from txnwatch.state.model.values import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 3)

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from support.incidents import an_event
-from txnwatch.state.abort.decision import AbortSpec
 from txnwatch.state.abort.protocol import (
     ABANDONED_MS,
     MarkerResult,
@@ -25,9 +24,8 @@ from txnwatch.state.abort.protocol import (
     still_open_or_unreadable,
     with_answer,
 )
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import span_incident_id
-from txnwatch.state.model.incident_payload import (
+from txnwatch.state.abort.rules import AbortSpec
+from txnwatch.state.model.incident import (
     Action,
     ActionResult,
     Decision,
@@ -36,10 +34,11 @@ from txnwatch.state.model.incident_payload import (
     Evidence,
     Initiator,
     Refusal,
+    span_incident_id,
 )
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading
-from txnwatch.state.model.problem import ErrorCode, Problem
 from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.values import ErrorCode, Problem, TopicPartition
 
 R = ActionResult
 EVENT = an_event(evidence=Evidence(complete=True, end_before=150, leader_epoch=4))

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replaced
 
-from txnwatch.state.abort.case import ProvenHang, StoredEvidence
-from txnwatch.state.abort.proven_outcome import (
+from txnwatch.state.abort.case import (
+    ProvenHang,
+    StoredEvidence,
     agreed,
     combined,
     is_same_data,
@@ -17,17 +18,16 @@ from txnwatch.state.abort.proven_outcome import (
     unconfirmed,
     with_history,
 )
-from txnwatch.state.detection.epoch_lineage import begun
+from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import Outcome, unknown
-from txnwatch.state.evidence.outcome_doubts import Doubt
+from txnwatch.state.evidence.outcome import Doubt, Outcome, unknown
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome as O
-from txnwatch.state.model.incident_payload import OutcomeDoubt as D
+from txnwatch.state.model.incident import ExpectedOutcome as O
+from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 SPAN = Span("Zm9v", 99, 2, 2, 120, 0, 0, 7)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.clocked_log import ClockedLog, LogPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 
 POLICY = DetectionPolicy()
 APP, OTHER, BUSY = 7, 8, 9

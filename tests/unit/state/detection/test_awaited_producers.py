@@ -14,9 +14,9 @@ from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import loaded_producers
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, NoticeKind, OpenDescribed
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 AWAITED, FACTS = 300, 200
 

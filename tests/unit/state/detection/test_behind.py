@@ -20,8 +20,8 @@ from txnwatch.state.model.findings import (
     SpanEnded,
     ViewHealed,
 )
-from txnwatch.state.model.gap import Remedy
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import Remedy
 
 BEHIND: dict[str, Any] = {"limited_data": {ORDERS}}
 SCANNED_TO = 20

@@ -22,13 +22,12 @@ from support.facts import (
 )
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.model.broker_clocks import Leader
+from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.facts import Barrier, NoticeKind
 from txnwatch.state.model.findings import OutstandingGap, PartitionAlarm, SpanCandidate, SpanEnded
-from txnwatch.state.model.gap import Gap, Remedy
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Gap, Remedy, TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 

@@ -10,13 +10,13 @@ import pytest
 from support.facts import START_MS, DictStore, transaction
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection.bucket import process
+from txnwatch.state.detection.bucket_clocks import take_clocks
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.changed_clocks import take_clocks
-from txnwatch.state.model.broker_clocks import RESERVE_MS, Clock, Leader
+from txnwatch.state.model.clocks import RESERVE_MS, Clock, Leader
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.findings import Finding, OpenTransactions
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 LOGS, OF_EACH_LOG = 4, 5
 TIMEOUT_MS = 20_000_000  # no threshold is near

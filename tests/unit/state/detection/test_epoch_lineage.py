@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from support.facts import ORDERS, PAYMENTS, transaction
 from support.outcome_life import first_decision
 from support.outcomes import first_leader, said
-from txnwatch.state.detection.epoch_lineage import begun, follow, is_unused
+from txnwatch.state.detection.view import begun, follow, is_unused
 from txnwatch.state.evidence.outcome import expected_outcome
+from txnwatch.state.model.facts import FirstDecision
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import UNKNOWN_PREVIOUS, CoordinatorView, EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.transaction_end import FirstDecision
 
 Record = tuple[Any, ...]  # state, producer epoch, start, partitions
 COMMIT, ABORT = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)

@@ -9,18 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from support.facts import ORDERS, PAYMENTS, PRODUCER, START_MS, BucketRun, census, log_notice, seen, transaction
-from txnwatch.state.detection.epoch_lineage import begun
+from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import known_outcome
-from txnwatch.state.model.broker_clocks import Leader
+from txnwatch.state.evidence.outcome import known_outcome
+from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.facts import NoticeKind, TransactionSeen
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome as O
-from txnwatch.state.model.incident_payload import OutcomeDoubt as D
+from txnwatch.state.model.incident import ExpectedOutcome as O
+from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 
 EPOCH = 3
 BEFORE_IT, NOW, LATER = {0: Leader(2, 5)}, {0: Leader(1, 6)}, {0: Leader(2, 7)}

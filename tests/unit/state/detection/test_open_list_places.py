@@ -26,17 +26,16 @@ from support.facts import (
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import open_transactions
 from txnwatch.state.detection.bucket import process
-from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_ages import OpenAges, starts_of
+from txnwatch.state.detection.bucket_state import BucketState, OpenAges, starts_of
 from txnwatch.state.detection.open_transactions import FOLLOWED, LastOpenLists
-from txnwatch.state.model.broker_clocks import Clock, Leader
+from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, Fact, LastStable, NoticeKind
 from txnwatch.state.model.findings import BucketCount, CensusReason, Finding, OpenTransactions
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.source.reread_requests import census_of, requests_after
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.source.granted_requests import census_of, requests_after
 
 MANY = 200
 FEW = 4  # places of the list in the random sequences

@@ -13,8 +13,8 @@ from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import FOLLOWED, UNOWNED, LastOpenLists, must_emit, state_of
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.findings import BlockedOffset, CensusRequest, OpenSpan, OpenTransaction, OpenTransactions
-from txnwatch.state.model.policy import DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 AFTER_MS = DetectionPolicy().listed_after_ms
 

@@ -7,9 +7,9 @@ import pytest
 from support.facts import NAME, ORDERS, PRODUCER, BucketRun, log_notice, seen, transaction
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Finding, OwnerInDoubt, SpanCandidate
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import Reason
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, gone, seen, transaction
-from txnwatch.state.evidence.coordinator_reading import names_in_log
+from txnwatch.state.evidence.confirmation import names_in_log
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.findings import SpanCandidate, StrayWrite, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse

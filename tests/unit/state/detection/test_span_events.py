@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.facts import ORDERS, notice
-from txnwatch.state.detection.span_events import EFFECTS, SpanEvent, after_event, event_of_notice
+from txnwatch.state.detection.span import EFFECTS, SpanEvent, after_event, event_of_notice
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.findings import SpanEnd, SpanEnded
 from txnwatch.state.model.transaction import Emission, ProducerState, Span

@@ -8,10 +8,9 @@ import pytest
 
 from support.facts import NAME, ORDERS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
 from txnwatch.state.model.findings import CoverInDoubt, Finding, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 
 POLICY = DetectionPolicy()
 QUARTER_HOUR_MS = 900_000

@@ -19,8 +19,7 @@ from support.facts import (
     seen,
     transaction,
 )
-from txnwatch.state.detection.transitions import ProducerFact, apply
-from txnwatch.state.detection.view_transitions import forget_unseen
+from txnwatch.state.detection.view import ProducerFact, apply, forget_unseen
 from txnwatch.state.model.facts import NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import SpanEnd, SpanEnded
 from txnwatch.state.model.transaction import Emission, ProducerState, Span

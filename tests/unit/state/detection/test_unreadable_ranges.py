@@ -9,8 +9,7 @@ import pytest
 from support.facts import ORDERS, BucketRun, census, log_notice, notice, seen
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Finding, OutstandingGap, PartitionAlarm, SpanCandidate
-from txnwatch.state.model.gap import Remedy
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
 
 LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 AGAIN: dict[str, Any] = {"reread": {ORDERS: 30}}

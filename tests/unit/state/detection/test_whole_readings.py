@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen
-from txnwatch.state.detection.span_transitions import extended
+from txnwatch.state.detection.span import extended
 from txnwatch.state.model.facts import Fact, NoticeKind
-from txnwatch.state.model.ids import NO_BARRIER
+from txnwatch.state.model.values import NO_BARRIER
 
 BatchOf = tuple[list[Fact], dict[str, Any]]
 AS_USUAL: BatchOf = ([], {})

@@ -10,8 +10,8 @@ import pytest
 
 from support.facts import BucketRun, a_marker, seen
 from support.ledger_world import ORIGIN, LedgerWorld
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.policy import DetectionPolicy
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 NAME = "checkout-1"
 API, NONE = CoordinatorAccess.API, CoordinatorAccess.NONE

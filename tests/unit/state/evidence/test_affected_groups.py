@@ -16,7 +16,7 @@ from txnwatch.state.evidence.affected_groups import (
     look_again,
     observe,
 )
-from txnwatch.state.model.incident_payload import AffectedGroup, GroupState
+from txnwatch.state.model.incident import AffectedGroup, GroupState
 from txnwatch.state.model.ports import GroupOffset
 
 LSO, FAR = 1100, 5

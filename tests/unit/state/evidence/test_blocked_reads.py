@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from support.incidents import an_event
-from txnwatch.state.events.claims import candidate_of
-from txnwatch.state.evidence.blocked_reads import blocked_reads, blocking_order, with_blocked_reads
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.evidence.ending import blocked_reads, blocking_order, with_blocked_reads
+from txnwatch.state.incidents.event_order import candidate_of
 from txnwatch.state.model.ports import PartitionReading
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.values import Problem, TopicPartition
 
 PLACE = TopicPartition("orders", 3)
 CASES = {

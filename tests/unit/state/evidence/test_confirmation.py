@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from support.facts import NAME, ORDERS, OTHER, PAYMENTS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
-from txnwatch.state.evidence.confirmation import Answer, assess_overdue, assess_span, assess_transaction, is_disowned
-from txnwatch.state.evidence.coordinator_reading import CoordinatorReading, coordinator_reading
-from txnwatch.state.model.description import (
-    DescribedTransaction,
-    NotDescribed,
-    TransactionDescription,
-    UnknownTransactionalId,
+from txnwatch.state.evidence.confirmation import (
+    Answer,
+    CoordinatorReading,
+    assess_overdue,
+    assess_span,
+    assess_transaction,
+    coordinator_reading,
+    is_disowned,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import (
@@ -24,8 +25,14 @@ from txnwatch.state.model.ports import (
     PartitionReading,
     TransactionListing,
 )
-from txnwatch.state.model.problem import ErrorCode, Problem
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import ErrorCode, Problem
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 

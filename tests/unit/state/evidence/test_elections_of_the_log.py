@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from support.facts import NAME, ORDERS, START_MS
 from support.outcomes import said
-from txnwatch.state.detection.epoch_lineage import begun, follow
-from txnwatch.state.evidence.outcome import expected_outcome
-from txnwatch.state.evidence.outcome_doubts import Doubt
-from txnwatch.state.model.incident_payload import OutcomeDoubt as D
+from txnwatch.state.detection.view import begun, follow
+from txnwatch.state.evidence.outcome import Doubt, expected_outcome
+from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, Witness
 from txnwatch.state.model.transaction import TransactionState as S

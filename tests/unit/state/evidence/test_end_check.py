@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from support.incidents import OPEN_SINCE_MS, an_event
-from txnwatch.state.evidence import incident_end
-from txnwatch.state.evidence.end_check import (
+from txnwatch.state.evidence import ending
+from txnwatch.state.evidence.ending import (
     LOG_SHOWS_MS,
     LOOK_AGAIN_MS,
     SECOND_LOOK_MS,
@@ -25,18 +25,16 @@ from txnwatch.state.evidence.end_check import (
     unexplained_since,
     with_owner,
 )
-from txnwatch.state.model.description import (
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, PartitionReading
+from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
     TransactionDescription,
+    TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, PartitionReading
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.quantities import TimestampMs
-from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import Problem, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
 NOW_MS = TimestampMs(OPEN_SINCE_MS + 60_000)
@@ -161,9 +159,9 @@ def test_the_fields_about_the_owner(owner: TransactionDescription | None, change
 
 def test_only_an_end_without_explanation_waits_for_the_log() -> None:
     assert not is_unexplained(None)
-    assert not is_unexplained(incident_end.refuted(NOW_MS, HOLDER))
-    assert not is_unexplained(incident_end.partition_gone(NOW_MS))
-    assert is_unexplained(incident_end.no_longer_open(NOW_MS, "gone"))
+    assert not is_unexplained(ending.refuted(NOW_MS, HOLDER))
+    assert not is_unexplained(ending.partition_gone(NOW_MS))
+    assert is_unexplained(ending.no_longer_open(NOW_MS, "gone"))
 
 
 @given(st.lists(st.booleans(), max_size=8))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from txnwatch.state.evidence.expected_end import EndsBy, ExpectedEnd, expected_end
-from txnwatch.state.model.description import DescribedTransaction
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
+from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
+from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 
 START_MS = 1_700_000_000_000
 DUE_MS = START_MS + 60_000

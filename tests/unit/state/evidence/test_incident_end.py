@@ -9,12 +9,12 @@ import pytest
 
 from support.facts import ORDERS, START_MS, transaction
 from support.incidents import an_event
-from txnwatch.state.evidence.incident_end import span_resolution, transaction_resolution
+from txnwatch.state.evidence.ending import span_resolution, transaction_resolution
+from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
-from txnwatch.state.model.incident_payload import Action, Decision, EndedBy, EndKind
+from txnwatch.state.model.incident import Action, Decision, EndedBy, EndKind
 from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.transaction_end import TransactionEnd
 from txnwatch.state.model.verdicts import Verdict
 
 E, K = SpanEnd, EndKind

@@ -10,7 +10,7 @@ from msgspec.structs import replace as changed
 
 from support.incidents import an_event
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.known_outcome import (
+from txnwatch.state.evidence.outcome import (
     Outcome,
     is_without_outcome,
     known_outcome,
@@ -18,15 +18,13 @@ from txnwatch.state.evidence.known_outcome import (
     unknown,
     with_outcome,
 )
-from txnwatch.state.model.description import DescribedTransaction
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ids import BarrierNumber, CoordinatorEpoch, TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome as O
-from txnwatch.state.model.incident_payload import IncidentStatus
-from txnwatch.state.model.incident_payload import OutcomeDoubt as D
+from txnwatch.state.model.incident import ExpectedOutcome as O
+from txnwatch.state.model.incident import IncidentStatus
+from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import BEING_READ, NOT_ASKED, ActiveProducer, SpanHistory
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Span, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, EpochUse, Span, TransactionState
+from txnwatch.state.model.values import BarrierNumber, CoordinatorEpoch, Problem, TopicPartition
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 SPAN = Span("Zm9v", 99, 2, 2, 120, 0, 0, 7)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from txnwatch.state.evidence.open_data import open_data
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.evidence.screening import open_data
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading
+from txnwatch.state.model.values import TopicPartition
 
 OPEN, CLOSED, UNREAD, OTHER = (TopicPartition("orders", number) for number in range(4))
 READINGS = [

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from support.facts import ORDERS, PAYMENTS, START_MS, a_marker, transaction
 from support.outcomes import first_leader, said
-from txnwatch.state.detection.epoch_lineage import begun, follow
+from txnwatch.state.detection.view import begun, follow
 from txnwatch.state.evidence.outcome import expected_outcome
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, Marker, Span
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 
 SPAN = Span("orders-id", 50, 0, 0, 55, START_MS, START_MS, 1)
 SPAN_1 = replace(SPAN, start_epoch=1, epoch=1)

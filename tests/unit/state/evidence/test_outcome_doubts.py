@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.state.evidence.outcome_doubts import DOUBTS, Doubt
-from txnwatch.state.model.incident_payload import OutcomeDoubt
+from txnwatch.state.evidence.outcome import DOUBTS, Doubt
+from txnwatch.state.model.incident import OutcomeDoubt
 
 
 def test_every_doubt_has_a_row() -> None:

@@ -6,16 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from support.incidents import OPEN_SINCE_MS, an_event
-from txnwatch.state.evidence.resolution import ended_by, is_held, is_refuted
-from txnwatch.state.model.description import (
+from txnwatch.state.evidence.ending import ended_by, is_held, is_refuted
+from txnwatch.state.model.transaction import (
     DescribedTransaction,
+    Marker,
     NotDescribed,
     TransactionDescription,
+    TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.problem import Problem
-from txnwatch.state.model.transaction import Marker, TransactionState
+from txnwatch.state.model.values import Problem, TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
 SAME, RAISED = Marker(120, 2, False, 0, 0), Marker(120, 3, False, 0, 0)

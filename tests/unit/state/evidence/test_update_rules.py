@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from support.incidents import an_event, an_update
-from txnwatch.state.evidence.update_rules import needs_update
-from txnwatch.state.model.incident_payload import Action, AffectedGroup, Decision, GroupState, Refusal
+from txnwatch.state.evidence.ending import needs_update
+from txnwatch.state.model.incident import Action, AffectedGroup, Decision, GroupState, Refusal
 
 
 def a_group(name: str, state: str, committed: int = 90) -> AffectedGroup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.state.model.backoff import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, NO_ATTEMPT, doubled
+from txnwatch.state.model.values import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, NO_ATTEMPT, doubled
 
 
 def test_a_pause_doubles_up_to_its_limit() -> None:

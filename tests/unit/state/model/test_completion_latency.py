@@ -15,8 +15,8 @@ from support.facts import BucketRun
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Stage
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionSeen
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.state.model.gap import Gap, Remedy, wider
+from txnwatch.state.model.values import Gap, Remedy, wider
 
 ASCENDING: list[Gap] = [*Remedy, 0, 5, 9]
 

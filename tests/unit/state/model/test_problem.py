@@ -7,8 +7,8 @@ from kafka.errors import for_code
 
 from support.problems import a_problem
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.problem import ErrorCode, Problem
-from txnwatch.streaming.client.error_names import problem_of
+from txnwatch.state.model.values import ErrorCode, Problem
+from txnwatch.streaming.client.connection import problem_of
 
 DENIED = [code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")]
 

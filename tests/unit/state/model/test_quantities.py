@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from mypy import api
 
-from txnwatch.state.model.quantities import DurationMs, TimestampMs, elapsed
+from txnwatch.state.model.values import DurationMs, TimestampMs, elapsed
 
 ROOT = Path(__file__).parents[4]
 GIVEN = """
 from txnwatch.state.model.findings import OpenSpan
-from txnwatch.state.model.ids import BarrierNumber, BrokerId, CoordinatorEpoch, LeaderEpoch, ProducerEpoch, ProducerId
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.quantities import DurationMs, Offset, TimestampMs, elapsed
+from txnwatch.state.model.values import BarrierNumber, BrokerId, CoordinatorEpoch
+from txnwatch.state.model.values import LeaderEpoch, ProducerEpoch, ProducerId
+from txnwatch.state.model.values import DurationMs, Offset, TimestampMs, TopicPartition, elapsed
 from txnwatch.state.model.transaction import Marker
 
 at = TopicPartition("topic", 0)

@@ -13,8 +13,8 @@ import pytest
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.record import ModelValue, Variant
 from txnwatch.state.model.serializer import Serializer, version_of
+from txnwatch.state.model.values import ModelValue, Variant
 
 Id = NewType("Id", int)
 
@@ -92,7 +92,7 @@ def test_a_new_type_of_a_number_changes_no_version() -> None:
 
 
 def test_the_version_is_the_same_in_every_process() -> None:
-    code = "from txnwatch.streaming.job.output_rows import FINDINGS; print(FINDINGS.version)"
+    code = "from txnwatch.streaming.job.operator import FINDINGS; print(FINDINGS.version)"
     found = {
         subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, text=True)
         for seed in ("1", "2")

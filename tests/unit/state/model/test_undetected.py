@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
-from txnwatch.state.model.undetected import undetected, undetected_text
-from txnwatch.state.model.verdicts import VERDICTS, Verdict
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.model.verdicts import VERDICTS, Verdict, undetected, undetected_text
 
 LOWER = [CoordinatorAccess.API, CoordinatorAccess.NONE]
 

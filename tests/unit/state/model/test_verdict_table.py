@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from support.facts import ORDERS, transaction
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import (
+    TWO_PHASE_TIMEOUT_MS,
     VERDICTS,
+    DetectionPolicy,
     Family,
     Severity,
     Verdict,

@@ -8,8 +8,8 @@ from support.attempts import Version, Writing
 from txnwatch.state.detection.bucket_state import Standing
 from txnwatch.state.detection.open_transactions import must_emit
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
-from txnwatch.state.model.ids import BarrierNumber, TopicPartition
 from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.values import BarrierNumber, TopicPartition
 from txnwatch.state.store.bucket_log import MAX_ENTRIES, SMALL_LOG, TOKEN_BYTES, KeptBucket, load
 
 BUCKETS, TOKEN, NEVER_REMOVED_MS = 16, bytes(TOKEN_BYTES), 10**12

@@ -11,9 +11,9 @@ from hypothesis import given
 
 from support.strategies import witnesses
 from txnwatch.state.abort.case import StoredEvidence
-from txnwatch.state.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.model.incident_payload import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, SpanData, TransactionState, Witness
+from txnwatch.state.model.values import ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.store.evidence_lines import FORMAT, decode_evidence, encode_evidence
 
 # Never change these three: they are what an earlier version of txnwatch has written.

@@ -10,13 +10,11 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.problems import a_problem
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.admin.coordinator_log_bytes import LogBytes, coordinator_log_bytes
-from txnwatch.streaming.admin.write_rates import WINDOW_MS
-from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.streaming.admin.log_traffic import WINDOW_MS, LogBytes, coordinator_log_bytes
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.log import log_extent
+from txnwatch.streaming.log import lookups
 from txnwatch.streaming.log.range_read import RangeRead
 
 FIRST, SECOND = (TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in range(2))
@@ -51,7 +49,7 @@ class Log:
         partitions = {one.partition: PartitionInfo(1, 0) for one in self.batches}
         topic = TopicInfo(TRANSACTION_STATE_TOPIC, "id", partitions)
         self.known = Metadata("c", {1: "one"}, {topic.name: topic})  # type: ignore[dict-item]
-        monkeypatch.setattr(log_extent, "read_ranges", self.read)
+        monkeypatch.setattr(lookups, "read_ranges", self.read)
 
     def list_offsets(self, partitions: Iterable[TopicPartition], *, timestamp: int = LATEST) -> dict[Any, Any]:
         found = self.starts if timestamp == EARLIEST else self.ends

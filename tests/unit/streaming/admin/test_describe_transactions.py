@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.fake_brokers import LEADERS, NAMES, FakeBrokers
-from txnwatch.state.model.description import NotDescribed, UnknownTransactionalId
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.transaction import NotDescribed, UnknownTransactionalId
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC as LOG
+from txnwatch.state.model.values import Problem
 from txnwatch.streaming.client.metadata import PartitionInfo
 
 

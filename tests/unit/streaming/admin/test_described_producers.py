@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.requests import described
 
 ORDERS = TopicPartition("orders", 0)

@@ -8,11 +8,10 @@ import pytest
 
 from support.fake_brokers import DENIED, LOADING, NOT_COORDINATOR, FakeBrokers
 from support.problems import a_problem
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.ports import TransactionListing
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, BrokerListings, problem_lines
-from txnwatch.streaming.admin.queries import Filters
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC as LOG
+from txnwatch.state.model.values import Problem
+from txnwatch.streaming.admin.list_transactions import NOT_SHOWN, BrokerListings, Filters, problem_lines
 from txnwatch.streaming.admin.requests import DESCRIBE_IDS
 from txnwatch.streaming.client.metadata import PartitionInfo
 

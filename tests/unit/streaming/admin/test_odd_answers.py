@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from txnwatch.state.model.ids import BrokerId
+from txnwatch.state.model.values import BrokerId
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, ScanInterval
 from txnwatch.streaming.admin.requests import cleanup_policies
-from txnwatch.streaming.admin.topic_rights import topic_operations
+from txnwatch.streaming.admin.rights import topic_operations
 
 pytestmark = pytest.mark.unit
 

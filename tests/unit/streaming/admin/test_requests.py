@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from support.problems import a_problem
-from txnwatch.state.model.description import DescribedTransaction, NotDescribed, UnknownTransactionalId
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, UnknownTransactionalId
+from txnwatch.state.model.values import Problem
 from txnwatch.streaming.admin.requests import DESCRIBE_IDS, descriptions, listed_transactions
 
 

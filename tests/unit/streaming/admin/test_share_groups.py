@@ -11,11 +11,10 @@ from uuid import UUID
 import pytest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import GroupOffset
-from txnwatch.streaming.admin.consumer_groups import ClusterGroups
-from txnwatch.streaming.admin.share_groups import DescribeShareGroupOffsetsResponse, may_read_isolation
-from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups, DescribeShareGroupOffsetsResponse, may_read_isolation
+from txnwatch.streaming.client.cluster import ListedOffset
 
 ORDERS = TopicPartition("orders", 0)
 DENIED, UNKNOWN = 30, -1  # error codes

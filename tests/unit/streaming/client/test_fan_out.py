@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
-from txnwatch.streaming.client.fan_out import ask_for_each, fan_out
+from txnwatch.streaming.client.cluster import ask_for_each, fan_out
 
 
 class Line:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.client.client_credentials import ClientCredentials
-from txnwatch.streaming.client.kerberos import KerberosLogin
-from txnwatch.streaming.client.logins import login_of
-from txnwatch.streaming.client.msk import MskIam
-from txnwatch.streaming.client.sasl import Login
-from txnwatch.streaming.client.stores import Store
-from txnwatch.streaming.client.tls import Tls
-from txnwatch.streaming.client.tokens import TokenFile, TokenLogin
+from txnwatch.streaming.client.sasl import KerberosLogin, Login
+from txnwatch.streaming.client.security import login_of
+from txnwatch.streaming.client.tls import Store, Tls
+from txnwatch.streaming.client.tokens import ClientCredentials, MskIam, TokenFile, TokenLogin
 
 URL = "https://idp.example:8443/token?a=b"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

@@ -12,8 +12,7 @@ from support.bad_inputs import BadInputs
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import Security, security_of
-from txnwatch.streaming.client.stores import Store
-from txnwatch.streaming.client.tls import Tls
+from txnwatch.streaming.client.tls import Store, Tls
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from support.bad_inputs import BadInputs
 from support.one_certificate import self_signed
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.client.stores import Store
-from txnwatch.streaming.client.tls import Tls
+from txnwatch.streaming.client.tls import Store, Tls
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER_KEY = ec.generate_private_key(ec.SECP256R1())

@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client import cluster as cluster_module
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.source.census_schedule import SnapshotSchedule
+from txnwatch.streaming.source.driver_files import write_requests
+from txnwatch.streaming.source.granted_requests import RereadRequest
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
-from txnwatch.streaming.source.reread_file import write_requests
-from txnwatch.streaming.source.reread_requests import RereadRequest
-from txnwatch.streaming.source.snapshot_schedule import SnapshotSchedule
 
 TOPICS = 30
 BROKER = Endpoint("a", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.state.model.errors import SinkError
-from txnwatch.streaming.job.batch_errors import BatchErrors
+from txnwatch.streaming.job.query import BatchErrors
 
 
 def test_an_error_of_txnwatch_is_kept_and_raised() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from txnwatch.streaming.job import executors
+from txnwatch.streaming.job import query
 
 
 class Cluster:
@@ -46,6 +46,6 @@ class Cluster:
 def test_the_cores_are_counted_when_no_further_executor_registers(
     monkeypatch: pytest.MonkeyPatch, session: Any, cores: int, at_most_s: float
 ) -> None:
-    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: session.now_s, sleep=session.sleep))
-    assert executors.cores_of(session) == cores
+    monkeypatch.setattr(query, "time", SimpleNamespace(monotonic=lambda: session.now_s, sleep=session.sleep))
+    assert query.cores_of(session) == cores
     assert session.now_s <= at_most_s

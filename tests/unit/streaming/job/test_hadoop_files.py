@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from txnwatch.streaming.job.hadoop_files import HadoopFiles
+from txnwatch.streaming.job.checkpoint_lease import HadoopFiles
 
 EXISTS = Py4JError("org.apache.hadoop.fs.FileAlreadyExistsException: /x/txnwatch-lease/000000000007")
 REPLACED = Py4JError("org.apache.hadoop.fs.s3a.RemoteFileChangedException: Writing Object on x: Status Code: 412")

@@ -9,7 +9,7 @@ import pytest
 
 from support.log_lines import LogLines
 from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError
-from txnwatch.streaming.job.lease import RENEWED_S, STALE_S, CheckpointLease
+from txnwatch.streaming.job.checkpoint_lease import RENEWED_S, STALE_S, CheckpointLease
 
 
 @dataclass

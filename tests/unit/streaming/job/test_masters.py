@@ -10,7 +10,7 @@ from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.config import RunSettings
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.job.masters import check_checkpoint_place, chosen_master
+from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master
 
 SUBMITTED = {"PYSPARK_GATEWAY_PORT": "4711"}
 CLUSTERS = ("spark://host:7077", "k8s://https://host", "yarn")

@@ -15,14 +15,13 @@ from support.facts import NAME, ORDERS, OTHER, PRODUCER, a_marker, seen, transac
 from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, SpanCandidate, SpanEnded, Unproven
-from txnwatch.state.model.policy import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.model.serializer import VERSION_BYTES
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.store.bucket_log import MAX_ENTRIES
 from txnwatch.streaming.job import operator
-from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import FINDINGS
-from txnwatch.streaming.source.packed_facts import PACKED_SCHEMA, pack_facts
+from txnwatch.streaming.job.operator import FINDINGS, BucketProcessor
+from txnwatch.streaming.source.rows import PACKED_SCHEMA, pack_facts
 
 HOUR_MS = 3_600_000
 POLICY = DetectionPolicy(idle_retention_ms=HOUR_MS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from txnwatch.streaming.job.planning_processes import plan_without_daemons, run_tasks_with_daemons
+from txnwatch.streaming.job.query import plan_without_daemons, run_tasks_with_daemons
 
 
 class FakeSession:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from txnwatch.streaming.job.side_files import SideFiles
+from txnwatch.streaming.job.checkpoint import SideFiles
 
 
 def test_the_temporary_directory_of_a_remote_checkpoint_is_removed() -> None:

@@ -9,8 +9,7 @@ import pytest
 from support.bad_inputs import BadInputs
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.job.file_systems import file_system_settings
-from txnwatch.streaming.job.spark_conf import arguments_of_the_jvm, conf_of, with_conf
+from txnwatch.streaming.job.spark_conf import arguments_of_the_jvm, conf_of, file_system_settings, with_conf
 
 BOOTSTRAP = {"bootstrap_server": "kafka:9092"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.streaming.job.unreachable_master import error_of_the_master
+from txnwatch.streaming.job.failures import error_of_the_master
 
 ATTEMPT = """26/11/25 13:28:{} WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master {}:7077
 org.apache.spark.SparkException: Exception thrown in awaitResult:

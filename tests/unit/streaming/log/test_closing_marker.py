@@ -10,12 +10,10 @@ import pytest
 from support.batches import TIMESTAMP_MS, a_batch, a_control_batch, a_marker
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.problem import Problem
 from txnwatch.state.model.transaction import Marker
-from txnwatch.streaming.log import closing_marker as closing
-from txnwatch.streaming.log.closing_marker import FirstMarker, closing_marker
-from txnwatch.streaming.log.log_extent import Extent
+from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.streaming.log import lookups as closing
+from txnwatch.streaming.log.lookups import Extent, FirstMarker, closing_marker
 from txnwatch.streaming.log.range_read import RangeRead
 
 PARTITION = TopicPartition("orders", 0)

@@ -14,17 +14,16 @@ from support.row_facts import fact_of
 from support.transaction_log import a_key, a_value
 from txnwatch.state.evidence.outcome import expected_outcome
 from txnwatch.state.model.facts import Barrier, Fact
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.offsets import Position, SourceOffset
-from txnwatch.streaming.source.plan_run import plan_facts
-from txnwatch.streaming.source.read_plan import Range, ReadPlan
-from txnwatch.streaming.wire.batch_walker import walk
+from txnwatch.streaming.source.rows import FACTS, fact_rows
+from txnwatch.streaming.source.tasks import Range, ReadPlan, plan_facts
+from txnwatch.streaming.wire.record_batch import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

@@ -12,17 +12,16 @@ import pytest
 from support.batches import a_batch, a_record
 from support.problems import a_problem
 from support.transaction_log import a_key, a_value
-from txnwatch.state.evidence.age_claims import LeaderStamp
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.log import log_extent as extent
+from txnwatch.streaming.log import lookups as extent
 from txnwatch.streaming.log.coordinator_log import newest_stamps, read_records, read_views
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.wire.batch_walker import walk
+from txnwatch.streaming.wire.record_batch import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 0)

@@ -11,18 +11,17 @@ from support.batches import a_batch, a_record
 from support.large_log import a_large_log, end_of_large_log
 from support.row_facts import fact_of
 from support.transaction_log import a_key, a_value
-from txnwatch.state.detection.batch import Batch
-from txnwatch.state.model.broker_clocks import Clock
+from txnwatch.state.detection.reading import Batch
+from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind, PartitionNotice, TransactionSeen
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.fact_rows import FACTS, fact_rows
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.plan_run import plan_facts, range_read
-from txnwatch.streaming.source.read_plan import OFFSETS_WORTH_A_TASK, ReadPlan, plan_reads
+from txnwatch.streaming.source.rows import FACTS, fact_rows
+from txnwatch.streaming.source.tasks import OFFSETS_WORTH_A_TASK, ReadPlan, plan_facts, plan_reads, range_read
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 OPTIONS = parse_options({"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "inputPartitions": "3"})

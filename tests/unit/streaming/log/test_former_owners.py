@@ -11,13 +11,12 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.transaction_log import a_key, a_value
-from txnwatch.state.model.former_owners import FormerOwnersRead
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import Problem
+from txnwatch.state.model.ports import FormerOwnersRead
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.client.list_offsets import EARLIEST, ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.log import log_extent
+from txnwatch.streaming.log import lookups
 from txnwatch.streaming.log.former_owners import AT_A_TIME, FormerOwnersReader
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
@@ -48,7 +47,7 @@ class Logs:
         self.until = float("inf")
         info = TopicInfo(LOG, "id", {0: PartitionInfo(1, 0), 1: PartitionInfo(1, 0)})
         self.known = Metadata("cluster", {}, {LOG: info})
-        monkeypatch.setattr(log_extent, "read_ranges", self.read)
+        monkeypatch.setattr(lookups, "read_ranges", self.read)
 
     def refresh(self) -> Metadata:
         return self.known

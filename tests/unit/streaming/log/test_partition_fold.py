@@ -7,7 +7,7 @@ import pytest
 from support.batches import a_batch, a_control_batch, a_marker, an_old_entry
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.facts import ProducerSeen
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 
 ORDERS = TopicPartition("orders", 0)

@@ -8,12 +8,11 @@ import pytest
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.log.fetch import Budget
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.plan_run import LOG_BYTES, LOG_BYTES_AT_FIRST, budgets
-from txnwatch.streaming.source.read_plan import Range, ReadPlan
+from txnwatch.streaming.source.tasks import LOG_BYTES, LOG_BYTES_AT_FIRST, Range, ReadPlan, budgets
 
 MB = 1 << 20
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txnwatch.streaming.client.fetch_pace import LEAST
-from txnwatch.streaming.log import read_rate
-from txnwatch.streaming.log.read_rate import ReadRate
+from txnwatch.streaming.client.answers import LEAST
+from txnwatch.streaming.log import fetch
+from txnwatch.streaming.log.fetch import ReadRate
 
 BYTES_PER_S = 1 << 20
 
@@ -31,13 +31,13 @@ class Clock(SimpleNamespace):
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    with mock.patch.object(read_rate, "time", Clock()) as found:
+    with mock.patch.object(fetch, "time", Clock()) as found:
         yield found
 
 
 @given(st.lists(st.tuples(st.integers(0, 4 * BYTES_PER_S), st.floats(0, 5)), min_size=1, max_size=20))
 def test_no_more_is_received_than_the_time_is_worth(answers: list[tuple[int, float]]) -> None:
-    with mock.patch.object(read_rate, "time", Clock()) as clock:
+    with mock.patch.object(fetch, "time", Clock()) as clock:
         rate, began, received = ReadRate(BYTES_PER_S), clock.now_s, 0
         for size, took_s in answers:
             clock.now_s += took_s

@@ -13,14 +13,13 @@ from support.batches import a_batch, a_marker
 from support.problems import a_problem
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, ListedOffset
+from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
-from txnwatch.streaming.log import log_extent as extent
+from txnwatch.streaming.log import lookups as extent
+from txnwatch.streaming.log.lookups import OFFSETS_BELOW, SpanHistoryFold, SpanHistoryReader, near
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.span_history import OFFSETS_BELOW, SpanHistoryFold, SpanHistoryReader, near
 
 MINE, OTHER = 7, 8
 BUDGET_S = 0.3

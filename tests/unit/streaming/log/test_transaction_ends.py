@@ -11,9 +11,9 @@ import pytest
 from support.batches import a_batch, a_record
 from support.facts import NAME, OTHER, PRODUCER, BucketRun
 from support.transaction_log import a_key, a_value
-from txnwatch.state.evidence.incident_end import transaction_resolution
+from txnwatch.state.evidence.ending import transaction_resolution
 from txnwatch.state.model.findings import TransactionMoved
-from txnwatch.state.model.incident_payload import EndedBy, EndKind, Resolution
+from txnwatch.state.model.incident import EndedBy, EndKind, Resolution
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue

@@ -24,17 +24,15 @@ from support.facts import (
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.facts import Barrier, NoticeKind, TransactionalIdGone
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
-from txnwatch.state.model.gap import Remedy
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.plan_run import plan_facts
 from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
-from txnwatch.streaming.source.read_plan import plan_reads
+from txnwatch.streaming.source.tasks import plan_facts, plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

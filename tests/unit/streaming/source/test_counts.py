@@ -14,11 +14,11 @@ from bench.buckets import BUCKETS, START_MS, batch_of
 from support.fake_brokers import Speaker
 from txnwatch.state.detection.open_transactions import EMIT_EVERY, FOLLOWED
 from txnwatch.state.model.facts import Fact, LastStable, OpenDescribed
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.serializer import encode
-from txnwatch.streaming.client import list_offsets
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.client import cluster
 from txnwatch.streaming.source.offsets import Position, SourceOffset
-from txnwatch.streaming.source.packed_facts import pack_facts
+from txnwatch.streaming.source.rows import pack_facts
 
 FEW, MANY, STANDING = 32, 640, 1_000
 CALLS_OF_AN_IDLE_BUCKET = 1  # its head is read
@@ -96,7 +96,7 @@ def test_the_offset_of_a_batch_has_a_few_bytes_for_each_partition() -> None:
 def a_request(partitions: int) -> int:
     """The bytes of the request for the ends of one leader's partitions."""
     asked = [(TopicPartition("orders", number), 12) for number in range(partitions)]
-    request = list_offsets.offsets_request(asked, list_offsets.LATEST, list_offsets.READ_UNCOMMITTED)(Speaker())
+    request = cluster.offsets_request(asked, cluster.LATEST, cluster.READ_UNCOMMITTED)(Speaker())
     return len(request.encode())
 
 

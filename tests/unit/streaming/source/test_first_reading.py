@@ -9,16 +9,15 @@ from support.facts import BucketRun, seen
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.facts import Barrier, Fact, TransactionSeen
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.log.fetch import Budget
 from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.read_budget import Budget
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.plan_run import plan_facts, range_read
 from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
-from txnwatch.streaming.source.read_plan import Range, plan_reads
+from txnwatch.streaming.source.tasks import Range, plan_facts, plan_reads, range_read
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

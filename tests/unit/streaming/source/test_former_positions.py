@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from support.kept_checkpoint import KeptCheckpoint
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.text.outside_json import read_json
-from txnwatch.streaming.source.former_positions import (
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.text import read_json
+from txnwatch.streaming.source.driver_files import (
     FormerPosition,
     positions_in,
     read_former_positions,

@@ -8,16 +8,17 @@ import pytest
 from msgspec.structs import replace
 
 from txnwatch.state.model.findings import CensusReason
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.granted_requests import (
     LONGEST_PAUSE,
     GrantedRequests,
+    RereadRequest,
+    census_of,
     is_of_census,
     to_describe,
     to_read_again,
 )
 from txnwatch.streaming.source.offsets import Position, SourceOffset
-from txnwatch.streaming.source.reread_requests import RereadRequest, census_of
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 3)
 GAP, WHOLE_LOG = RereadRequest(ORDERS, 40), RereadRequest(LOG, None)

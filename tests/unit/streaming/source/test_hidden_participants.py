@@ -11,10 +11,10 @@ from support.problems import a_problem
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, PartitionAlarm
-from txnwatch.state.model.ids import TopicPartition
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.source.hidden_participants import hidden_participants
+from txnwatch.streaming.source.lister import hidden_participants
 from txnwatch.streaming.source.offsets import Position
 from txnwatch.streaming.source.options import parse_options
 

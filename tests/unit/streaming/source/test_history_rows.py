@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from support.batches import a_batch, a_marker
 from support.facts import ORDERS, PAYMENTS
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.source.history_rows import episode_rows, unlisted
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
-from txnwatch.streaming.source.row_format import Row
+from txnwatch.streaming.source.rows import Row, episode_rows, unlisted
 
 
 def range_of(end: int) -> RangeRead:

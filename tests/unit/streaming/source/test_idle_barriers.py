@@ -10,10 +10,9 @@ import pytest
 from support.facts import BucketRun, notice, seen, transaction
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import BucketCount
-from txnwatch.state.model.ids import TopicPartition
-from txnwatch.state.model.quantities import NEVER_MS
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.source.idle_barriers import (
+from txnwatch.state.model.values import NEVER_MS, TopicPartition
+from txnwatch.streaming.source.driver_files import (
     NextBarrierDue,
     can_skip,
     next_barrier_due,

@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.facts import CensusTaken
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import ActiveProducer
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.source import census_schedule as census_module
 from txnwatch.streaming.source import lister as lister_module
-from txnwatch.streaming.source import snapshot_schedule as census_module
+from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.snapshot_schedule import Asked, Census, take_census
 
 BROKER = Endpoint("a", 1)
 OPTIONS = parse_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": ".*"})

@@ -12,12 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as with_changes
 
-from txnwatch.state.model.broker_clocks import Clock, Leader
-from txnwatch.state.model.clock_base import ClockBase
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
+from txnwatch.state.model.clocks import Clock, ClockBase, Leader
 from txnwatch.state.model.errors import CheckpointError, OtherVersionError
 from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, TopicPartition
 from txnwatch.streaming.source.datasource import TransactionsDataSource
 from txnwatch.streaming.source.lister import check_access
 from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from txnwatch.state.model.coordinator_access import CoordinatorAccess
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, TopicPartition
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.sasl import PasswordLogin
 from txnwatch.streaming.client.security import Security

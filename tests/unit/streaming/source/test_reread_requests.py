@@ -20,10 +20,9 @@ from txnwatch.state.model.findings import (
     OutstandingGap,
     ReadLimitReached,
 )
-from txnwatch.state.model.gap import Remedy
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.reread_file import read_requests, write_requests
-from txnwatch.streaming.source.reread_requests import RereadRequest, census_of, requests_after
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
+from txnwatch.streaming.source.driver_files import read_requests, write_requests
+from txnwatch.streaming.source.granted_requests import RereadRequest, census_of, requests_after
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 reasons = st.none() | st.sampled_from(CensusReason)

@@ -9,17 +9,15 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.findings import CensusReason
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.source.driver_files import write_requests
+from txnwatch.streaming.source.granted_requests import RereadRequest, census_of
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_file import write_requests
-from txnwatch.streaming.source.reread_requests import RereadRequest, census_of
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)

@@ -10,19 +10,16 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.findings import CensusReason
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.quantities import NEVER_MS
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.list_offsets import ListedOffset
+from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source import lister as listing
-from txnwatch.streaming.source.idle_barriers import IDLE_S, NextBarrierDue, write_next_barrier
+from txnwatch.streaming.source.driver_files import IDLE_S, NextBarrierDue, write_next_barrier, write_requests
+from txnwatch.streaming.source.granted_requests import census_of
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.reread_file import write_requests
-from txnwatch.streaming.source.reread_requests import census_of
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)

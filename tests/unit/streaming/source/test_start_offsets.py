@@ -6,14 +6,13 @@ from collections.abc import Collection
 
 import pytest
 
-from txnwatch.state.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.state.model.problem import Problem
-from txnwatch.streaming.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.source import options
-from txnwatch.streaming.source.former_positions import FormerPosition
+from txnwatch.streaming.source.driver_files import FormerPosition
+from txnwatch.streaming.source.lister import start_offsets
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import Offsets
-from txnwatch.streaming.source.start_offsets import start_offsets
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

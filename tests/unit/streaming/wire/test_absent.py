@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.streaming.wire.absent import encoded, present
+from txnwatch.streaming.wire.primitives import encoded, present
 
 
 @pytest.mark.parametrize(("on_the_wire", "value"), [(-1, None), (0, 0), (7, 7)])

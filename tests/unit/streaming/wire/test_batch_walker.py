@@ -6,8 +6,7 @@ import pytest
 
 from support.batches import a_batch, a_control_batch, a_marker, an_old_entry
 from txnwatch.state.model.errors import WireError
-from txnwatch.streaming.wire.batch_walker import BatchWalker, producer_of
-from txnwatch.streaming.wire.record_batch import BatchHeader
+from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, producer_of
 
 DATA = b"".join([a_batch(0), a_batch(1), a_batch(2, count=3)])
 

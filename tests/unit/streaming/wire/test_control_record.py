@@ -8,8 +8,7 @@ import pytest
 
 from support.batches import a_batch, a_control_batch, a_marker, a_record
 from txnwatch.state.model.errors import WireError
-from txnwatch.streaming.wire.batch_walker import walk
-from txnwatch.streaming.wire.control_record import EndTransactionMarker, MarkerType, decode_marker, read_marker
+from txnwatch.streaming.wire.record_batch import EndTransactionMarker, MarkerType, decode_marker, read_marker, walk
 
 ABORT, COMMIT = MarkerType.ABORT, MarkerType.COMMIT
 

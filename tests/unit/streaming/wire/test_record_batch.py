@@ -13,8 +13,7 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from support.batches import DELETE_HORIZON, LOG_APPEND_TIME, a_batch, a_marker, a_record, an_old_entry, varint
 from support.batches import TIMESTAMP_MS as NOW
 from txnwatch.state.model.errors import WireError
-from txnwatch.streaming.wire.batch_walker import end_of_whole_entries, walk
-from txnwatch.streaming.wire.record_batch import HEADER_SIZE, BatchHeader, records
+from txnwatch.streaming.wire.record_batch import HEADER_SIZE, BatchHeader, end_of_whole_entries, records, walk
 
 Plain = tuple[int, int, bytes | None, bytes | None]  # offset, timestamp, key, value
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.batches import a_batch, a_marker, a_record, an_old_entry
 from support.fetch_responses import a_fetch_response, header_of, received
-from txnwatch.state.model.ids import TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
 

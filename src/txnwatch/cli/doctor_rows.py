@@ -1,0 +1,286 @@
+"""The rows of `txnwatch doctor`: rights on topics, and traffic."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from txnwatch.cli.output import Line
+from txnwatch.connection import options_of
+from txnwatch.state.model.values import (
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+    CoordinatorAccess,
+    DurationMs,
+    ErrorCode,
+)
+from txnwatch.state.text import Grantee, some
+from txnwatch.streaming.admin.log_traffic import LogBytes, WriteRates, coordinator_log_bytes, write_rates
+from txnwatch.streaming.admin.rights import READ, WRITE, Operations, Writers
+from txnwatch.streaming.checks.checkup import Checkup
+from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.source.census_schedule import CensusBytes, census_bytes
+
+# The row of one check of `txnwatch doctor`, and the command that grants a right. Pure: no I/O, no clock.
+
+
+class Health(StrEnum):
+    """The result of a check: `missing` keeps a command from working, `warning` does not."""
+
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """One check. `needed_by` has the commands that cannot work without it."""
+
+    check: str
+    subject: str
+    status: Health
+    detail: str
+    needed_by: str
+    fix: Line | None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The user of this command, for the commands that grant a right.
+
+    Attributes:
+        principal: the name of the user in Kafka.
+        events_topic: the topic of incident events.
+    """
+
+    bootstrap_server: str
+    principal: str
+    events_topic: str
+    command_config: str | None = None
+
+
+def grant_line(caller: Caller, operation: str, *resource: str) -> str:
+    """The line that grants an operation on a resource, given as flags of kafka-acls.sh."""
+    grantee = Grantee(caller.bootstrap_server, caller.principal, caller.command_config)
+    return grantee.line(operation, *resource)
+
+
+# The rights on topics: those with data, the coordinators' log, and the events topic. Pure: no I/O, no clock.
+
+_TOPICS_NAMED = 5
+
+
+def topic_rights(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    """One row for each right on a topic, and one about the writers of the events topic."""
+    operations = found.topic_operations
+    data = {
+        name: rights
+        for name, rights in operations.items()
+        if name not in {TRANSACTION_STATE_TOPIC, caller.events_topic}
+    }
+    unread = sorted(name for name, rights in data.items() if _lacks(rights, READ))
+    for name in unread:
+        fix = grant_line(caller, "Read", "--topic", name)
+        yield CheckRow(
+            "right", f"Read on topic {name}", Health.MISSING, "not allowed", "find-hanging, explain, run", fix
+        )
+    if not data.keys() - INTERNAL_TOPICS:
+        fix = grant_line(caller, "Read", "--topic", "*")
+        detail = "no topic of an application is shown: there is none, or this user may describe none"
+        yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
+    elif not unread:
+        detail = f"{len(data)} topics are shown; topics that this user may not describe are missing"
+        yield CheckRow("right", "Read on topics", Health.OK, detail, "find-hanging, explain, run", None)
+    yield from _hidden(found, caller)
+    yield from _log(found, caller)
+    yield from _events(found, caller)
+    yield _writers(found.events_writers, caller)
+
+
+def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    for partition, why in found.hidden.items():
+        if not why.is_denied:
+            yield CheckRow("right", partition, Health.WARNING, str(why), "find-hanging, explain", None)
+            continue
+        topic = partition.rpartition("-")[0]
+        fix = grant_line(caller, "Read", "--topic", topic)
+        yield CheckRow(
+            "right",
+            f"Describe on topic {topic}",
+            Health.MISSING,
+            f"{partition}: {why}",
+            "find-hanging, explain, run",
+            fix,
+        )
+
+
+def _log(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    name, needed_by = f"Read on topic {TRANSACTION_STATE_TOPIC}", "run, describe, explain"
+    operations = found.topic_operations
+    if TRANSACTION_STATE_TOPIC not in operations:
+        detail = "not shown: no transaction was ever begun here, or this user may not describe it"
+        if found.has_unseen_log:
+            detail = "not shown, but transactional data exists: a missing right or a proxy hides it; nothing is proven"
+        fix = grant_line(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
+        health = Health.MISSING if found.has_unseen_log else Health.WARNING
+        yield CheckRow("right", name, health, detail, needed_by, fix)
+    elif _lacks(operations[TRANSACTION_STATE_TOPIC], READ):
+        fix = grant_line(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
+        yield CheckRow("right", name, Health.MISSING, "not allowed", needed_by, fix)
+    else:
+        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+
+
+def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    """The rights of `run` and `events` on the events topic; before the first start of `run` it does not exist."""
+    rights, topic, needed_by = found.events_rights, caller.events_topic, "run, events"
+    if rights.is_absent or rights.is_hidden:
+        yield from _create(found, caller)
+    if rights.operations is None:
+        detail = "not reported by the broker, so not checked; `run` cannot start without both"
+        both = grant_line(caller, "Write", "--operation", "Read", "--topic", topic)
+        yield CheckRow("right", f"Read and Write on topic {topic}", Health.WARNING, detail, needed_by, both)
+        return
+    for operation, operation_name in ((READ, "Read"), (WRITE, "Write")):
+        lacks = operation not in rights.operations
+        fix = grant_line(caller, operation_name, "--topic", topic) if lacks else None
+        health = Health.MISSING if lacks else Health.OK
+        detail = "not allowed" if lacks else "allowed"
+        yield CheckRow("right", f"{operation_name} on topic {topic}", health, detail, needed_by, fix)
+
+
+def _create(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    name, problem = f"Create topic {caller.events_topic}", found.events_problem
+    if problem is None:
+        detail = "allowed: the topic does not exist, and `run` creates it"
+        yield CheckRow("right", name, Health.OK, detail, "run", None)
+    elif problem.is_denied:
+        # Nobody knows here whether a hidden topic exists. If it does, `run` works without this right.
+        is_needed = found.events_rights.is_absent
+        detail = f"{problem}: the topic does not exist" if is_needed else f"{problem}: needed if it does not exist"
+        fix = grant_line(caller, "Create", "--topic", caller.events_topic)
+        yield CheckRow("right", name, Health.MISSING if is_needed else Health.WARNING, detail, "run", fix)
+    elif problem.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+        yield CheckRow("right", name, Health.WARNING, str(problem), "run", None)
+
+
+def _writers(found: Writers, caller: Caller) -> CheckRow:
+    """Who else can write false alarms to the topic. No abort depends on the topic, so this is only a warning."""
+    name, needed_by = f"writers of topic {caller.events_topic}", "events, status"
+    harm = "a user who may write it can publish false alarms, but cannot cause an abort"
+    if found.is_open:
+        detail = f"every client: the brokers have no authorizer; {harm}. --events-key-file signs the events of txnwatch"
+        return CheckRow("right", name, Health.OK, detail, needed_by, None)
+    if found.problem is not None:
+        fix = grant_line(caller, "Describe", "--cluster") if found.problem.is_denied else None
+        return CheckRow("right", name, Health.WARNING, f"could not be read: {found.problem}; {harm}", needed_by, fix)
+    others = [principal for principal in found.principals if principal != caller.principal]
+    ours = "this user by an ACL" if caller.principal in found.principals else "this user without an ACL of its own"
+    if not others:
+        return CheckRow("right", name, Health.OK, f"{ours}, and super users", needed_by, None)
+    writers = f"{ours}, super users, and {some(others, _TOPICS_NAMED)}"
+    detail = f"{writers}: {harm}. --events-key-file signs the events of txnwatch"
+    return CheckRow("right", name, Health.WARNING, detail, needed_by, None)
+
+
+def _lacks(rights: Operations, operation: int) -> bool:
+    return rights is not None and operation not in rights
+
+
+# How many bytes `run` would move: they cost money where traffic out of a zone is paid. Pure: no I/O, no clock.
+
+_DAY_S = 86_400
+_LOG = f"{TRANSACTION_STATE_TOPIC}, the coordinators' log"
+_CENSUS = "censuses, which read no records"
+_NAMED = 3
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def egress_row(found: WriteRates, topics: str, caller: Caller) -> CheckRow:
+    """One row: what `run --topics` would read in a day, and the topics with the most bytes."""
+    subject = f"scan of --topics {topics}"
+    if found.problem is not None:
+        fix = grant_line(caller, "Describe", "--cluster")
+        return CheckRow("egress", subject, Health.WARNING, f"cannot be estimated: {found.problem}", "-", fix)
+    largest = sorted(found.by_topic, key=lambda name: -found.by_topic[name])
+    named = [f"{name} {_a_day(found.by_topic[name])}" for name in largest if found.by_topic[name]]
+    most = f": {some(named, _NAMED)}" if named else ""
+    total = _a_day(sum(found.by_topic.values()))
+    detail = f"about {total} a day by the writes of the last hour{most}"
+    return CheckRow("egress", subject, Health.OK, detail, "-", None)
+
+
+def log_row(found: LogBytes | None, access: CoordinatorAccess, caller: Caller) -> CheckRow:
+    """One row: what `run` reads of the coordinators' log; `found` is None if the view `access` does not read it."""
+    if found is None:
+        return CheckRow("egress", _LOG, Health.OK, f"not read: the coordinator view is {access}", "-", None)
+    detail = f"about {_a_day(found.per_second)} a day by the records of the last hour"
+    if found.unread:
+        detail = f"{detail}, without {found.unread} partitions that could not be read"
+    if found.size is not None:
+        detail = f"{detail}; a start without a checkpoint reads the whole log: {_amount(found.size)}"
+        return CheckRow("egress", _LOG, Health.WARNING if found.unread else Health.OK, detail, "-", None)
+    why = f": {found.problem}" if found.problem is not None else ""
+    detail = f"{detail}; a start without a checkpoint reads the whole log, whose size is not shown{why}"
+    return CheckRow("egress", _LOG, Health.WARNING, detail, "-", grant_line(caller, "Describe", "--cluster"))
+
+
+def census_row(scanned: CensusBytes, others: CensusBytes, heal_ms: DurationMs, pause_ms: DurationMs) -> CheckRow:
+    """One row: what the censuses of `run` would move in a day, with these pauses between two of them."""
+    heal_s, pause_s = heal_ms / 1000, pause_ms / 1000
+    parts = [
+        f"{found.partitions} {what} partitions every {interval_s:.0f} s {_a_day(found.moved / interval_s)}"
+        for what, found, interval_s in (("other", others, pause_s), ("scanned", scanned, heal_s))
+        if found.partitions
+    ]
+    total = _a_day(others.moved / pause_s + scanned.moved / heal_s)
+    one = _amount(others.moved + scanned.moved)
+    failed = others.failed + scanned.failed
+    detail = f"about {total} a day{': ' if parts else ''}{', '.join(parts)}; one census of all moved {one}"
+    if not failed:
+        return CheckRow("egress", _CENSUS, Health.OK, detail, "-", None)
+    return CheckRow("egress", _CENSUS, Health.WARNING, f"{detail}; {failed} partitions were not described", "-", None)
+
+
+def _a_day(bytes_per_second: float) -> str:
+    return _amount(bytes_per_second * _DAY_S)
+
+
+def _amount(count: float) -> str:
+    amount, unit = count, 0
+    while amount >= 1000 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1000, unit + 1
+    return f"{amount:.0f} {_UNITS[unit]}" if unit == 0 or amount >= 100 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+# Estimates how many bytes `run` would move in a day with the settings of `txnwatch doctor`.
+
+# The settings of `run` that decide how many bytes it moves, beside the topics that are scanned.
+SETTINGS = ("census_topics", "foreign_topics", "coordinator_view", "census_interval_ms", "heal_interval_ms")
+
+
+def egress_rows(
+    cluster: Cluster, parsed: argparse.Namespace, access: CoordinatorAccess, caller: Caller
+) -> Iterator[CheckRow]:
+    """One row for each kind of reading; `parsed` has the topics and SETTINGS, `access` is the view that `run` takes."""
+    options = replace(
+        options_of(parsed.bootstrap_server, None),
+        pattern=parsed.topics,
+        census_pattern=parsed.census_topics,
+        foreign_pattern=parsed.foreign_topics,
+    )
+    topics, now_ms = cluster.known.topics.values(), wall_clock_ms()
+    scanned = [topic.name for topic in topics if options.watches(topic)]
+    others = [topic.name for topic in topics if options.counts(topic)]
+    yield egress_row(write_rates(cluster, scanned, now_ms), parsed.topics, caller)
+    found = coordinator_log_bytes(cluster, now_ms) if access is CoordinatorAccess.LOG else None
+    yield log_row(found, access, caller)
+    yield census_row(
+        census_bytes(cluster, scanned, now_ms),
+        census_bytes(cluster, others, now_ms),
+        parsed.heal_interval_ms,
+        parsed.census_interval_ms,
+    )

@@ -1,0 +1,159 @@
+"""The events topic as a watch uses it beside its incidents: it sorts the records, and sends its heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from txnwatch import __version__
+from txnwatch.sinks.delivery.event_log import Found, SkippedRecords
+from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat
+from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
+from txnwatch.state.model.findings import Finding, ReadLimitReached
+from txnwatch.state.model.incident import IncidentEvent, Overwritten
+from txnwatch.state.model.values import AT_ONCE, BarrierNumber, DurationMs, TimestampMs
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.checkpoint import Progress
+from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.watch.alerts import any_count
+from txnwatch.watch.coverage import MissingEvidence, is_of_log
+
+# Sorts the records of the events topic: events go to the ledger, heartbeats are kept, bad records are counted.
+
+_MOST = 1_000  # instances to keep; anybody who may write to the topic can invent any number
+_PAUSE_MS = DurationMs(600_000)
+
+
+@dataclass(slots=True)
+class EventListener:
+    """The reader of one watch.
+
+    Attributes:
+        passed_over: the counter of records that are not events.
+        heartbeats: the last heartbeat of each instance, by the record's key.
+    """
+
+    passed_over: SkippedRecords
+    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
+    _due_ms: TimestampMs = AT_ONCE
+
+    def events_of(self, found: Iterable[Found]) -> Iterator[IncidentEvent | Overwritten]:
+        """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
+        for one in found:
+            if isinstance(one, BadEventError):
+                self.passed_over.take(one)
+                if one.key is not None:
+                    yield Overwritten(one.key)
+            elif isinstance(one, Heartbeat):
+                self.heartbeats.pop(one.key, None)
+                self.heartbeats[one.key] = one
+                if len(self.heartbeats) > _MOST:
+                    del self.heartbeats[next(iter(self.heartbeats))]
+            else:
+                yield one
+        self.passed_over.report_when_due()
+
+    def remove_expired_heartbeats(
+        self, retention_ms: DurationMs, now_ms: TimestampMs, bury: Callable[[list[str]], None]
+    ) -> None:
+        """Writes tombstones for heartbeats that are older than the retention; checks every 10 minutes."""
+        if now_ms < self._due_ms:
+            return
+        self._due_ms = now_ms + _PAUSE_MS
+        old = [key for key, last in self.heartbeats.items() if last.is_expired(retention_ms, now_ms)]
+        if old:
+            try:
+                bury(old)
+            except SinkError:
+                return  # tried again at the next check
+        for key in old:
+            del self.heartbeats[key]
+
+
+# Sends the heartbeat of this watch every few seconds while barriers are evaluated.
+#
+# Law: a heartbeat has what the watch has evaluated, and nothing else. A watch that evaluates nothing sends none, so
+# that its last heartbeat grows old. Unproven partitions come from the coverage of the watch: one election changes no
+# heartbeat. Delivery to Kafka is not awaited. A failed heartbeat is not retried; the next one replaces it.
+
+_TOPICS_MS = DurationMs(60_000)
+
+
+@dataclass(slots=True)
+class HeartbeatTarget:
+    """One sink of heartbeats, and the pause between two."""
+
+    beat: Callable[[Heartbeat], None]
+    pause_ms: DurationMs
+    due_ms: TimestampMs = AT_ONCE
+
+
+@dataclass(slots=True)
+class HeartbeatSender:
+    """Builds heartbeats and sends them.
+
+    Attributes:
+        instance: the name of this watch.
+        progress: returns the progress of the query; None while it is unknown.
+        targets: the sinks of heartbeats.
+        evidence: returns the missing evidence, after the batch of the heartbeat.
+    """
+
+    instance: str
+    cluster_id: str
+    cluster: Cluster
+    options: SourceOptions
+    progress: Callable[[], Progress | None]
+    targets: Sequence[HeartbeatTarget]
+    evidence: Callable[[], MissingEvidence]
+    _partitions: tuple[int, int] = (0, 0)
+    _topics_due_ms: TimestampMs = AT_ONCE
+
+    def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
+        """Sends a heartbeat to each sink that is due, if the micro-batch has evaluated a barrier."""
+        count = any_count(emitted)
+        due = [target for target in self.targets if now_ms >= target.due_ms]
+        if count is None or not due:
+            return
+        heartbeat = self._heartbeat(count.barrier, emitted, now_ms)
+        for target in due:
+            target.due_ms = now_ms + target.pause_ms
+            try:
+                target.beat(heartbeat)
+            except SinkError:
+                continue  # the outbox of that sink reports the failure
+
+    def _heartbeat(self, barrier: BarrierNumber, emitted: Sequence[Finding], now_ms: TimestampMs) -> Heartbeat:
+        evidence = self.evidence()
+        unproven = evidence.unproven
+        left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
+        progress = self.progress()
+        scanned, by_census = self._watched(now_ms)
+        return Heartbeat(
+            instance=self.instance,
+            version=__version__,
+            cluster_id=self.cluster_id,
+            time_ms=now_ms,
+            evaluated_ms=now_ms,
+            barrier=barrier,
+            scanned_partitions=scanned,
+            census_partitions=by_census,
+            unproven_partitions=len(unproven),
+            unproven_names=tuple(map(str, unproven[:MOST_NAMES])),
+            furthest_behind=progress.furthest_behind(left) if progress is not None else 0,
+            unread_log_partitions=sum(map(is_of_log, unproven)),
+            is_coordinator_read=evidence.is_log_read,
+            coordinator_view=self.options.coordinator_access,
+        )
+
+    def _watched(self, now_ms: TimestampMs) -> tuple[int, int]:
+        """The numbers of partitions that are scanned and that only a census watches; refreshed every minute."""
+        if now_ms >= self._topics_due_ms:
+            self._topics_due_ms = now_ms + _TOPICS_MS
+            try:
+                topics = self.cluster.refresh().topics.values()
+            except BrokerError:
+                return self._partitions
+            scanned = sum(len(topic.partitions) for topic in topics if self.options.watches(topic))
+            self._partitions = scanned, sum(len(topic.partitions) for topic in topics if self.options.counts(topic))
+        return self._partitions

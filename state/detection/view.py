@@ -1,0 +1,494 @@
+"""Applies records of `__transaction_state` to the coordinator's view of a producer. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from txnwatch.state.detection.span import Step, after_notice, after_range, held_between_barriers
+from txnwatch.state.model.facts import (
+    FirstDecision,
+    NoticeKind,
+    PartitionNotice,
+    ProducerSeen,
+    TransactionalIdGone,
+    TransactionEnd,
+    TransactionSeen,
+)
+from txnwatch.state.model.findings import Finding, TransactionMoved
+from txnwatch.state.model.incident import EndedBy
+from txnwatch.state.model.transaction import (
+    COVER,
+    ITS_OWN,
+    UNKNOWN_PREVIOUS,
+    CoordinatorView,
+    EpochUse,
+    ProducerState,
+    TransactionState,
+)
+from txnwatch.state.model.values import (
+    NO_BARRIER,
+    TRANSACTION_STATE_TOPIC,
+    BarrierNumber,
+    CoordinatorEpoch,
+    ProducerEpoch,
+    elapsed,
+)
+from txnwatch.state.model.verdicts import Verdict, family_of
+
+# What a coordinator record inherits from the one before it: its participants, and who used its epoch.
+#
+# A hanging transaction may be aborted only if no committed transaction can own the data, and data has nothing but a
+# producer id and an epoch. So the state keeps two values for the transaction in view: the epoch of its data
+# (`data_epoch`, from its Ongoing record, because the end may raise it) and whether another transaction may have used
+# that epoch (`epoch_use`). Up to transaction.version 1 an epoch is used from one InitProducerId to the next, by any
+# number of transactions. From version 2 on each end raises it. A client can change the version without a new
+# InitProducerId. Only consecutive records show which case it is, and two adjacent records need not be consecutive.
+# Compaction removes records between them, including those that ended a transaction: so no offset between them may be
+# missing. An election can remove records that nobody has read: so both must have been appended under one leader epoch.
+# Everything else is SHARED, which proves nothing.
+#
+# A range may begin within a transaction, and have the next one as well. The fold of the range cannot judge the epoch of
+# the next one (NEXT): the state does, which has the Ongoing record of the first.
+#
+# Pure: no I/O, no clock.
+
+_COMPLETED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+_COMPLETE = frozenset(_COMPLETED.values())
+_OPEN = frozenset({EpochUse.UNJUDGED, EpochUse.NEXT})  # the views of earlier ranges decide
+
+
+def begun(view: CoordinatorView) -> CoordinatorView:
+    """Prepares the first record of a range; what it inherits is not known yet."""
+    match view.state:
+        case TransactionState.EMPTY:
+            return replace(view, epoch_use=EpochUse.FIRST, first_unused=view.producer_epoch)
+        case TransactionState.ONGOING:
+            return replace(view, data_epoch=view.producer_epoch)
+        case _:
+            return view
+
+
+def follow(
+    prior: CoordinatorView | None,
+    view: CoordinatorView,
+    decided: FirstDecision | None = None,
+    *,
+    is_consecutive: bool = True,
+) -> CoordinatorView:
+    """The view after what was known before it; values that its own range has already decided do not change.
+
+    Args:
+        prior: the view before: in the same range, or of the ranges before.
+        view: what the newer record shows.
+        decided: the first record of the id in the range that decides a transaction.
+        is_consecutive: False if something between the two was not read or is no longer there.
+    """
+    same = prior if prior is not None and is_consecutive and is_same_transaction(prior, view) else None
+    if same is not None and view.state in _COMPLETE and not view.participants:
+        # Complete* does not contain its partitions; they are needed for the reason of a hang, and for its outcome.
+        view = replace(view, participants=same.participants)
+    if prior is not None and _leader_of(prior) != _leader_of(view):
+        is_consecutive, same = False, None  # the election between them may have removed records that were never read
+    if view.state is TransactionState.EMPTY:
+        return _after_init(prior, view, is_consecutive=is_consecutive)
+    if view.epoch_use not in _OPEN and not _was_out_before(prior, view, same):
+        return view
+    if same is not None:
+        return at_its_end(replace(view, data_epoch=same.data_epoch, epoch_use=same.epoch_use))
+    before = _after_end(prior, decided) if prior is not None and is_consecutive else None
+    if before is not None and _began_before_its_range(before) and _has_reached(before, view.data_epoch):
+        return replace(view, epoch_use=EpochUse.NEXT)
+    use = use_of(before, view.data_epoch) if view.data_epoch is not None else EpochUse.SHARED
+    return at_its_end(replace(view, epoch_use=use))
+
+
+def _began_before_its_range(ended: CoordinatorView) -> bool:
+    """Whether a range has the end of a transaction and not its beginning: only the state can judge what follows it."""
+    return ended.state in _COMPLETE and ended.epoch_use is EpochUse.UNJUDGED and ended.data_epoch is None
+
+
+def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> CoordinatorView:
+    """The view before a range once its transaction has ended, if the first record of the range ends it."""
+    if decided is None or decided.is_next is not None or decided.producer_epoch is None:
+        return prior
+    if not prior.is_live or decided.start_ms != prior.start_ms:
+        return prior
+    state = _COMPLETED.get(decided.state, decided.state)
+    return replace(prior, state=state, producer_epoch=decided.producer_epoch)
+
+
+def _leader_of(view: CoordinatorView) -> tuple[int, CoordinatorEpoch | None]:
+    """Under whom a record was appended: its log partition, and the leader epoch."""
+    return view.log_partition, view.coordinator_epoch
+
+
+def used_before(view: CoordinatorView) -> CoordinatorView:
+    """The view, if data of an epoch was there before the record that gave it: who else used the epoch is not known.
+
+    A client gets an epoch after the record of it is committed. So an earlier record of the epoch is missing, with what
+    followed it: an unclean election has removed it, or it was not read.
+    """
+    return replace(
+        view,
+        epoch_use=EpochUse.SHARED,
+        first_unused=None,
+        data_epoch=view.data_epoch if view.state is TransactionState.EMPTY else view.producer_epoch,
+        previous_outcome=UNKNOWN_PREVIOUS if view.previous_outcome is not None else None,
+        previous_end_epoch=None,
+    )
+
+
+def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
+    """Whether a record continues the transaction of the one before; Complete* keeps the start of what it ended."""
+    if prior.start_ms != view.start_ms or view.start_ms is None or view.epoch_use is EpochUse.NEXT:
+        return False
+    if view.state is TransactionState.ONGOING:
+        return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch
+    if prior.state in _COMPLETE and view.epoch_use is EpochUse.UNJUDGED and view.data_epoch is not None:
+        return False  # its own range has its Ongoing record: another transaction, even if the start is equal
+    return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
+
+
+def is_unused(view: CoordinatorView, epoch: ProducerEpoch) -> bool:
+    """Whether no transaction can have written data of this epoch: it was handed out, and none has begun under it."""
+    lowest = _lowest_unused(view)
+    return lowest is not None and view.superseded_by is None and lowest <= epoch <= view.producer_epoch
+
+
+def _lowest_unused(view: CoordinatorView) -> ProducerEpoch | None:
+    """The epoch from which on no transaction has begun; it may be above that of the view. None if it is not known."""
+    if view.state is TransactionState.EMPTY:
+        return view.first_unused
+    if view.state in _COMPLETE and view.data_epoch is not None:
+        return ProducerEpoch(view.data_epoch + 1)
+    return None
+
+
+def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: CoordinatorView | None) -> bool:
+    """Whether a range begins with an InitProducerId whose epoch was handed out before, so it is not its first use."""
+    if prior is None or same is not None or view.epoch_use is not EpochUse.FIRST:
+        return False
+    return _has_reached(prior, view.data_epoch)
+
+
+def _has_reached(prior: CoordinatorView, data_epoch: ProducerEpoch | None) -> bool:
+    """Whether the id had this epoch, or a later one, before."""
+    return prior.superseded_by is None and (data_epoch is None or prior.producer_epoch >= data_epoch)
+
+
+def _after_init(prior: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool) -> CoordinatorView:
+    """The view after an InitProducerId; a repeated one returns the same epoch again, even after a transaction."""
+    if prior is None:
+        return view if is_consecutive else replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=None)
+    is_first_of_range = view.previous_outcome is None
+    first_unused = _first_unused(prior, view, is_extended=is_consecutive and is_first_of_range)
+    view = replace(
+        view,
+        epoch_use=_use_after_init(prior, view) if first_unused is not None else EpochUse.SHARED,
+        first_unused=first_unused,
+        participants=view.participants or prior.participants,
+        data_epoch=view.data_epoch if view.data_epoch is not None else prior.data_epoch,
+    )
+    if not is_first_of_range:
+        was_out = _has_reached(prior, view.data_epoch)  # before its range began
+        return replace(view, previous_outcome=UNKNOWN_PREVIOUS, previous_end_epoch=None) if was_out else view
+    outcome, end_epoch = _previous_end(prior, view) if is_consecutive else (UNKNOWN_PREVIOUS, None)
+    return replace(view, previous_outcome=outcome, previous_end_epoch=end_epoch)
+
+
+def _first_unused(prior: CoordinatorView, view: CoordinatorView, *, is_extended: bool) -> ProducerEpoch | None:
+    """The lowest unused epoch after an InitProducerId; None if transactions may have used the epoch of the record.
+
+    Epochs that the record before it left unused will never be used: `is_extended` is True if no record between the two
+    can be missing.
+    """
+    if view.first_unused is None or prior.superseded_by is not None:
+        return view.first_unused
+    lowest = _lowest_unused(prior)
+    if is_extended and lowest is not None and lowest <= prior.producer_epoch:
+        return lowest
+    first = max(view.first_unused, ProducerEpoch(prior.producer_epoch + 1))
+    return first if first <= view.producer_epoch else None
+
+
+def _use_after_init(prior: CoordinatorView, view: CoordinatorView) -> EpochUse:
+    """Who uses the unused epoch of an InitProducerId; a repeated one can return the epoch that an end has raised."""
+    is_repeated = prior.producer_epoch == view.producer_epoch and prior.superseded_by is None
+    return use_of(prior, view.producer_epoch) if is_repeated and view.epoch_use is EpochUse.FIRST else view.epoch_use
+
+
+def _previous_end(prior: CoordinatorView, view: CoordinatorView) -> tuple[str | None, ProducerEpoch | None]:
+    """How the last transaction before an InitProducerId ended, if no other has used its epoch, or ever will."""
+    if prior.state is TransactionState.EMPTY:
+        return prior.previous_outcome, prior.previous_end_epoch
+    is_raised = prior.data_epoch is None or view.producer_epoch > prior.data_epoch
+    is_its_own = prior.state in _COMPLETE and prior.epoch_use in ITS_OWN and is_raised
+    if not is_its_own or prior.state.outcome is None:
+        return UNKNOWN_PREVIOUS, None
+    return prior.state.outcome, prior.producer_epoch
+
+
+def use_of(prior: CoordinatorView | None, epoch: ProducerEpoch) -> EpochUse:
+    """Who may have used the epoch of a transaction that begins after the view `prior`."""
+    if prior is None or not is_unused(prior, epoch):
+        return EpochUse.SHARED
+    return prior.epoch_use if prior.state is TransactionState.EMPTY else EpochUse.RAISED
+
+
+def at_its_end(view: CoordinatorView) -> CoordinatorView:
+    """A RAISED epoch becomes SHARED if the end does not raise it: two transactions then have markers of this epoch."""
+    is_left = view.state is not TransactionState.ONGOING and view.producer_epoch == view.data_epoch
+    return replace(view, epoch_use=EpochUse.SHARED) if is_left and view.epoch_use is EpochUse.RAISED else view
+
+
+# How a transaction that was live before a range has ended in it, and who ended it, by the coordinators' log alone.
+#
+# A range may show many transactions of an id, and its last record is of the last one. Only the first record that
+# decides a transaction (`FirstDecision`) can end one that began before. Law: it ends that transaction if both have the
+# same start, and
+#
+#   * no record between the two is missing; or
+#   * it is a commit, because a coordinator never commits without an Ongoing record with another start; or
+#   * it is an abort under an epoch that only this transaction can have ended with.
+#
+# The last condition is for compaction: it may leave nothing but an abort of an empty transaction, which keeps the start
+# of the transaction before and raises its epoch (transaction.version 2). That transaction may have committed.
+#
+# Only a client commits. A client of version 0 or 1 aborts under the same epoch, and from version 2 on it raises the
+# epoch by one. A coordinator that aborts by itself, at the timeout or for a new InitProducerId, raises it in every
+# version. So a raised epoch proves the coordinator only if the client's version does not raise it.
+#
+# Pure: no I/O, no clock.
+
+_RAISES_EPOCH = 2  # the first transaction.version in which the client's EndTxn raises the epoch
+_COMMIT = "commit"
+
+
+def end_of(prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool) -> TransactionEnd | None:
+    """The end of the live transaction in a view, None if what was read does not prove it.
+
+    Args:
+        prior: the view before the range.
+        decided: the first record of its transactional id in the range that decides a transaction.
+        is_consecutive: whether nothing is missing between the view and the range.
+    """
+    if decided is None or decided.start_ms != prior.start_ms:
+        return None
+    is_next = is_consecutive if decided.is_next is None else decided.is_next
+    if not (is_next or decided.state.outcome == _COMMIT or _is_the_only_abort(prior, decided)):
+        return None
+    open_for_ms = elapsed(prior.start_ms, decided.record_timestamp_ms) if prior.start_ms is not None else None
+    return TransactionEnd(decided.state, _ended_by(prior, decided), decided.log_offset, open_for_ms)
+
+
+def _is_the_only_abort(prior: CoordinatorView, decided: FirstDecision) -> bool:
+    """Whether no abort of a later, empty transaction can look like this one."""
+    if prior.state.is_prepare:
+        return prior.state.outcome == decided.state.outcome
+    if decided.producer_epoch == prior.producer_epoch:
+        return True
+    raised = prior.producer_epoch + 1
+    return decided.producer_epoch == raised and prior.client_transaction_version >= _RAISES_EPOCH
+
+
+def _ended_by(prior: CoordinatorView, decided: FirstDecision) -> EndedBy:
+    if decided.state.outcome == _COMMIT:
+        return EndedBy.CLIENT
+    is_begun = prior.state is TransactionState.ONGOING
+    began_with = prior.producer_epoch if is_begun else _began_with(prior)
+    ended_with = decided.producer_epoch if is_begun else prior.producer_epoch
+    if began_with is None or ended_with is None:
+        return EndedBy.UNKNOWN
+    if ended_with == began_with:
+        return EndedBy.CLIENT
+    may_be_client = prior.client_transaction_version >= _RAISES_EPOCH and ended_with == began_with + 1
+    return EndedBy.UNKNOWN if may_be_client else EndedBy.COORDINATOR
+
+
+def _began_with(prepared: CoordinatorView) -> ProducerEpoch | None:
+    """The epoch of the data of a transaction in Prepare*; None if it is not certain (`used_before`)."""
+    is_certain = prepared.data_epoch != prepared.producer_epoch or prepared.epoch_use in ITS_OWN
+    return prepared.data_epoch if is_certain else None
+
+
+# One producer id that two transactional ids use: a cluster that was restored from a backup may give it out again.
+#
+# Data has a producer id and no transactional id, so it cannot be known whose it is. The view of a producer id is that
+# of one transactional id, with the name of another one (`also_used_by`). Law:
+#
+#   * A record of another id never replaces a live transaction, whose marker will come.
+#   * Nothing is inherited from one id to the other: who used an epoch is not known.
+#   * The name stays. The fresh read describes both ids, and with two ids it confirms no hang
+#     (evidence/confirmation.py).
+#   * No stray write is proven: the other id may have owned the data.
+#
+# Pure: no I/O, no clock.
+
+
+def is_of_another_id(known: CoordinatorView | None, view: CoordinatorView) -> bool:
+    """Whether a record about a producer id belongs to another transactional id than the known view."""
+    return known is not None and known.transactional_id != view.transactional_id
+
+
+def is_shared(view: CoordinatorView | None) -> bool:
+    """Whether two transactional ids have had the producer id of a view."""
+    return view is not None and view.also_used_by is not None
+
+
+def view_of_two(known: CoordinatorView, view: CoordinatorView, *, is_newer: bool) -> CoordinatorView:
+    """The view of a producer id after a record of another transactional id than the known one."""
+    is_kept = (known.is_live and not known.is_unseen) or not (view.is_live or is_newer)
+    if is_kept:
+        return replace(known, also_used_by=view.transactional_id)
+    return replace(follow(None, view, is_consecutive=False), also_used_by=known.transactional_id)
+
+
+def after_record(
+    producer: ProducerState,
+    view: CoordinatorView,
+    barrier_number: BarrierNumber,
+    decided: FirstDecision | None = None,
+    *,
+    is_consecutive: bool,
+) -> Step:
+    """The producer after a record about its transactional id that was read in the batch of barrier `barrier_number`.
+
+    `decided` is the first record of the id in the range that decides a transaction.
+    """
+    prior = producer.view
+    if prior is not None and is_of_another_id(prior, view):
+        return _moved(producer, view_of_two(prior, view, is_newer=is_newer(prior, view)))
+    if prior is not None and not is_newer(prior, view):
+        return Step(producer)
+    followed = follow(prior, view, decided, is_consecutive=is_consecutive)
+    if prior is not None and prior.also_used_by is not None:
+        followed = replace(followed, also_used_by=prior.also_used_by)
+    if _has_older_data(producer, view, barrier_number):
+        followed = used_before(followed)
+    end = end_of(prior, decided, is_consecutive=is_consecutive) if prior is not None else None
+    return _moved(producer, _first_seen(prior, followed), end)
+
+
+def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_number: BarrierNumber) -> bool:
+    """Whether data of an epoch that the record gives was seen in an earlier batch.
+
+    Each batch lists the coordinators' log after the data. So this record was not in the log when the data was.
+    """
+    known = producer.view.producer_epoch if producer.view is not None else -1
+    lowest = view.data_epoch if view.data_epoch is not None else view.producer_epoch
+    return any(
+        span.eligible_from < barrier_number and span.epoch > known and span.epoch >= lowest
+        for span in producer.spans.values()
+    )
+
+
+def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:
+    """The view, with the time of the first record that showed its state; later records of the state keep that time.
+
+    Prepare* is one record, which may be read again. An abort of an empty transaction keeps the start of the transaction
+    before, so the start alone does not distinguish one Prepare* from the next.
+    """
+    is_same = prior is not None and prior.is_live and (prior.state, prior.start_ms) == (view.state, view.start_ms)
+    if prior is None or not is_same or prior.producer_epoch != view.producer_epoch:
+        return view
+    if view.state.is_prepare and prior.record_timestamp_ms != view.record_timestamp_ms:
+        return view
+    listed = [since_ms for since_ms in (prior.since_ms, view.since_ms) if since_ms is not None]
+    return replace(view, since_ms=min(listed, default=None))
+
+
+def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
+    """Whether a record is newer than the known one: it is later in the same log partition, or in another partition."""
+    if prior.log_partition != view.log_partition:
+        return True
+    if prior.reading != view.reading:  # offsets can be compared only within one reading of a log partition
+        return view.reading > prior.reading
+    return prior.is_unseen or view.log_offset > prior.log_offset
+
+
+def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
+    """The producer after a tombstone: the coordinator has forgotten the id."""
+    view = producer.view
+    if view is None or view.transactional_id != fact.transactional_id:
+        return Step(producer)
+    if fact.log_offset <= view.log_offset and not view.is_unseen:
+        return Step(producer)
+    dead = replace(view, state=TransactionState.DEAD, log_offset=fact.log_offset, is_unseen=False)
+    return _moved(producer, dead)
+
+
+def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd | None = None) -> Step:
+    """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state.
+
+    `end` is how the transaction of the view before has ended, if that is known.
+    """
+    prior = producer.view
+    emissions = dict(producer.emissions)
+    emitted: list[Finding] = []
+    for verdict in producer.emissions:
+        if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
+            continue
+        del emissions[verdict]
+        if verdict != COVER:
+            emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view, end))
+    return Step(ProducerState(producer.producer_id, producer.spans, view, emissions), tuple(emitted))
+
+
+def after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
+    """The coordinator's partition is read again: the new reading replaces what is known."""
+    view = producer.view
+    if notice.kind is NoticeKind.GAP or view is None or view.log_partition != notice.partition.partition:
+        return Step(producer)
+    return Step(replace(producer, view=replace(view, is_unseen=True)))
+
+
+def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0) -> Step:
+    """After a complete new reading of a coordinator partition: an id that it did not show is gone."""
+    view = producer.view
+    if view is None or view.log_partition != log_partition:
+        return Step(producer)
+    if not view.is_unseen and view.reading >= reading:
+        return Step(producer)
+    return _moved(producer, replace(view, state=TransactionState.DEAD))
+
+
+# The transitions: how one fact changes the state of one producer id.
+#
+# `apply(producer, fact, barrier) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made by
+# span.py, screen.py, census.py (what leaders describe) or evaluate.py (barriers). Rule
+# 2: facts are merged, not replayed. A range read twice, or a longer range read after a shorter one, leads to the same
+# state, because a span is decided by offsets (its start against the markers read) and a coordinator record by its
+# offset in the log. Rule 3: an end is emitted only if a finding was emitted before.
+
+ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
+
+
+def apply(
+    producer: ProducerState,
+    fact: ProducerFact,
+    barrier_number: BarrierNumber,
+    *,
+    is_consecutive: bool = True,
+    read_since: BarrierNumber = NO_BARRIER,
+) -> Step:
+    """The producer's state after one fact that was read in the batch of barrier `barrier_number`.
+
+    `is_consecutive` is False if something before the range was not read or is gone. It may be a marker: then data of a
+    newer epoch has joined nothing. Or it may be a whole transaction: then it is not known who used an epoch.
+    `read_since` is the last barrier whose listed end of the partition is at or below the range (reading.py).
+    """
+    match fact:
+        case ProducerSeen():
+            return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since)
+        case TransactionSeen():
+            held = held_between_barriers(producer, fact)
+            return after_record(held, fact.view, barrier_number, fact.decided, is_consecutive=is_consecutive)
+        case TransactionalIdGone():
+            return after_tombstone(producer, fact)
+        case PartitionNotice(partition=partition) if partition.topic == TRANSACTION_STATE_TOPIC:
+            return after_log_notice(producer, fact)
+        case PartitionNotice():
+            return after_notice(producer, fact)

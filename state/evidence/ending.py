@@ -1,0 +1,441 @@
+"""How an incident changes and ends: when it gets an update, whether it is over, and how it ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from txnwatch.state.model.facts import TransactionEnd
+from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded, TransactionMoved
+from txnwatch.state.model.incident import EndedBy, EndKind, ExpectedOutcome, GroupState, IncidentEvent, Resolution
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, PartitionReading
+from txnwatch.state.model.transaction import (
+    CoordinatorView,
+    DescribedTransaction,
+    Marker,
+    NotDescribed,
+    TransactionDescription,
+    TransactionState,
+    UnknownTransactionalId,
+)
+from txnwatch.state.model.values import DurationMs, Offset, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
+
+# How an incident ends, and who ended it, from fresh reads. Pure; there is no result without evidence.
+#
+# Only the epochs identify the writer of a marker. A coordinator ends transactions under a raised producer epoch (always
+# since transaction.version 2; before that, when it aborts by itself). An administrator's marker must repeat the epoch
+# of the partition. So a raised epoch is the coordinator's. The same epoch is the administrator's if no coordinator can
+# have written it: no id owns the producer id, or the id's last transaction began before the data was written. A later
+# transaction of the same epoch (versions 0 and 1) may have absorbed the data: then the writer is unknown. `txnwatch` is
+# the result only for a marker that this process has written and verified (state/abort/protocol.py). A marker names no
+# author, so after a restart, and in another instance, it counts as an administrator's.
+
+EARLY_MS = DurationMs(5_000)  # how much two clocks may differ
+
+
+def ended_by(
+    marker: Marker, incident: IncidentEvent, owner: TransactionDescription | None, ours: Marker | None = None
+) -> EndedBy:
+    """Who wrote the marker that ended a hanging span.
+
+    Args:
+        marker: the marker.
+        incident: the incident about the span.
+        owner: the transactional id as described after the marker, None for no answer.
+        ours: the marker with which this process is proven to have ended the span, None for none.
+    """
+    if ours is not None and (ours.offset, ours.commit) == (marker.offset, marker.commit):
+        return EndedBy.TXNWATCH
+    if marker.producer_epoch > incident.producer_epoch:
+        return EndedBy.COORDINATOR
+    if RULE_OF[incident.verdict].is_past_timeout:
+        return EndedBy.UNKNOWN  # a coordinator may own it, and up to transaction.version 1 it ends it with this epoch
+    if incident.transactional_id is None:
+        return EndedBy.ADMINISTRATOR
+    return EndedBy.ADMINISTRATOR if _cannot_have_written(owner, incident) else EndedBy.UNKNOWN
+
+
+def _cannot_have_written(owner: TransactionDescription | None, incident: IncidentEvent) -> bool:
+    """Whether no coordinator can have written a marker of the same epoch."""
+    match owner:
+        case None | NotDescribed():
+            return False
+        case UnknownTransactionalId():
+            return True
+    if owner.is_live:
+        return False
+    has_not_begun_since = owner.start_ms is None or owner.start_ms <= incident.open_since_ms
+    return owner.producer_id != incident.producer_id or has_not_begun_since
+
+
+def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
+    """Why a span is certainly no longer open, None while it is open or this is not known."""
+    if reading.problem is not None:
+        return None
+    if reading.topic_id != incident.topic_id:
+        return "the topic was re-created"
+    row = reading.open_transaction(incident.producer_id)
+    start = incident.txn_start_offset
+    if row is None:
+        # A marker above the high watermark ends the span in the leader's memory and can still be lost. A span that
+        # begins above it is lost with its marker, or never existed.
+        stable = reading.last_stable_offset
+        is_stable = stable is not None and (start is None or start < stable)
+        end = reading.high_watermark
+        is_beyond = start is not None and end is not None and end <= start
+        return "the partition's leader no longer has the transaction open" if is_stable or is_beyond else None
+    return None if row.txn_start_offset == incident.txn_start_offset else "another transaction is open there now"
+
+
+def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
+    """Whether a live transaction of the producer holds the partition; then its marker will end the span."""
+    if not isinstance(owner, DescribedTransaction) or not owner.is_live:
+        return False
+    if incident.topic is None or incident.partition is None:
+        return False
+    partition = TopicPartition(incident.topic, incident.partition)
+    return owner.producer_id == incident.producer_id and partition in owner.partitions
+
+
+def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
+    """Whether the live transaction that holds the span began before it; then it owns the span, and nothing hangs."""
+    if not isinstance(owner, DescribedTransaction) or not is_held(incident, owner):
+        return False
+    return owner.start_ms is not None and owner.start_ms <= incident.open_since_ms
+
+
+def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
+    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
+    if not isinstance(owner, DescribedTransaction) or not is_same_transaction(owner, incident):
+        return False
+    if owner.start_ms is None:
+        return False
+    return now_ms + EARLY_MS < owner.start_ms + owner.timeout_ms
+
+
+def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
+    """Whether the coordinator still has the same transaction in the same state."""
+    if not isinstance(owner, DescribedTransaction):
+        return False
+    is_one = owner.producer_id == incident.producer_id and owner.state == incident.transaction_state
+    begins_with_decision = RULE_OF[incident.verdict].family is Family.PREPARE
+    return is_one and (begins_with_decision or owner.start_ms == incident.open_since_ms)
+
+
+# How an incident ends: its resolution, by what ended its subject. Pure: no I/O; the time is an argument.
+#
+# ending.py has the rules for who wrote a marker, and when a span is over.
+
+_END_OF = {ExpectedOutcome.COMMIT: EndKind.COMMITTED, ExpectedOutcome.ABORT: EndKind.ABORTED}
+_ABORTED_BY = {
+    EndedBy.CLIENT: "its client aborted it",
+    EndedBy.COORDINATOR: "its coordinator aborted it, at its timeout or for a new InitProducerId",
+    EndedBy.UNKNOWN: "its client or its coordinator aborted it, which the log does not show",
+}
+_CLAIMED = "txnwatch announced a marker, but this process cannot prove that this marker closed the transaction"
+
+
+def span_resolution(
+    ended: SpanEnded,
+    incident: IncidentEvent,
+    owner: TransactionDescription | None,
+    now_ms: TimestampMs,
+    ours: Marker | None = None,
+) -> Resolution:
+    """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours."""
+    marker = ended.marker
+    match ended.how:
+        case SpanEnd.MARKER if marker is not None:
+            by = ended_by(marker, incident, owner, ours)
+            is_claimed = by is EndedBy.ADMINISTRATOR and incident.action is not None and incident.action.is_marker
+            return closed_by_marker(marker, by, now_ms, _CLAIMED if is_claimed else None)
+        case SpanEnd.ABSORBED if marker is not None:
+            return absorbed(marker, now_ms)
+        case SpanEnd.PARTITION_GONE:
+            return partition_gone(now_ms)
+        case SpanEnd.TRUNCATED:
+            return _end(EndKind.TRUNCATED, EndedBy.UNKNOWN, now_ms, "the log was truncated below the open data")
+        case _:
+            return no_longer_open(now_ms, "the partition's leader no longer has the transaction open")
+
+
+def transaction_resolution(moved: TransactionMoved, now_ms: TimestampMs) -> Resolution:
+    """The resolution of an incident about a transaction, by the end of this transaction.
+
+    The latest state of its id may be of a later transaction, so it shows no end.
+    """
+    before, view = moved.candidate_view, moved.view
+    if moved.end is not None:
+        return _end(_END_OF[decided_outcome(moved.end.state)], moved.end.by, now_ms, _ending(moved.end, before))
+    if view.transactional_id == before.transactional_id and view.state is TransactionState.DEAD:
+        return no_longer_open(now_ms, "the coordinator no longer has the id")
+    if (view.transactional_id, view.start_ms) == (before.transactional_id, before.start_ms) and view.is_live:
+        return _end(EndKind.MOVED_ON, EndedBy.COORDINATOR, now_ms, f"the coordinator has it in state {view.state}")
+    return no_longer_open(now_ms, f"the id is {view.state} now, and the log does not show how this transaction ended")
+
+
+def _ending(end: TransactionEnd, before: CoordinatorView) -> str:
+    """Who ended a transaction and when, for people."""
+    where = f"{end.state} at {before.log_partition}@{end.log_offset} of the coordinators' log"
+    if end.state.outcome == ExpectedOutcome.COMMIT:
+        return f"its client committed it: {where}"
+    aborted = f"{_ABORTED_BY[end.by]}: {where}"
+    if end.open_for_ms is None:
+        return aborted
+    return f"{aborted}, {end.open_for_ms} ms after its start, with a timeout of {before.timeout_ms} ms"
+
+
+def described_end(incident: IncidentEvent, owner: DescribedTransaction, now_ms: TimestampMs) -> Resolution | None:
+    """The resolution by the answer of the coordinator, if it shows how this transaction ended, and not a later one.
+
+    A commit keeps the start of its own transaction. An abort that has the same start under another epoch may be that of
+    a later transaction without data, so it shows nothing.
+    """
+    outcome = decided_outcome(owner.state)
+    if outcome not in _END_OF or owner.producer_id != incident.producer_id:
+        return None
+    is_same_epoch = owner.producer_epoch == incident.producer_epoch
+    if RULE_OF[incident.verdict].family is Family.PREPARE:
+        is_its_own, by = is_same_epoch and outcome == incident.expected_outcome, EndedBy.UNKNOWN
+    else:
+        is_proven = is_same_epoch or outcome == ExpectedOutcome.COMMIT
+        is_its_own, by = is_proven and owner.start_ms == incident.open_since_ms, EndedBy.CLIENT
+    by = EndedBy.CLIENT if outcome == ExpectedOutcome.COMMIT else by
+    detail = f"the coordinator has it in state {owner.state}"
+    return _end(_END_OF[outcome], by, now_ms, detail) if is_its_own else None
+
+
+def partition_gone(now_ms: TimestampMs) -> Resolution:
+    """The resolution of an incident whose partition no longer exists."""
+    return _end(EndKind.PARTITION_GONE, EndedBy.ADMINISTRATOR, now_ms, "the topic was deleted or re-created")
+
+
+def refuted(now_ms: TimestampMs, owner: DescribedTransaction) -> Resolution:
+    """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
+    detail = f"{owner.transactional_id} is {owner.state} and owns this transaction: its coordinator will end it"
+    return _end(EndKind.REFUTED, EndedBy.COORDINATOR, now_ms, detail)
+
+
+def absorbed(marker: Marker, now_ms: TimestampMs) -> Resolution:
+    """The resolution of data that was committed or aborted together with a later transaction."""
+    detail = f"{_end_kind(marker)} together with a later transaction of the same producer"
+    return _end(EndKind.ABSORBED, EndedBy.NEXT_TRANSACTION, now_ms, detail, marker)
+
+
+def no_longer_open(now_ms: TimestampMs, detail: str) -> Resolution:
+    """The resolution of an incident that is over, but whose end was not seen."""
+    return _end(EndKind.NO_LONGER_OPEN, EndedBy.UNKNOWN, now_ms, detail)
+
+
+def _end(
+    how: EndKind, by: EndedBy, now_ms: TimestampMs, detail: str | None = None, marker: Marker | None = None
+) -> Resolution:
+    offset = marker.offset if marker is not None else None
+    return Resolution(how=how, by=by, marker_offset=offset, detail=detail, at_ms=now_ms)
+
+
+def _end_kind(marker: Marker) -> EndKind:
+    return EndKind.COMMITTED if marker.commit else EndKind.ABORTED
+
+
+def closed_by_marker(marker: Marker, by: EndedBy, now_ms: TimestampMs, detail: str | None = None) -> Resolution:
+    """The resolution of a span that a marker has closed."""
+    return _end(_end_kind(marker), by, now_ms, detail, marker)
+
+
+def decided_outcome(state: TransactionState | None) -> ExpectedOutcome:
+    """The outcome that a coordinator has decided; UNKNOWN if it has decided none."""
+    outcome = state.outcome if state is not None else None
+    return ExpectedOutcome(outcome) if outcome is not None else ExpectedOutcome.UNKNOWN
+
+
+# Decides, from a fresh read, whether an open incident is over.
+#
+# Law:
+#   * Without an answer nothing ends.
+#   * Brokers learn of changes at different times, and each read asks another one. So one absence of a partition proves
+#     nothing; several in a row prove that it is deleted.
+#   * If a span is over, its log should show how it ended. Only if the incident is still open `LOG_SHOWS_MS` later, its
+#     end was missed.
+#   * Open incidents are read again once a minute, and earlier after an opening: affected groups show only in a second
+#     read.
+#
+# Pure: no I/O, no clock.
+
+LOG_SHOWS_MS: Final = DurationMs(5_000)
+LOOK_AGAIN_MS: Final = DurationMs(60_000)
+SECOND_LOOK_MS: Final = DurationMs(10_000)
+
+
+def transaction_end(
+    incident: IncidentEvent, owner: TransactionDescription | None, now_ms: TimestampMs
+) -> Resolution | None:
+    """The end of an incident about a transaction: its coordinator no longer has this transaction in this state.
+
+    What the coordinator has now may be a later transaction, which shows no end.
+    """
+    if isinstance(owner, UnknownTransactionalId):
+        return no_longer_open(now_ms, "the coordinator no longer has the id")
+    if isinstance(owner, DescribedTransaction) and not is_same_transaction(owner, incident):
+        found = described_end(incident, owner, now_ms)
+        return found or no_longer_open(now_ms, f"the coordinator has the id in state {owner.state}")
+    return None
+
+
+def span_end(
+    incident: IncidentEvent,
+    owner: TransactionDescription | None,
+    reading: PartitionReading,
+    absences: int,
+    now_ms: TimestampMs,
+) -> Resolution | None:
+    """The end of an incident about a span; `absences` counts the reads in a row that did not find its partition."""
+    if absences >= ABSENCES_OF_A_DELETED_TOPIC:
+        return partition_gone(now_ms)
+    over = span_is_over(reading, incident)
+    if over is not None:
+        return no_longer_open(now_ms, over)
+    is_hanging = incident.verdict == Verdict.HANGING
+    if is_hanging and isinstance(owner, DescribedTransaction) and is_refuted(incident, owner):
+        return refuted(now_ms, owner)
+    return None
+
+
+def with_owner(incident: IncidentEvent, owner: TransactionDescription | None) -> IncidentEvent:
+    """An open incident with what the owner's coordinator returns now; only of a hanging span.
+
+    If the producer's next transaction holds the span, its marker will end it: then no command is suggested.
+    """
+    if incident.verdict != Verdict.HANGING or owner is None or isinstance(owner, NotDescribed):
+        return incident
+    state = owner.state if isinstance(owner, DescribedTransaction) else None
+    command = None if is_held(incident, owner) else incident.suggested_command
+    return replace(incident, transaction_state=state, suggested_command=command)
+
+
+def absences_in_a_row(
+    before: Mapping[TopicPartition, int], readings: Mapping[TopicPartition, PartitionReading]
+) -> dict[TopicPartition, int]:
+    """How often in a row each partition was absent, after another read of all of them."""
+    absent = (partition for partition, reading in readings.items() if reading.is_absent)
+    return {partition: before.get(partition, 0) + 1 for partition in absent}
+
+
+def is_unexplained(end: Resolution | None) -> bool:
+    """Whether the incident is over, and nothing shows how it ended."""
+    return end is not None and end.how is EndKind.NO_LONGER_OPEN
+
+
+def unexplained_since(
+    before: Mapping[str, TimestampMs], unexplained: Iterable[str], now_ms: TimestampMs
+) -> dict[str, TimestampMs]:
+    """Since when each of these incidents is over without an explanation."""
+    return {incident_id: before.get(incident_id, now_ms) for incident_id in unexplained}
+
+
+def is_end_missed(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
+    """Whether the log would have shown the end by now."""
+    return now_ms - since_ms >= LOG_SHOWS_MS
+
+
+def pause_ms(detected_ms: Iterable[TimestampMs], now_ms: TimestampMs) -> DurationMs:
+    """The pause before open incidents are read again; `detected_ms` is when each of them was found."""
+    is_young = any(now_ms - at_ms < SECOND_LOOK_MS for at_ms in detected_ms)
+    return SECOND_LOOK_MS if is_young else LOOK_AGAIN_MS
+
+
+# When an open incident gets an update event: the rule that keeps events few. Pure: no I/O, no clock.
+#
+# An update reports a change after which somebody would act differently: the owner, the expected outcome, the severity,
+# ten times as many hidden records, a decision, a group that has stopped, a command that no longer fits. Ages, offsets
+# and small changes cause no event; they are in the next one.
+
+_MAGNITUDE: Final = 10
+Rule = Callable[[IncidentEvent, IncidentEvent], bool]
+
+
+def _more_hidden(known: IncidentEvent, now: IncidentEvent) -> bool:
+    if now.hidden_records is None:
+        return False
+    return now.hidden_records >= _MAGNITUDE * max(1, known.hidden_records or 0)
+
+
+def _newly_stopped(known: IncidentEvent, now: IncidentEvent) -> bool:
+    return bool(_stopped(now) - _stopped(known))
+
+
+def _stopped(event: IncidentEvent) -> set[str]:
+    return {group.group_id for group in event.consumer_groups if group.state == GroupState.STOPPED}
+
+
+RULES: Final[dict[str, Rule]] = {
+    "the owner became known": lambda known, now: known.transactional_id is None and now.transactional_id is not None,
+    "the expected outcome changed": lambda known, now: known.expected_outcome != now.expected_outcome,
+    "the verdict has changed": lambda known, now: (known.verdict, known.severity) != (now.verdict, now.severity),
+    "ten times as many records are hidden": _more_hidden,
+    "the action changed": lambda known, now: known.action != now.action,
+    "a consumer group has stopped": _newly_stopped,
+    "the suggested command changed": lambda known, now: known.suggested_command != now.suggested_command,
+}
+
+
+def needs_update(known: IncidentEvent, now: IncidentEvent) -> bool:
+    """Whether the current values need an event, compared with the last event."""
+    return any(rule(known, now) for rule in RULES.values())
+
+
+# What an open span does to read_committed consumers of its partition. Pure: no I/O, no clock.
+
+
+class BlockedReads(NamedTuple):
+    """The fields of an event about the partition; None if the leader did not return the last stable offset.
+
+    Attributes:
+        hidden_records: the offsets that read_committed consumers do not get.
+        is_lso_blocker: whether the span is the first of those that hold the last stable offset.
+    """
+
+    last_stable_offset: Offset | None
+    high_watermark: Offset | None
+    hidden_records: int | None
+    is_lso_blocker: bool | None
+
+    def added_to(self, incident: IncidentEvent) -> IncidentEvent:
+        """The incident with these values."""
+        return replace(
+            incident,
+            last_stable_offset=self.last_stable_offset,
+            high_watermark=self.high_watermark,
+            hidden_records=self.hidden_records,
+            is_lso_blocker=self.is_lso_blocker,
+        )
+
+
+def blocked_reads(reading: PartitionReading, start_offset: Offset) -> BlockedReads:
+    """What the span from `start_offset` does. Retention may have removed its beginning: then it still blocks."""
+    if reading.last_stable_offset is None:
+        return BlockedReads(None, reading.high_watermark, None, None)
+    log_start_offset = reading.log_start_offset
+    is_blocker = start_offset <= max(reading.last_stable_offset, 0 if log_start_offset is None else log_start_offset)
+    return BlockedReads(reading.last_stable_offset, reading.high_watermark, hidden_records(reading), is_blocker)
+
+
+def with_blocked_reads(incident: IncidentEvent, reading: PartitionReading) -> IncidentEvent:
+    """An open incident with the current values of its partition; without an answer the known values stay."""
+    if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
+        return incident
+    return blocked_reads(reading, incident.txn_start_offset).added_to(incident)
+
+
+def blocking_order(spans: Iterable[SpanCandidate]) -> list[SpanCandidate]:
+    """The open spans of a partition: the first holds the last stable offset, and each next one after it has ended."""
+    return sorted(spans, key=lambda span: span.span.start_offset)
+
+
+def hidden_records(reading: PartitionReading) -> int | None:
+    """The offsets of the partition that read_committed consumers do not get; None if the leader did not return both."""
+    if reading.high_watermark is None or reading.last_stable_offset is None:
+        return None
+    return reading.high_watermark - reading.last_stable_offset

@@ -1,0 +1,1 @@
+"""The events of incidents: their order, the rules of their values, and heartbeats."""

@@ -1,0 +1,355 @@
+"""The events of one incident from several writers: which counts, what follows it, and whether it fits into a record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum, auto
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+import msgspec
+
+from txnwatch.state.evidence.outcome import Outcome, with_outcome
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import (
+    SPENT_SEQUENCE,
+    Action,
+    ActionResult,
+    ExpectedOutcome,
+    IncidentEvent,
+    Resolution,
+)
+from txnwatch.state.model.transaction import Span
+from txnwatch.state.model.values import LONG_AGO, NO_BARRIER, DurationMs, Offset, TimestampMs
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
+
+# Decides between an event on the events topic and what this process has found about the same incident.
+#
+# Law: a claim never replaces a finding. The subject of an incident never changes. Of an event with another subject, or
+# about an incident of this process's own, only sequence, status, time, action and resolution are used. Only the log
+# proves that another writer's marker was successful. An open incident of another writer that this process has never
+# found is read again.
+#
+# Pure: no I/O, no clock.
+
+_IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
+
+
+class Response(Enum):
+    """What follows from a new event of another writer."""
+
+    NOTHING = auto()
+    CORRECT = auto()
+    READ_AGAIN = auto()
+
+
+def response_to(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> Response:
+    """The response to another writer's event; `known` is what is stored now, `is_found` whether this process found it.
+
+    If an event ends an incident that this process has found, it is read again. An event that differs is corrected.
+    """
+    if not is_found or known.is_by_hand:
+        return Response.NOTHING
+    if not known.is_open:
+        return Response.READ_AGAIN
+    return Response.CORRECT if differs(event, known) else Response.NOTHING
+
+
+def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: str | None) -> bool:
+    """Whether an incident about a span has the content that this process has built.
+
+    Args:
+        incident: the incident.
+        start_offset: where the span begins that this process has found there; None if it has found none.
+        published_as: the incident that this process has published about that span; None for none.
+    """
+    is_found_there = start_offset is not None and start_offset == incident.txn_start_offset
+    return is_found_there and published_as == incident.incident_id
+
+
+def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
+    """Whether two events of one incident are about the same span, or both about no span."""
+    return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
+
+
+def outcome_as_found(event: IncidentEvent, found: Outcome) -> IncidentEvent:
+    """The event to publish. Of a hanging span only the found outcome counts; the one in the event may be forged."""
+    return with_outcome(event, found) if event.verdict == Verdict.HANGING else event
+
+
+def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
+    """Whether another writer published a hang that this process has not found, not even before a restart."""
+    if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
+        return False
+    return incident.span is not None and not was_found
+
+
+def is_doubtful_transaction(incident: IncidentEvent, *, is_found: bool) -> bool:
+    """Whether another writer published an overdue transaction that this process has not found."""
+    return RULE_OF[incident.verdict].is_past_timeout and not is_found and incident.transactional_id is not None
+
+
+def candidate_of(incident: IncidentEvent) -> SpanCandidate:
+    """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
+    assert incident.span is not None
+    assert incident.txn_start_offset is not None
+    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
+    epoch = incident.producer_epoch
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=Reason.NO_TRANSACTIONAL_ID,
+        producer_id=producer_id,
+        partition=partition,
+        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, NO_BARRIER),
+        view=None,
+        first_barrier=NO_BARRIER,
+        second_barrier=NO_BARRIER,
+        data_listed_ms=LONG_AGO,
+        coordinator_listed_ms=LONG_AGO,
+    )
+
+
+def keeps_content(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> bool:
+    """Whether the stored content of an incident stays: it is our finding, or the event has another subject."""
+    return is_found or is_elsewhere(event, known)
+
+
+def with_claim(known: IncidentEvent, event: IncidentEvent, acted: Action | None, now_ms: TimestampMs) -> IncidentEvent:
+    """The stored content with the sequence, status, time, action and resolution of an event."""
+    return replace(
+        known,
+        sequence=event.sequence,
+        status=event.status,
+        time_ms=min(event.time_ms, now_ms),
+        action=believed_action(event, known, acted),
+        resolution=event.resolution,
+    )
+
+
+def claimed(
+    event: IncidentEvent, known: IncidentEvent | None, acted: Action | None, now_ms: TimestampMs
+) -> IncidentEvent:
+    """The content of an event, if this process has none of its own. Its time is never in the future."""
+    return replace(event, action=believed_action(event, known, acted), time_ms=min(event.time_ms, now_ms))
+
+
+def believed_action(event: IncidentEvent, known: IncidentEvent | None, acted: Action | None) -> Action | None:
+    """The last decision: our own version, `acted`, if it is ours; of another writer's, without a claimed success."""
+    claim = event.action
+    if acted is not None and (claim is None or claim.by == acted.by):
+        return acted
+    if claim is None:
+        return known.action if known is not None else None
+    return replace(claim, result=None) if claim.result is ActionResult.VERIFIED else claim
+
+
+def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
+    """Whether an event differs, in a relevant field, from what this process has found about the same subject.
+
+    A value that one of two honest instances does not know yet is no difference.
+    """
+    if is_elsewhere(published, found):
+        return True
+    if found.verdict == Verdict.HANGING and published.verdict != found.verdict:
+        return True
+    verdict = published.verdict
+    if rank(verdict) > rank(found.verdict) or published.severity != RULE_OF[verdict].severity:
+        return True  # milder than found: also the case for an instance that is behind, which is corrected
+    return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
+
+
+def is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:
+    """Whether two events of one incident have different subjects."""
+    pairs = [(getattr(one, name), getattr(other, name)) for name in _IDENTITY]
+    has_other = any(first != second and None not in {first, second} for first, second in pairs)
+    return has_other or (one.topic is None) is not (other.topic is None)
+
+
+def found_too(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
+    """A published incident with the content that this process has found, and the earlier of both start times."""
+    return replace(
+        with_newer_verdict(known, event),
+        open_since_ms=min(known.open_since_ms, event.open_since_ms),
+        detected_at_ms=known.detected_at_ms,
+        detection_latency_ms=known.detection_latency_ms,
+        action=known.action,
+        resolution=known.resolution,
+    )
+
+
+def with_newer_verdict(known: IncidentEvent, event: IncidentEvent) -> IncidentEvent:
+    """A newer verdict about the same span, with the identity, the start and the last sequence of the incident."""
+    return replace(
+        event,
+        incident_id=known.incident_id,
+        sequence=known.sequence,
+        status=known.status,
+        txn_start_offset=known.txn_start_offset,
+        open_since_ms=known.open_since_ms,
+        open_since_clock=known.open_since_clock,
+        age_ms=known.age_ms,
+        time_ms=known.time_ms,
+    )
+
+
+# Decides what follows on the events topic when a fresh read has confirmed a candidate. Pure: no I/O, no clock.
+
+
+class NextStep(Enum):
+    """What follows when a candidate is confirmed."""
+
+    OPEN = auto()
+    END_AND_OPEN = auto()
+    CHANGE_VERDICT = auto()
+    COMPARE = auto()
+
+
+def step_of_span(known: IncidentEvent | None, found: IncidentEvent) -> NextStep:
+    """What follows for a span; `known` is the open incident about the same producer on the same partition."""
+    if known is None:
+        return NextStep.OPEN
+    if known.txn_start_offset != found.txn_start_offset:
+        return NextStep.END_AND_OPEN
+    return NextStep.CHANGE_VERDICT if known.verdict != found.verdict else NextStep.COMPARE
+
+
+def step_of_transaction(known: IncidentEvent | None, verdict: Verdict) -> NextStep:
+    """What follows for a transaction; `known` is the open incident about it. A verdict only becomes worse."""
+    if known is None:
+        return NextStep.OPEN
+    return NextStep.CHANGE_VERDICT if rank(verdict) < rank(known.verdict) else NextStep.COMPARE
+
+
+def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
+    """Whether what was found about a published span is published too: it differs, or it adds the outcome or the id."""
+    is_outcome_new = known.expected_outcome == ExpectedOutcome.UNKNOWN != found.expected_outcome
+    is_owner_new = known.transactional_id is None is not found.transactional_id
+    return differs(known, found) or is_outcome_new or is_owner_new
+
+
+def needs_confirmation(known: IncidentEvent | None, verdict: Verdict, *, is_found: bool) -> bool:
+    """Whether a candidate about a transaction is confirmed: it is new, or worse than what this process has found."""
+    return known is None or not is_found or rank(verdict) < rank(known.verdict)
+
+
+# Decides between the events of one incident by their order on the events topic, and how long they count.
+#
+# Law: the order on the events topic decides.
+#   * Of two events with one sequence the first on the topic counts, because a consumer that keeps `ce_id` drops the
+#     second. If the second was an end, its writer publishes the end again after the first.
+#   * If an older event of an incident follows a later one, or its end, the later one is published again, because
+#     compaction keeps the last record. An open incident that this process has not found is not published again.
+#   * An event of another cluster, or with a sequence that leaves no room for the next events, is not used.
+#
+# Pure: no I/O, no clock.
+
+IN_HAND_MS: Final = DurationMs(60_000)
+# Longer than the hour of an abort's budget, and than any instance may be behind.
+KEPT_MS: Final = DurationMs(24 * 3_600_000)
+SEEN_OVER_MS: Final = DurationMs(3_600_000)
+ROOM: Final = 1_000  # sequences that other writers may not use: an announced marker must be followed by its result
+
+
+class Arrival(Enum):
+    """What the next record of an incident on the events topic is."""
+
+    OLDER = auto()
+    REPEATED = auto()
+    KNOWN = auto()
+    NEW = auto()
+
+
+def arrival(event: IncidentEvent, last: int, known: IncidentEvent | None, sent: IncidentEvent | None) -> Arrival:
+    """What an event is, by its sequence.
+
+    Args:
+        event: the event that was read from the topic.
+        last: the highest sequence of its incident on the topic before it.
+        known: the latest event of the incident that this process knows.
+        sent: the event with the same id that this process has sent and not yet read back.
+    """
+    if event.sequence < last:
+        return Arrival.OLDER
+    if event.sequence == last:
+        return Arrival.REPEATED
+    is_behind = known is not None and known.sequence > event.sequence
+    return Arrival.KNOWN if is_behind or event == sent else Arrival.NEW
+
+
+def is_usable(event: IncidentEvent, cluster_id: str, sent: IncidentEvent | None) -> bool:
+    """Whether an event is of this cluster, and leaves room for our next events; our own are exempt."""
+    if event.cluster_id != cluster_id:
+        return False
+    return event.sequence < SPENT_SEQUENCE - ROOM or event == sent
+
+
+def after_older(known: IncidentEvent | None, *, is_found: bool) -> IncidentEvent | None:
+    """The event to publish again after an older one; None for an open incident that this process has not found."""
+    return known if known is not None and (is_found or not known.is_open) else None
+
+
+def after_repeated(event: IncidentEvent, known: IncidentEvent | None) -> IncidentEvent | None:
+    """The end to publish again, if an event of the same sequence that is not an end follows it on the topic."""
+    is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
+    return known if is_hidden else None
+
+
+def end_after(event: IncidentEvent, sent: IncidentEvent | None) -> Resolution | None:
+    """The end to publish after an event that came first, if this process has sent an end with the same sequence."""
+    return sent.resolution if sent is not None and not sent.is_open and event.is_open else None
+
+
+class EndedIncident(NamedTuple):
+    """An incident that ended long ago: its last sequence, its end, and since when this process knows of the end."""
+
+    sequence: int
+    ended_ms: TimestampMs
+    known_ms: TimestampMs
+
+    def is_expired(self, now_ms: TimestampMs, retention_ms: DurationMs) -> bool:
+        """Whether its id may be used again. Its end may be forged, so this process must have known it for a while."""
+        return now_ms - self.ended_ms >= retention_ms and now_ms - self.known_ms >= SEEN_OVER_MS
+
+
+def is_long_over(event: IncidentEvent, now_ms: TimestampMs) -> bool:
+    """Whether only the id and the last sequence of the incident are still needed."""
+    return not event.is_open and now_ms - event.time_ms >= KEPT_MS
+
+
+def is_left_to_watch(event: IncidentEvent, now_ms: TimestampMs) -> bool:
+    """Whether a watch may end the incident: not an abort by hand whose command may still publish the end."""
+    return not event.is_by_hand or now_ms - event.time_ms >= IN_HAND_MS
+
+
+# Cuts an event so that it fits into a record of the events topic. Pure: no I/O, no clock.
+#
+# Clients choose the names of groups and topics: as long as Kafka allows, and as many as they like. A record that is too
+# large is never delivered, and every later event would wait behind it. So each list of an event is cut to its first
+# entries; the first consumer groups are the most affected ones.
+
+# Brokers accept 1 MiB by default, librdkafka 1,000,000 bytes. A transactional id can take 200 kB of JSON, and it can
+# also be in the command and in two texts.
+LIST_BYTES: Final = 60_000
+
+
+def fitting(event: IncidentEvent) -> IncidentEvent:
+    """The event, with its lists cut if they are too long; the same object if they are not."""
+    partitions = event.evidence.coordinator_partitions
+    lists = (event.pending_partitions, event.consumer_groups, partitions)
+    pending, groups, participants = (_first(one) for one in lists)
+    if (pending, groups, participants) == tuple(map(len, lists)):
+        return event
+    return replace(
+        event,
+        pending_partitions=event.pending_partitions[:pending],
+        consumer_groups=event.consumer_groups[:groups],
+        evidence=replace(event.evidence, coordinator_partitions=partitions[:participants]),
+    )
+
+
+def _first(values: Sequence[object]) -> int:
+    """How many values fit."""
+    sizes = (len(json.dumps(msgspec.to_builtins(value))) + 1 for value in values)
+    return sum(total <= LIST_BYTES for total in accumulate(sizes))

@@ -1,0 +1,288 @@
+"""The small values of the model: names and numbers of Kafka, times, problems, gaps and pauses. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeVar, overload
+
+import msgspec
+
+from txnwatch.state.model.errors import BrokerError, UnsupportedRequestError
+
+# Names of partitions, topics, producers, brokers and barriers, and the name of the coordinators' log topic.
+
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset(
+    {TRANSACTION_STATE_TOPIC, "__consumer_offsets", "__share_group_state", "__cluster_metadata"}
+)
+TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+BrokerId = NewType("BrokerId", int)
+LeaderEpoch = NewType("LeaderEpoch", int)  # of a partition; it rises with every election
+CoordinatorEpoch = NewType("CoordinatorEpoch", int)  # the leader epoch of a coordinator's partition of its log
+BarrierNumber = NewType("BarrierNumber", int)  # also the number of the batch that begins with the barrier
+NO_BARRIER = BarrierNumber(0)  # before the first barrier of a watch
+
+
+class TopicPartition(NamedTuple):
+    """A partition by topic name, as in the records of the coordinators' log."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> TopicPartition:
+        """Parses `topic-partition`; the topic name may contain dashes.
+
+        Raises:
+            ValueError: there is no dash, or the part after the last dash is not a number.
+        """
+        topic, dash, partition = text.rpartition("-")
+        if not dash or not topic:
+            raise ValueError(f"expected TOPIC-PARTITION, found {text!r}")
+        return cls(topic, int(partition))
+
+
+def is_topic_name(text: str) -> bool:
+    """Whether Kafka accepts the text as a topic name, by the rule of `org.apache.kafka.common.internals.Topic`."""
+    return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
+
+
+def lease_group(cluster_id: str) -> str:
+    """The consumer group in which the instances of a cluster share the lease of the automatic abort."""
+    return f"txnwatch-abort-{cluster_id}"
+
+
+# Offsets, times and durations: three types that mypy keeps apart.
+#
+# At run time each is a plain `int`. For mypy each has its arithmetic: the difference of two times is a duration, and a
+# time plus a duration is a time, without a call or a cast. What has no meaning (the sum of two times) is an `int`, and
+# no parameter of these types accepts an `int`. Ids, epochs and the numbers of barriers are in values.py.
+
+if TYPE_CHECKING:
+
+    class Offset(int):
+        """A position in the log of a partition."""
+
+        def __add__(self, count: int, /) -> Offset: ...
+
+    class DurationMs(int):
+        """A length of time in milliseconds; negative if a clock is behind another."""
+
+        @overload
+        def __add__(self, other: DurationMs, /) -> DurationMs: ...
+        @overload
+        def __add__(self, other: TimestampMs, /) -> TimestampMs: ...
+        @overload
+        def __add__(self, other: int, /) -> int: ...
+        def __add__(self, other: int, /) -> int: ...
+
+        @overload
+        def __sub__(self, other: DurationMs, /) -> DurationMs: ...
+        @overload
+        def __sub__(self, other: int, /) -> int: ...
+        def __sub__(self, other: int, /) -> int: ...
+
+        def __mul__(self, times: int, /) -> DurationMs: ...
+        def __neg__(self) -> DurationMs: ...
+
+    class TimestampMs(int):
+        """A moment of a wall clock, in milliseconds since 1970."""
+
+        @overload
+        def __add__(self, other: DurationMs, /) -> TimestampMs: ...
+        @overload
+        def __add__(self, other: int, /) -> int: ...
+        def __add__(self, other: int, /) -> int: ...
+
+        @overload
+        def __sub__(self, other: TimestampMs, /) -> DurationMs: ...
+        @overload
+        def __sub__(self, other: DurationMs, /) -> TimestampMs: ...
+        @overload
+        def __sub__(self, other: int, /) -> int: ...
+        def __sub__(self, other: int, /) -> int: ...
+
+else:
+    Offset = NewType("Offset", int)
+    DurationMs = NewType("DurationMs", int)
+    TimestampMs = NewType("TimestampMs", int)
+
+NO_TIME: Final = DurationMs(0)
+LONG_AGO: Final = TimestampMs(0)
+AT_ONCE: Final = LONG_AGO  # for a due time: it has passed already
+NEVER_MS: Final = TimestampMs(2**63 - 1)  # for a due time: nothing is awaited
+FIRST_OFFSET: Final = Offset(0)  # where each log has begun
+
+
+def elapsed(since_ms: TimestampMs, now_ms: TimestampMs) -> DurationMs:
+    """How long ago a moment was; zero if it is ahead of the clock."""
+    return max(NO_TIME, now_ms - since_ms)
+
+
+# The base classes of the model's values: immutable, and encoded by their annotations.
+#
+# `serializer.py` encodes a record as the list of its values, in the order of its fields. So a field is declared once,
+# in its class, and no other code names it. Named tuples and enums need no base class: their encoding is the same.
+
+
+class ModelValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An immutable value of the model."""
+
+
+class Variant(ModelValue, frozen=True, tag=True):
+    """A record that is one of several in a union; its encoding begins with the name of its class."""
+
+
+# Why something could not be read or written: a text for people, and Kafka's error code for a caller that decides.
+#
+# Law: a caller compares the code, and never searches the text.
+
+
+class ErrorCode(IntEnum):
+    """The codes of Kafka's class `Errors` that a caller of ours compares; a broker can return others."""
+
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+
+
+_DENIED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem; `str` is the text for people.
+
+    Attributes:
+        code: the error code that a broker returned; None if no broker returned one, for example after a timeout.
+    """
+
+    text: str
+    code: int | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether a right of this user is missing."""
+        return self.code in _DENIED
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the broker does not know the request."""
+        return self.code == ErrorCode.UNSUPPORTED_VERSION
+
+    @classmethod
+    def from_error(cls, error: BrokerError) -> Problem:
+        """The problem that an error of a whole request is for each item of the request."""
+        return cls(str(error), ErrorCode.UNSUPPORTED_VERSION if isinstance(error, UnsupportedRequestError) else None)
+
+    def of(self, subject: object) -> Problem:
+        """The same problem, with its subject in front of the text."""
+        return Problem(f"{subject}: {self.text}", self.code)
+
+    def with_hint(self, hint: str) -> Problem:
+        """The same problem, with a consequence or an advice behind the text."""
+        return Problem(f"{self.text}: {hint}", self.code)
+
+    def with_right(self, right: str) -> Problem:
+        """The same problem; if a right of this user is missing, the text names it (operation and resource)."""
+        return self.with_hint(f"the right {right} is missing") if self.is_denied else self
+
+
+# A gap: a range of a log that was listed and not read, by what closes it.
+
+
+class Remedy(StrEnum):
+    """What closes a gap that a read from an offset cannot close; of two remedies, the first one here counts."""
+
+    RECREATED = "recreated"  # the coordinators' log was re-created: all its partitions are read from the beginning
+    NEW_READING = "new_reading"  # a partition of the coordinators' log is read again from its beginning
+    CENSUS = "census"  # the leader of a data partition describes its producers
+
+
+# The lowest unread offset, if a read from there closes the gap.
+Gap = Offset | Remedy
+
+_ORDER = tuple(Remedy)
+
+
+def wider(one: Gap, other: Gap) -> Gap:
+    """The gap that is closed later: what closes it also closes the other one."""
+    return min(one, other, key=_order)
+
+
+def _order(gap: Gap) -> tuple[bool, int]:
+    return (False, _ORDER.index(gap)) if isinstance(gap, Remedy) else (True, gap)
+
+
+# Growing pauses between repeats: the only place that doubles them. Pure: the caller has the clock, or counts barriers.
+#
+# Retry libraries are no choice here. They sleep or wrap a function, and a micro-batch must do neither: it notes when
+# the next attempt is due, and goes on.
+
+FIRST_PAUSE_MS: Final = DurationMs(1_000)
+LONGEST_PAUSE_MS: Final = DurationMs(60_000)
+
+_Amount = TypeVar("_Amount", DurationMs, int, float)
+_ENOUGH = 62  # doublings; beyond them a number would grow for nothing
+
+
+def doubled(first: _Amount, longest: _Amount, times: int) -> _Amount:
+    """The pause after `times` repeats: `first` before any repeat, then twice as long each time, up to `longest`."""
+    return min(first * (1 << min(times, _ENOUGH)), longest)
+
+
+class Attempts(NamedTuple):
+    """How often something was tried, and when the next attempt is due."""
+
+    times: int
+    due_ms: TimestampMs
+
+    def next(self, now_ms: TimestampMs) -> Attempts:
+        """The attempts after one more at this time."""
+        pause_ms = doubled(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, self.times)
+        return Attempts(self.times + 1, TimestampMs(now_ms + pause_ms))
+
+
+NO_ATTEMPT: Final = Attempts(0, AT_ONCE)
+
+
+# How a watch learns which transactions the coordinators have: from their log, from their answers, or not at all.
+#
+# docs/decisions/0027-coordinator-view.md has what each of them proves.
+
+
+class CoordinatorAccess(StrEnum):
+    """The source of the coordinators' view; the value is used in settings, events and metrics."""
+
+    LOG = "log"
+    API = "api"
+    NONE = "none"

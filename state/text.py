@@ -1,0 +1,251 @@
+"""Text for people and programs: secrets removed, foreign text escaped, long lists shortened. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+# Removes secrets from text that is shown: URLs with a user or a query, and values of settings that hold a secret.
+#
+# Everything that leaves the process as text passes here: log lines, errors, labels of metrics, rows of `doctor` and
+# suggested commands. Pure: no I/O, no clock.
+#
+# Law: if a text can be read in two ways, more of it is hidden. A password may contain `@`, `?`, `#` and `/`.
+
+HIDDEN: Final = "***"
+REDIS_URL_RULE: Final = "redis://[[user]:password@]host:port/db"
+REGISTRY_URL_RULE: Final = "http://[user:password@]host:port"
+_RULES: Final = frozenset({REDIS_URL_RULE, REGISTRY_URL_RULE})  # shown in errors and in the help, as they are
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?(.*)", re.DOTALL)
+# A port that is no number is shown only before a path: in redis://user:word the word is a password.
+# Sentinel and Redis Cluster have several hosts.
+_PLACE: Final = re.compile(r"([\w.~-]+|(?=/|$)|\[[\w:.%]+\])(:\d{0,5}(,[\w.~-]+:\d{1,5})*|:\w*(?=/))?(/[^@?#]*)?")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_NEXT_URL: Final = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+# What the name of a setting with a secret contains, as a regular expression of Python and of Java.
+NAMES_TO_HIDE: Final = (
+    r"passw(?:or)?d|passphrase|secret|credential|token|jaas\.config|user\.info|api[._-]?key|access[._-]?key"
+    r"|ssl[._]keystore[._]key|ssl[._]key[._]pem"
+    # of the clients of object stores
+    r"|(?:account|private|encryption)[._]key|azure[._]sas"
+)
+_SENSITIVE: Final = rf"[\w.-]*(?:{NAMES_TO_HIDE})[\w.-]*"
+_ASSIGNED: Final = re.compile(
+    # name=value, and 'name': 'value' of JSON or a dict; "name: ..." is the form of our own errors
+    rf"""(?P<name>(?<![\w.-]){_SENSITIVE})(?P<sign>\s*=\s*(?!["']?\.\.\.)|["']\s*:\s*(?=["']))"""
+    r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"',;&}\])]+)""",
+    re.IGNORECASE,
+)
+_AUTHORIZATION: Final = re.compile(r"\b(Basic|Bearer)\s+[A-Za-z0-9+/._~-]{8,}=*")
+
+
+def shown_url(url: str) -> str:
+    """The URL for messages: user, password and the query are hidden; several comma-separated URLs are possible."""
+    return ",".join(_shown(one) for one in _NEXT_URL.split(url))
+
+
+def shown_place(url: str) -> str:
+    """The host, the port and the path of a URL, without the scheme: for names and labels."""
+    return shown_url(url).rpartition("://")[2].removeprefix(f"{HIDDEN}@").removesuffix(f"?{HIDDEN}")
+
+
+def without_credentials(url: str) -> str:
+    """The URL without user, password and query, so that a command with it still works for a user who may use it."""
+    return ",".join(_shown(one).replace(f"{HIDDEN}@", "", 1).removesuffix(f"?{HIDDEN}") for one in _NEXT_URL.split(url))
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a setting with this name is a secret."""
+    return re.fullmatch(_SENSITIVE, name, re.IGNORECASE) is not None
+
+
+def redacted(text: str) -> str:
+    """Free text, such as an error of a library, without the secrets that its form shows."""
+    text = _URL.sub(lambda found: _shown_token(found[0]), text)
+    text = _ASSIGNED.sub(lambda found: f"{found['name']}{found['sign']}{HIDDEN}", text)
+    return _AUTHORIZATION.sub(lambda found: f"{found[1]} {HIDDEN}", text)
+
+
+def _shown_token(token: str) -> str:
+    hides = ("@" in token or "?" in token) and token.rstrip(",;.)") not in _RULES
+    return shown_url(token) if hides else token
+
+
+def _shown(url: str) -> str:
+    scheme, rest = _split(url)
+    before, mark, after = _cut(rest)
+    if "@" in after:  # a query with an @, or a password with a ? or a #
+        return f"{scheme}{HIDDEN}"
+    _, at, place = before.rpartition("@")
+    if _PLACE.fullmatch(place) is None:  # for example redis://:password, where the host is missing
+        place = HIDDEN
+    return f"{scheme}{f'{HIDDEN}@' if at else ''}{place}{f'?{HIDDEN}' if mark else ''}"
+
+
+def _split(url: str) -> tuple[str, str]:
+    found = _SCHEME.fullmatch(url)
+    assert found is not None
+    return found[1] or "", found[2]
+
+
+def _cut(rest: str) -> tuple[str, str, str]:
+    found = re.search(r"[?#]", rest)
+    return (rest, "", "") if found is None else (rest[: found.start()], found[0], rest[found.end() :])
+
+
+# Escapes foreign text for its destination: a terminal, a log line, JSON, a shell. Pure: no I/O, no clock.
+#
+# Transactional ids, client ids, group ids and error messages can hold any character. A control character moves a
+# terminal's cursor, a newline starts a second log line, and a bidi override changes the order in which a text is shown.
+# So every character that Unicode does not class as printable is shown as the escape that Python and most languages have
+# for it. Metric labels need no rule here: they are from closed sets, or the Prometheus client escapes them.
+
+_BARE: Final = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+# zsh replaces =name by the path of a command, at the beginning and with MAGIC_EQUAL_SUBST behind = and :; fish replaces
+# %self by its process id.
+_EXPANDED: Final = re.compile(r"^%|(^|[=:])=")
+_OUTSIDE: Final = re.compile(r"(['\\])")
+
+
+def printable(text: str) -> str:
+    """The text with an escape, such as x1b after a backslash, for every character that is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else _escape(one) for one in text)
+
+
+def json_text(value: Any, **how: Any) -> str:  # noqa: ANN401 - whatever json takes
+    """The value as one line of JSON that is safe on a terminal; a JSON reader gets the same value."""
+    written = json.dumps(value, ensure_ascii=False, **how)
+    if written.isprintable():
+        return written
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in written).replace("\x7f", "\\u007f")
+
+
+def shell_line(arguments: Iterable[str]) -> str:
+    """The arguments as one line that a shell splits into the same arguments, and that can be shown and pasted."""
+    return " ".join(_quoted(argument) for argument in arguments)
+
+
+def _quoted(argument: str) -> str:
+    """The argument for bash, zsh, ksh and, if it can be shown as it is, for every sh and fish."""
+    if not argument.isprintable():
+        # This form can be shown: each byte that is not printable ASCII is an escape.
+        encoded = argument.encode(errors="surrogatepass")
+        return "$'" + "".join(_shell_byte(byte) for byte in encoded) + "'"
+    if _BARE.fullmatch(argument) and not _EXPANDED.search(argument):
+        return argument
+    # A quotation mark is none in quotation marks, and fish also reads a backslash there: both are escaped outside.
+    parts = (part for part in _OUTSIDE.split(argument) if part)
+    return "".join(f"\\{part}" if _OUTSIDE.fullmatch(part) else f"'{part}'" for part in parts) or "''"
+
+
+def _shell_byte(byte: int) -> str:
+    if chr(byte) in "'\\":
+        return f"\\{chr(byte)}"
+    is_plain = 0x20 <= byte < 0x7F and chr(byte) != "!"  # the history of an interactive shell
+    return chr(byte) if is_plain else f"\\x{byte:02x}"
+
+
+def _escape(one: str) -> str:
+    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(one)
+    if known is not None:
+        return known
+    code = ord(one)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+# The command line that grants a right, for messages and for `txnwatch doctor`. Pure: no I/O, no clock.
+
+
+@dataclass(frozen=True, slots=True)
+class Grantee:
+    """The user who needs a right, and where it is granted.
+
+    Attributes:
+        principal: the name of the user in Kafka.
+        command_config: the client properties file of the connection; None without one.
+    """
+
+    bootstrap_server: str
+    principal: str
+    command_config: str | None = None
+
+    def line(self, operation: str, *resource: str) -> str:
+        """The line of kafka-acls.sh that grants an operation on a resource, given as flags of kafka-acls.sh."""
+        config = ("--command-config", self.command_config) if self.command_config is not None else ()
+        return shell_line(
+            [
+                *("kafka-acls.sh", "--bootstrap-server", self.bootstrap_server, *config, "--add"),
+                *("--allow-principal", self.principal, "--operation", operation, *resource),
+            ]
+        )
+
+
+# Long lists on one line: the first few names, or one line per reason. Pure: no I/O, no clock.
+
+_Why = TypeVar("_Why", bound=Hashable)
+
+
+def some(names: Sequence[object], most: int) -> str:
+    """The first `most` names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
+
+
+def grouped(pairs: Iterable[tuple[str, _Why]]) -> dict[_Why, list[str]]:
+    """The names of the pairs (what, why) by their reason, in order of first appearance."""
+    reasons: dict[_Why, list[str]] = {}
+    for what, why in pairs:
+        reasons.setdefault(why, []).append(what)
+    return reasons
+
+
+def by_reason(pairs: Iterable[tuple[str, str]], most: int) -> Iterator[str]:
+    """One line per reason of the pairs (what, why), in order of first appearance: the first names, then the reason."""
+    for why, names in grouped(pairs).items():
+        yield f"{some(names, most)}: {why}"
+
+
+# JSON that another program may have written: one error for everything that is wrong with it.
+
+
+def read_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """The value of a JSON document.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, or has a number that is not finite.
+    """
+    try:
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("expected JSON, found values that are nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, found {text}")
+    return number
+
+
+# Which text can be the name of a host.
+
+
+def is_host_name(text: str) -> bool:
+    """Whether a socket accepts the text as a host.
+
+    A label that is empty or has more than 63 characters fails in Python before the name is looked up: with a
+    UnicodeError, which is no OSError.
+    """
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return bool(text) and "\0" not in text

@@ -1,1 +1,0 @@
-"""Text for people: escaped for its destination, long lists shortened."""

@@ -1,0 +1,434 @@
+"""ConsumerGroups over the wire: which groups have committed which offsets of some partitions.
+
+A broker lists the groups that it coordinates (ListGroups), so the listing also shows which broker to ask for a group's
+offsets (OffsetFetch, many groups in one request). These are the groups of the consumer protocols, old and new, and of
+Kafka Streams' own protocol (KIP-1071); groups.py has the share groups. Groups are read only while an incident is
+open, and within the admin's budget: on a cluster with thousands of groups, what does not fit is a problem and not an
+empty answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets
+from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.wire.primitives import present
+
+# The positions of share groups (KIP-932) that read with read_committed; open transactions do not stop the others.
+#
+# A share group has no committed offset. It has a start offset, which is written late: after a group has processed all
+# records, its start offset can still be where it began. Version 1 of DescribeShareGroupOffsets also returns the lag:
+# the partition's end, minus the start offset, minus the processed records above it. So the group's position is the end
+# minus the lag. The answer does not contain that end, so the end is listed before and after: if it is the same, the
+# position is exact, otherwise the group may be further on. An older broker returns only the start offset, and the group
+# may be further on than that, too. The isolation level is part of a share group's configuration, so it is known and not
+# inferred.
+
+_GROUP = 32  # the resource type of a group's configuration
+_ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
+_TRIES = 3
+_NO_LAG = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
+
+
+class ShareOffset(NamedTuple):
+    """A share group's position in a partition; with `is_floor`, the group may be further on."""
+
+    group_id: str
+    partition: TopicPartition
+    offset: Offset
+    is_floor: bool
+
+
+class DescribeShareGroupOffsetsRequest(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
+    """The request with API key 90, which kafka-python does not have."""
+
+
+class DescribeShareGroupOffsetsResponse(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
+    """The response with API key 90."""
+
+
+def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Counter[str]) -> set[str]:
+    """The groups that read with read_committed; a group whose configuration cannot be read is a problem."""
+    if not groups:
+        return set()
+    try:
+        connection = cluster.any_connection()
+        answer = cluster.call(connection, _configs_request(connection, groups))
+    except BrokerError as exc:
+        problems[f"isolation level of share groups: {exc}"] += len(groups)
+        return set()
+    found: set[str] = set()
+    for result in answer.results:
+        if (refused := problem_of(result.error_code)) is not None:
+            problems[_why_no_share_groups("isolation level of share groups", refused, "DESCRIBE_CONFIGS")] += 1
+        elif any(config.name == _ISOLATION and config.value == _READ_COMMITTED for config in result.configs):
+            found.add(result.resource_name)
+    return found
+
+
+def are_supported(cluster: Cluster) -> bool:
+    """Whether a broker has share groups whose offsets it returns.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    return cluster.any_connection().version(DescribeShareGroupOffsetsRequest) is not None
+
+
+def may_read_isolation(cluster: Cluster, group_id: str) -> bool | None:
+    """Whether this user may read the configuration of a share group, which need not exist; None without an answer.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    connection = cluster.any_connection()
+    answer = cluster.call(connection, _configs_request(connection, [group_id]))
+    refused = [problem_of(result.error_code) for result in answer.results if result.resource_name == group_id]
+    if refused == [None]:
+        return True
+    return False if any(one is not None and one.is_denied for one in refused) else None
+
+
+def share_offsets(
+    cluster: Cluster,
+    groups: Mapping[BrokerId, Sequence[str]],
+    wanted: Sequence[TopicPartition],
+    problems: Counter[str],
+) -> list[ShareOffset]:
+    """The position of each share group in each of its partitions; `groups` has the groups of each coordinator.
+
+    If the end of a partition changes meanwhile, everything is asked again, at most three times in total.
+    """
+    best: dict[tuple[str, TopicPartition], ShareOffset] = {}
+    if not groups:
+        return []
+    for _ in range(_TRIES):
+        found_problems: Counter[str] = Counter()
+        before = _ends(cluster, wanted)
+        answered = list(_answers(cluster, groups, wanted, found_problems))
+        after = _ends(cluster, wanted)
+        for group_id, partition, answer in answered:
+            found = _placed(group_id, partition, answer, before.get(partition), after.get(partition))
+            known = best.get((group_id, partition))
+            if known is None or (known.is_floor and (not found.is_floor or found.offset > known.offset)):
+                best[group_id, partition] = found
+        if before == after or not any(one.is_floor for one in best.values()):
+            break
+    problems.update(found_problems)
+    return list(best.values())
+
+
+def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
+    listed = cluster.list_offsets(wanted)
+    return {partition: one.offset for partition, one in listed.items() if isinstance(one, ListedOffset)}
+
+
+def _placed(
+    group_id: str, partition: TopicPartition, answer: Any, before: Offset | None, after: Offset | None
+) -> ShareOffset:
+    lag = _lag(answer)
+    if lag is None or before is None:
+        return ShareOffset(group_id, partition, answer.start_offset, is_floor=True)
+    # The end that the lag refers to is at or above `before`, so the group has processed at least this much.
+    offset = max(answer.start_offset, before - lag)
+    return ShareOffset(group_id, partition, offset, is_floor=before != after)
+
+
+def _answers(
+    cluster: Cluster,
+    groups: Mapping[BrokerId, Sequence[str]],
+    wanted: Sequence[TopicPartition],
+    problems: Counter[str],
+) -> Iterator[tuple[str, TopicPartition, Any]]:
+    def request(names: Sequence[str]) -> Any:
+        return lambda connection: _offsets_request(connection, names, wanted)
+
+    requests = {node: request(names) for node, names in groups.items()}
+    for node, answer in cluster.ask(requests, cluster.timeout_s).items():
+        if isinstance(answer, BrokerError):
+            problems[str(answer)] += len(groups[node])
+            continue
+        for group in answer.groups:
+            if (refused := problem_of(group.error_code)) is not None:
+                problems[_why_no_share_groups("offsets of share groups", refused, "DESCRIBE")] += 1
+            else:
+                yield from _partitions_of(group, problems)
+
+
+def _partitions_of(group: Any, problems: Counter[str]) -> Iterator[tuple[str, TopicPartition, Any]]:
+    has_unknown_lag = False
+    for topic in group.topics:
+        for partition in topic.partitions:
+            if (refused := problem_of(partition.error_code)) is not None:
+                problems[_why_no_share_groups("offsets of share groups", refused, "DESCRIBE")] += 1
+            elif present(partition.start_offset) is not None:
+                has_unknown_lag |= _lag(partition) is None
+                yield group.group_id, TopicPartition(topic.topic_name, partition.partition_index), partition
+    if has_unknown_lag:
+        problems[_NO_LAG] += 1
+
+
+def _lag(partition: Any) -> int | None:
+    """The lag of a partition; version 0 of the answer has none, and a coordinator may not know it."""
+    return None if partition.lag is None else present(partition.lag)
+
+
+def _why_no_share_groups(what: str, refused: Problem, right: str) -> str:
+    found = refused.of(what)
+    return str(found.with_hint(f"{right} on the group is missing") if found.is_denied else found)
+
+
+def _configs_request(connection: Connection, groups: Sequence[str]) -> Any:
+    version = connection.require_version(DescribeConfigsRequest, highest=4, lowest=1)
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    return DescribeConfigsRequest(
+        version=version,
+        resources=[
+            resource(version=version, resource_type=_GROUP, resource_name=name, configuration_keys=[_ISOLATION])
+            for name in groups
+        ],
+        include_synonyms=False,
+        include_documentation=False,
+    )
+
+
+def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:
+    version = connection.require_version(DescribeShareGroupOffsetsRequest, highest=1)
+    numbers: dict[str, list[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    group = DescribeShareGroupOffsetsRequest.Group
+    topics = [group.Topic(version=version, topic_name=name, partitions=indexes) for name, indexes in numbers.items()]
+    return DescribeShareGroupOffsetsRequest(
+        version=version, groups=[group(version=version, group_id=name, topics=topics) for name in groups]
+    )
+
+
+# Which rights the caller has on groups: consumer groups, share groups, and the group of the automatic abort.
+#
+# A broker checks the right before it looks for the group, so a group that does not exist answers the question. Any
+# broker refuses a caller without DESCRIBE. Only the group's coordinator names the operations that are allowed.
+
+_OPERATIONS_SINCE, _LAST_WITHOUT_NOT_FOUND = 3, 5  # from version 6 on, an unused id is an error
+_NONE, _REFUSED = 0, 30  # GROUP_AUTHORIZATION_FAILED
+_READ = 3  # Kafka's class AclOperation
+_UNUSED_GROUP = "txnwatch-unused-group"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRights:
+    """The rights on groups.
+
+    Attributes:
+        may_describe: whether groups of any name may be described; None if no broker could answer.
+        may_lead: whether the group of the automatic abort may be joined; None if its coordinator did not answer.
+        has_share_groups: whether the brokers support share groups.
+        may_read_isolation: whether the isolation level of share groups of any name may be read; None without an answer.
+    """
+
+    may_describe: bool | None = None
+    may_lead: bool | None = None
+    has_share_groups: bool = False
+    may_read_isolation: bool | None = None
+
+
+def group_rights(cluster: Cluster, lease_group: str) -> GroupRights:
+    """Asks every broker about an unused group and the group of the automatic abort, and one about share groups."""
+    requests = dict.fromkeys(cluster.known.brokers, lambda connection: _request(connection, lease_group))
+    rights = _share_group_rights(cluster)
+    for answer in cluster.ask(requests, cluster.timeout_s).values():
+        if isinstance(answer, BrokerError):
+            continue
+        for row in answer.groups:
+            if row.group_id == _UNUSED_GROUP:
+                rights = replace(rights, may_describe=row.error_code != _REFUSED)
+            elif row.error_code in {_NONE, _REFUSED}:
+                rights = replace(rights, may_lead=_READ in (row.authorized_operations or ()))
+    return rights
+
+
+def _share_group_rights(cluster: Cluster) -> GroupRights:
+    rights = GroupRights()
+    with contextlib.suppress(BrokerError):
+        rights = replace(rights, has_share_groups=are_supported(cluster))
+        if rights.has_share_groups:
+            rights = replace(rights, may_read_isolation=may_read_isolation(cluster, _UNUSED_GROUP))
+    return rights
+
+
+def hides_groups(cluster: Cluster) -> bool:
+    """Whether this user lacks DESCRIBE on some groups: without an error, a broker does not list a group that is hidden.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    connection = cluster.any_connection()
+    version = connection.require_version(DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND)
+    answer = cluster.call(connection, DescribeGroupsRequest(version=version, groups=[_UNUSED_GROUP]))
+    return any(row.error_code == _REFUSED for row in answer.groups)
+
+
+def _request(connection: Connection, lease_group: str) -> Any:
+    version = connection.require_version(
+        DescribeGroupsRequest, highest=_LAST_WITHOUT_NOT_FOUND, lowest=_OPERATIONS_SINCE
+    )
+    return DescribeGroupsRequest(
+        version=version, groups=[_UNUSED_GROUP, lease_group], include_authorized_operations=True
+    )
+
+
+_GROUPS_AT_A_TIME = 500
+_WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
+_COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: the group committed offsets without joining
+_SHARE = "share"
+_HIDDEN = "hidden groups are not listed: GROUP_AUTHORIZATION_FAILED: DESCRIBE on all groups is missing"
+Groups = dict[str, bool]
+
+
+class ClusterGroups:
+    """ConsumerGroups of one cluster; not thread-safe."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
+        """See ConsumerGroups. Sends one request per broker, then one per 500 groups, and one about the right."""
+        wanted = list(dict.fromkeys(partitions))
+        found: dict[TopicPartition, list[GroupOffset]] = {partition: [] for partition in wanted}
+        problems: Counter[str] = Counter()
+        try:
+            committing, sharing = self._listed(problems) if wanted else ({}, {})
+        except BrokerError as exc:
+            return GroupOffsets(dict.fromkeys(wanted, ()), (str(exc),))
+        for part in _parts(committing):
+            self._fetch(part, wanted, found, problems)
+        for part in _parts(sharing):
+            self._share(part, wanted, found, problems)
+        if wanted:
+            self._note_hidden(problems)
+        return GroupOffsets(
+            {partition: tuple(offsets) for partition, offsets in found.items()},
+            tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
+        )
+
+    def _listed(self, problems: Counter[str]) -> tuple[dict[BrokerId, Groups], dict[BrokerId, Groups]]:
+        """For each broker its groups, and whether each has members: groups that commit, and share groups."""
+        requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
+        committing: dict[BrokerId, Groups] = {}
+        sharing: dict[BrokerId, Groups] = {}
+        for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
+            if isinstance(answer, BrokerError):
+                problems[str(answer)] += 1
+            elif (refused := problem_of(answer.error_code)) is not None:
+                problems[f"broker {node}: cannot list groups: {refused}"] += 1
+            else:
+                for row in answer.groups:
+                    if row.protocol_type in _COMMITTING_PROTOCOLS:
+                        committing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
+                    elif row.protocol_type == _SHARE:
+                        sharing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
+        return committing, sharing
+
+    def _note_hidden(self, problems: Counter[str]) -> None:
+        try:
+            if hides_groups(self._cluster):
+                problems[_HIDDEN] += 1
+        except BrokerError as exc:
+            problems[str(exc)] += 1
+
+    def _share(
+        self,
+        groups: dict[BrokerId, Groups],
+        wanted: Sequence[TopicPartition],
+        found: dict[TopicPartition, list[GroupOffset]],
+        problems: Counter[str],
+    ) -> None:
+        members = {name: has_members for one in groups.values() for name, has_members in one.items()}
+        stopped_by_it = read_committed_only(self._cluster, list(members), problems)
+        asked = {
+            node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
+        }
+        for one in share_offsets(self._cluster, asked, wanted, problems):
+            if one.group_id not in members or one.partition not in found:
+                continue
+            offset = GroupOffset(one.group_id, one.offset, members[one.group_id], one.is_floor)
+            found[one.partition].append(offset)
+
+    def _fetch(
+        self,
+        groups: dict[BrokerId, Groups],
+        wanted: Sequence[TopicPartition],
+        found: dict[TopicPartition, list[GroupOffset]],
+        problems: Counter[str],
+    ) -> None:
+        def request(names: Sequence[str]) -> Any:
+            return lambda connection: _fetch_request(connection, names, wanted)
+
+        requests = {node: request(list(names)) for node, names in groups.items()}
+        for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
+            if isinstance(answer, BrokerError):
+                problems[str(answer)] += len(groups[node])
+                continue
+            for row in answer.groups:
+                if (refused := problem_of(row.error_code)) is not None:
+                    problems[_why(refused, "group")] += 1
+                elif row.group_id in groups[node]:
+                    _take(row, groups[node], found, problems)
+
+
+def _parts(left: dict[BrokerId, Groups]) -> Iterator[dict[BrokerId, Groups]]:
+    """Splits each broker's groups into parts of one request each."""
+    while left:
+        yield {node: dict(list(groups.items())[:_GROUPS_AT_A_TIME]) for node, groups in left.items()}
+        left = {node: dict(list(groups.items())[_GROUPS_AT_A_TIME:]) for node, groups in left.items()}
+        left = {node: groups for node, groups in left.items() if groups}
+
+
+def _take(row: Any, groups: Groups, found: dict[TopicPartition, list[GroupOffset]], problems: Counter[str]) -> None:
+    for topic in row.topics:
+        for partition in topic.partitions:
+            if (refused := problem_of(partition.error_code)) is not None:
+                problems[_why(refused, f"topic {topic.name}")] += 1
+            elif (committed := present(partition.committed_offset)) is not None:
+                at = TopicPartition(topic.name, partition.partition_index)
+                if at in found:
+                    found[at].append(GroupOffset(row.group_id, committed, groups[row.group_id]))
+
+
+def _why(refused: Problem, what: str) -> str:
+    found = refused.of("offsets of consumer groups")
+    return str(found.with_hint(f"DESCRIBE on the {what} is missing") if found.is_denied else found)
+
+
+def _list_request(connection: Connection) -> Any:
+    version = connection.require_version(ListGroupsRequest, highest=5, lowest=4)
+    return ListGroupsRequest(version=version, states_filter=[])  # groups of every type that the broker supports
+
+
+def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:
+    version = connection.require_version(OffsetFetchRequest, highest=9, lowest=8)
+    numbers: dict[str, list[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = [
+        group.OffsetFetchRequestTopics(version=version, name=name, partition_indexes=indexes)
+        for name, indexes in numbers.items()
+    ]
+    return OffsetFetchRequest(
+        version=version,
+        groups=[group(version=version, group_id=name, topics=topics) for name in groups],
+        require_stable=False,
+    )

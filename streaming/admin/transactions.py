@@ -1,0 +1,272 @@
+"""TransactionAdmin over the wire: fresh reads of partitions and coordinators; each answer carries its own error.
+
+kafka-python's own admin client raises for the whole request if one partition fails. Here a partition's error is the
+answer of that partition only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ports import (
+    ActiveProducer,
+    MarkerSpec,
+    PartitionReading,
+    SpanHistory,
+    SpanStart,
+    TransactionListing,
+)
+from txnwatch.state.model.transaction import Marker, NotDescribed, TransactionDescription
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    CoordinatorEpoch,
+    DurationMs,
+    ErrorCode,
+    Offset,
+    Problem,
+    ProducerId,
+    TopicPartition,
+)
+from txnwatch.streaming.admin import requests as messages
+from txnwatch.streaming.admin.list_transactions import (
+    NOT_SHOWN,
+    LogLeaders,
+    coordinators_log,
+    list_everywhere,
+    problem_lines,
+)
+from txnwatch.streaming.admin.requests import describe_producers
+from txnwatch.streaming.client.answers import the_one
+from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ListedOffset, ask_for_each
+from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
+from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
+
+# DescribeTransactions of some ids, each from its coordinator; an answer counts only if the coordinator did not change.
+#
+# Law: a broker that has lost a partition of the coordinators' log may not know it yet, and then describes an old state.
+# So the leaders of the log are read before and after, each time from another broker. A description counts only if the
+# broker that gave it led the id's partition all the time, under one leader epoch. If the log is hidden, nothing can be
+# compared; the listing (list_transactions.py) then reports the problem.
+
+_TRANSACTION_COORDINATOR = 1
+_MANY_KEYS_SINCE = 4
+_MISSING = Problem("missing from the answer")
+
+
+def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+    """Each id as its coordinator describes it, or the problem that prevented it."""
+    wanted = list(dict.fromkeys(transactional_ids))
+    if not wanted:
+        return {}
+    try:
+        before, _ = coordinators_log(cluster)
+        answers = _describe(cluster, wanted)
+        after, _ = coordinators_log(cluster)
+    except BrokerError as exc:
+        return {name: NotDescribed(name, Problem.from_error(exc)) for name in wanted}
+    return {name: _as_coordinator(answers[name], before, after) for name in wanted}
+
+
+def _as_coordinator(found: TransactionDescription, before: LogLeaders, after: LogLeaders) -> TransactionDescription:
+    if isinstance(found, NotDescribed) or not before or not after:
+        return found
+    number = coordinator_partition(found.transactional_id, len(before))
+    log, led = TopicPartition(TRANSACTION_STATE_TOPIC, number), before[number]
+    if after.get(number) != led:
+        return NotDescribed(found.transactional_id, Problem(f"the leader of {log} changed during the request"))
+    if led.leader != found.coordinator:
+        why = Problem(f"broker {found.coordinator} answered, but it does not lead {log}")
+        return NotDescribed(found.transactional_id, why)
+    return found
+
+
+def _describe(cluster: Cluster, wanted: list[str]) -> dict[str, TransactionDescription]:
+    answers: dict[str, TransactionDescription] = {}
+    by_coordinator: dict[BrokerId, list[str]] = {}
+    for transactional_id, found in _find_coordinators(cluster, wanted).items():
+        if isinstance(found, Problem):
+            answers[transactional_id] = NotDescribed(transactional_id, found)
+        else:
+            by_coordinator.setdefault(found, []).append(transactional_id)
+    return answers | describe_at(cluster, by_coordinator)
+
+
+def describe_at(cluster: Cluster, ids: Mapping[BrokerId, Sequence[str]]) -> dict[str, TransactionDescription]:
+    """Each id as the given broker describes it, or the problem that prevented it; one request per broker."""
+    found = ask_for_each(cluster, ids, messages.describe_transactions_request, messages.descriptions)
+    return {
+        name: NotDescribed(name, Problem.from_error(one)) if isinstance(one, BrokerError) else one
+        for name, one in found.items()
+    }
+
+
+def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, BrokerId | Problem]:
+    """The broker id of each id's coordinator, or the problem."""
+    found: dict[str, BrokerId | Problem] = {}
+    try:
+        connection = cluster.any_connection()
+        version = connection.require_version(FindCoordinatorRequest, highest=4, lowest=1)
+        if version >= _MANY_KEYS_SINCE:
+            for answer in _find(cluster, connection, version, coordinator_keys=wanted).coordinators:
+                found[answer.key] = _node_or_error(answer)
+        else:
+            for name in wanted:
+                found[name] = _node_or_error(_find(cluster, connection, version, key=name))
+    except BrokerError as exc:
+        return {name: found.get(name, Problem.from_error(exc)) for name in wanted}
+    return {name: found.get(name, _MISSING) for name in wanted}
+
+
+def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -> Any:
+    request = FindCoordinatorRequest(version=version, key_type=_TRANSACTION_COORDINATOR, **keys)
+    return cluster.call(connection, request)
+
+
+def _node_or_error(answer: Any) -> BrokerId | Problem:
+    problem = problem_of(answer.error_code)
+    return BrokerId(answer.node_id) if problem is None else problem.with_right(messages.DESCRIBE_IDS)
+
+
+class ClusterAdmin:
+    """TransactionAdmin of one cluster; not thread-safe."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._histories = SpanHistoryReader(cluster)
+
+    def within(self, budget_ms: DurationMs) -> AbstractContextManager[None]:
+        """See TransactionAdmin."""
+        return self._cluster.budget(budget_ms / 1000)
+
+    def read_partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionReading]:
+        """See TransactionAdmin. One metadata refresh, then five requests per leader."""
+        wanted = list(dict.fromkeys(partitions))
+        try:
+            known = self._cluster.refresh({partition.topic for partition in wanted})
+        except BrokerError as exc:
+            return {partition: PartitionReading(partition, Problem.from_error(exc)) for partition in wanted}
+        before = self._cluster.list_offsets(wanted)
+        described = describe_producers(self._cluster, wanted)
+        after = self._cluster.list_offsets(wanted)
+        stable = self._cluster.list_offsets(wanted, isolation=READ_COMMITTED)
+        start = self._cluster.list_offsets(wanted, timestamp=EARLIEST)
+        return {at: _reading(known, at, before[at], described[at], after[at], stable[at], start[at]) for at in wanted}
+
+    def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
+        """See TransactionAdmin."""
+        return self._histories.read(spans)
+
+    def closing_marker(
+        self, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
+    ) -> Marker | None:
+        """See TransactionAdmin."""
+        return closing_marker(self._cluster, partition, producer_id, start_offset, from_offset)
+
+    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, CoordinatorEpoch | Problem]:
+        """See TransactionAdmin. One metadata refresh, then one request per leader."""
+        wanted = {TopicPartition(TRANSACTION_STATE_TOPIC, number): number for number in log_partitions}
+        try:
+            self._cluster.refresh({TRANSACTION_STATE_TOPIC})
+            listed = self._cluster.list_offsets(wanted)
+        except BrokerError as exc:
+            return dict.fromkeys(wanted.values(), Problem.from_error(exc))
+        return {number: _epoch_of(listed[partition]) for partition, number in wanted.items()}
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """See TransactionAdmin."""
+        return describe_transactions(self._cluster, transactional_ids)
+
+    def list_transactions(self, producer_ids: Iterable[ProducerId]) -> TransactionListing:
+        """See TransactionAdmin."""
+        request = messages.list_transactions_request(list(dict.fromkeys(producer_ids)))
+        found = list_everywhere(self._cluster, request)
+        if found.is_unused:
+            why = problem_lines({TRANSACTION_STATE_TOPIC: NOT_SHOWN})
+            return TransactionListing((), why, why, has_ids=False)
+        # Without the leaders of the log, any row may come from a former coordinator.
+        rows = found.rows if TRANSACTION_STATE_TOPIC not in found.problems else []
+        return TransactionListing(tuple(rows), problem_lines(found.problems), problem_lines(found.silent))
+
+    def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
+        """See TransactionAdmin."""
+        wanted = list(dict.fromkeys(topics))
+        try:
+            connection = self._cluster.any_connection()
+            answer = self._cluster.call(connection, messages.cleanup_policy_request(connection, wanted))
+        except BrokerError:
+            return {}
+        return messages.cleanup_policies(answer)
+
+    def write_marker(self, marker: MarkerSpec) -> Problem | None:
+        """See TransactionAdmin."""
+        try:
+            info = self._cluster.refresh().info(marker.partition)
+            if info is None or info.leader is None:
+                return NO_LEADER
+            if marker.leader_epoch not in {None, info.leader_epoch}:
+                return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
+            connection = self._cluster.node(info.leader)
+            response = self._cluster.call(connection, messages.write_marker_request(connection, marker))
+            answer = the_one(the_one(the_one(response.markers).topics).partitions)
+        except BrokerError as exc:
+            return Problem.from_error(exc)
+        return problem_of(answer.error_code)
+
+
+def _reading(
+    known: Metadata,
+    partition: TopicPartition,
+    before: ListedOffset | Problem,
+    described: tuple[ActiveProducer, ...] | Problem,
+    after: ListedOffset | Problem,
+    stable: ListedOffset | Problem,
+    start: ListedOffset | Problem,
+) -> PartitionReading:
+    info = known.info(partition)
+    if isinstance(before, Problem):
+        return _unread(partition, before, is_shown=info is not None)
+    if isinstance(described, Problem) and not described.is_unsupported:
+        return _unread(partition, described, is_shown=info is not None)
+    if isinstance(after, Problem):
+        return _unread(partition, after, is_shown=info is not None)
+    if before.leader_epoch != after.leader_epoch:
+        why = f"the leader changed during the read (epoch {before.leader_epoch}, then {after.leader_epoch})"
+        return PartitionReading(partition, Problem(why))
+    return PartitionReading(
+        partition=partition,
+        problem=described if isinstance(described, Problem) else None,
+        topic_id=known.topics[partition.topic].topic_id,
+        leader=before.leader,
+        leader_epoch=info.leader_epoch if info is not None else None,
+        end_before=before.offset,
+        end_after=after.offset,
+        last_stable_offset=_offset(stable),
+        high_watermark=after.offset,
+        log_start_offset=_offset(start),
+        producers=() if isinstance(described, Problem) else described,
+    )
+
+
+def _unread(partition: TopicPartition, problem: Problem, *, is_shown: bool) -> PartitionReading:
+    if is_shown and problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # yet: the metadata has it
+        return PartitionReading(partition, Problem("its leader does not have this partition"))
+    return PartitionReading(partition, problem, is_absent=problem.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _offset(listed: ListedOffset | Problem) -> Offset | None:
+    return None if isinstance(listed, Problem) else listed.offset
+
+
+def _epoch_of(listed: ListedOffset | Problem) -> CoordinatorEpoch | Problem:
+    if isinstance(listed, Problem):
+        return listed
+    epoch = listed.leader_epoch
+    return Problem("the leader returned no leader epoch") if epoch is None else CoordinatorEpoch(epoch)

@@ -1,0 +1,315 @@
+"""The checks before a watch starts: the cluster is reachable, and the rights of this user are enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
+
+from txnwatch.state.model.errors import AuthorizationError, BrokerError
+from txnwatch.state.model.ports import Log
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, CoordinatorAccess, DurationMs, TopicPartition
+from txnwatch.state.text import Grantee, some
+from txnwatch.streaming.admin.broker_settings import Settings, settings_of
+from txnwatch.streaming.admin.rights import READ, WRITE, TopicRights, create_problem, rights_on
+from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.metadata import TopicInfo
+from txnwatch.streaming.job.checkpoint import check_files, check_same_cluster, last_cluster
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.source.options import SourceOptions
+
+# Whether this user may describe and read topics, as the brokers answer.
+
+
+def hidden_topic(cluster: Cluster, names: Collection[str]) -> str | None:
+    """The first of these topics that this user may not describe, as text; None if there is none."""
+    if not names:
+        return None
+    topics = cluster.metadata_from(cluster.any_connection().endpoint, names).topics
+    hidden = next((topic.name for topic in topics.values() if topic.is_hidden), None)
+    return f"topic {hidden}: expected the rights DESCRIBE and READ, found neither" if hidden is not None else None
+
+
+def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:
+    """The missing READ rights: an empty Fetch of one partition of each topic, whose leader checks the right first."""
+    first = [TopicPartition(topic.name, min(topic.partitions)) for topic in topics if topic.partitions]
+    ends = cluster.list_offsets(first)
+    reads = [
+        RangeRead(
+            partition=partition,
+            topic_id=cluster.known.topics[partition.topic].topic_id,
+            start=end.offset,
+            end=end.offset,
+            last_epoch=None,
+            must_check=True,
+            new_fold=PartitionFold,
+        )
+        for partition in first
+        if isinstance(end := ends[partition], ListedOffset)
+    ]
+    read_ranges(cluster, reads, patience_s=0.0)
+    return [f"topic {read.partition.topic}: {one.detail}" for read in reads if read.is_denied for one in read.notices]
+
+
+# Chooses how the coordinators' view is known: the setting, or without one the best that this user's rights allow.
+#
+# The order is `log`, `api`, `none`; each one proves less than the one before it (docs/decisions/0027). A broker that
+# does not answer now is no missing right: only a refusal, or an unsupported request, leads to a lower view.
+
+AUTO = "auto"
+_LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenView:
+    """The chosen access, and the reasons why each better one is not used; no reasons if the setting names it."""
+
+    access: CoordinatorAccess
+    reasons: tuple[str, ...] = ()
+
+
+def choose_view(cluster: Cluster, wanted: str) -> ChosenView:
+    """The view for a setting: `auto` is the best that the rights allow.
+
+    Raises:
+        AuthorizationError: the setting names a view, and a right for it is missing.
+        BrokerError: no broker answers.
+    """
+    if wanted == CoordinatorAccess.NONE:
+        return ChosenView(CoordinatorAccess.NONE)
+    if wanted == CoordinatorAccess.API:
+        _require(_why_no_api(cluster))
+        return ChosenView(CoordinatorAccess.API)
+    no_log = _why_no_log(cluster)
+    if wanted == CoordinatorAccess.LOG:
+        _require(no_log)
+        return ChosenView(CoordinatorAccess.LOG)
+    if no_log is None and TRANSACTION_STATE_TOPIC not in cluster.known.topics and _unsupported(cluster) is not None:
+        no_log = f"no broker shows {TRANSACTION_STATE_TOPIC}"  # it may exist: its coordinators cannot be asked
+    if no_log is None:
+        return ChosenView(CoordinatorAccess.LOG)
+    no_api = _why_no_api(cluster)
+    if no_api is None:
+        return ChosenView(CoordinatorAccess.API, (no_log,))
+    return ChosenView(CoordinatorAccess.NONE, (no_log, no_api))
+
+
+def _require(problem: str | None) -> None:
+    if problem is not None:
+        raise AuthorizationError(f"{problem}: grant it to this user, or set --coordinator-view")
+
+
+def _why_no_log(cluster: Cluster) -> str | None:
+    """Why the coordinators' log cannot be read; None if it can, or if no transaction was begun yet."""
+    hidden = hidden_topic(cluster, [TRANSACTION_STATE_TOPIC])
+    if hidden is not None:
+        return hidden
+    shown = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
+    refused = refused_read(cluster, [shown]) if shown is not None else []
+    return refused[0] if refused else None
+
+
+def _unsupported(cluster: Cluster) -> str | None:
+    """The first request about transactions that a broker does not support; None if those that answer support all."""
+    for node in sorted(cluster.known.brokers):
+        try:
+            connection = cluster.node(node)
+        except BrokerError:
+            continue
+        for request in (ListTransactionsRequest, DescribeTransactionsRequest):
+            if connection.version(request) is None:
+                return f"broker {node} does not support {request.name.removesuffix('Request')}"
+    return None
+
+
+def _why_no_api(cluster: Cluster) -> str | None:
+    """Why the coordinators cannot be asked; None if they can, or if some only do not answer now."""
+    unsupported = _unsupported(cluster)
+    if unsupported is not None:
+        return unsupported
+    problems = ClusterAdmin(cluster).list_transactions([]).problems
+    denied = next((problem for problem in problems if problem.is_denied), None)
+    return f"transactional ids: {denied}" if denied is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTimeout:
+    """The longest timeout that one broker allows.
+
+    Attributes:
+        ms: `transaction.max.timeout.ms`; None if the broker does not show it.
+        is_unlimited: whether it allows two-phase transactions, which have no timeout.
+        problem: why the two are not known, or do not limit a transaction.
+    """
+
+    ms: DurationMs | None
+    is_unlimited: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LongestTimeout:
+    """The longest timeout that all brokers allow; any of them can be a coordinator.
+
+    Attributes:
+        ms: the timeout; None if it is not known, or does not limit a transaction.
+        is_unlimited: whether no timeout limits a transaction.
+        problem: the reason for None.
+    """
+
+    ms: DurationMs | None
+    is_unlimited: bool = False
+    problem: str | None = None
+
+
+UNKNOWN = LongestTimeout(None)
+
+
+def broker_timeouts(cluster: Cluster) -> list[BrokerTimeout]:
+    """The longest timeout of each broker."""
+    found = settings_of(cluster, cluster.known.brokers, [_LONGEST_TIMEOUT, _TWO_PHASE])
+    return [_timeout_of(node, settings) for node, settings in found.items()]
+
+
+def _timeout_of(node: BrokerId, settings: Settings) -> BrokerTimeout:
+    text = settings.values.get(_LONGEST_TIMEOUT, "")
+    if not text.isdecimal():
+        why = settings.problem or "it does not return it"
+        return BrokerTimeout(None, problem=f"broker {node} does not show {_LONGEST_TIMEOUT}: {why}")
+    if settings.values.get(_TWO_PHASE) == "true":
+        why = f"broker {node} has {_TWO_PHASE}=true: no timeout limits such a transaction"
+        return BrokerTimeout(DurationMs(int(text)), is_unlimited=True, problem=why)
+    return BrokerTimeout(DurationMs(int(text)))
+
+
+def longest_timeout(timeouts: Sequence[BrokerTimeout]) -> LongestTimeout:
+    """The longest of the timeouts, if every broker shows one and none allows transactions without one."""
+    obstacle = next((one for one in sorted(timeouts, key=lambda one: not one.is_unlimited) if one.problem), None)
+    if obstacle is not None:
+        return LongestTimeout(None, obstacle.is_unlimited, obstacle.problem)
+    return LongestTimeout(max((one.ms for one in timeouts if one.ms is not None), default=None))
+
+
+# Checks before the job starts: the cluster is reachable, and this user may read what verdicts depend on.
+#
+# A missing right must not look like a hanging transaction, nor like a healthy cluster. So a topic that is configured by
+# its name and that this user may not describe is an error here, in one line. A topic that it may describe and not read
+# is only reported: nothing is proven on its partitions until the right is granted. Without the right to read the
+# coordinators' log, preflight.py chooses another way, and the watch names it.
+
+_NAMED = 3
+_NOTHING_PROVEN = "nothing is proven on the partitions of these topics until it is granted (docs/rights.md)"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCluster:
+    """The cluster that a watch begins with: its id, the topics watched now, and how the coordinators' view is known."""
+
+    cluster_id: str
+    topics: Sequence[TopicInfo]
+    view: ChosenView
+
+
+def check_cluster(
+    cluster: Cluster, options: SourceOptions, checkpoint: str, wanted_view: str, log: Log
+) -> CheckedCluster:
+    """Checks a cluster before a watch begins; `wanted_view` is the setting `coordinator_view`.
+
+    Raises:
+        BrokerError: no broker answers.
+        AuthorizationError: a right is missing; the message names topic and right.
+        CheckpointError: the checkpoint belongs to another cluster, or is damaged.
+    """
+    metadata = cluster.refresh()
+    _check_checkpoint(checkpoint, metadata.cluster_id)
+    hidden = hidden_topic(cluster, options.topics)
+    if hidden is not None:
+        raise AuthorizationError(f"{hidden}: grant them to this user")
+    view = choose_view(cluster, wanted_view)
+    watched = [topic for topic in metadata.topics.values() if options.watches(topic)]
+    unread = refused_read(cluster, watched)
+    if unread:
+        log.warning(f"{some(unread, _NAMED)}: {_NOTHING_PROVEN}")
+    return CheckedCluster(metadata.cluster_id, watched, view)
+
+
+def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
+    check_files(checkpoint)
+    check_same_cluster(checkpoint, last_cluster(checkpoint), cluster_id)
+
+
+# Checks the rights on the events topic, before the topic is opened.
+#
+# Without one of them every later attempt fails in the same way: an idempotent producer gets no producer id from a
+# broker unless its user may write to a topic, and that is a fatal error of the client. So a missing right is one error
+# that names it, and never a retry for ever.
+
+_PAGE = "docs/rights.md"
+_SHOWN_S, _PAUSE_S = 5.0, 0.1
+_NEEDED = {
+    "Write": (WRITE, "no event can be published"),
+    "Read": (READ, "the incidents of an earlier start are unknown"),
+}
+
+
+def check_events_rights(cluster: Cluster, topic: str, grantee: Grantee, *, is_created: bool = False) -> None:
+    """Checks that this user may read and write the events topic, and may create it if it does not exist.
+
+    A broker that does not report rights (before Kafka 2.3) is not checked. A topic that was just created is awaited,
+    because it takes a moment until every broker shows it.
+
+    Raises:
+        AuthorizationError: a right is missing; the message names it, the topic, the user and the command to grant it.
+        BrokerError: no broker answers.
+    """
+    rights = rights_on(cluster, topic)
+    until_s = time.monotonic() + _SHOWN_S
+    while is_created and rights.is_absent and time.monotonic() < until_s:
+        time.sleep(_PAUSE_S)
+        rights = rights_on(cluster, topic)
+    missing = _lacks(rights)
+    if rights.is_absent and _is_create_refused(cluster, topic):
+        raise _missing(topic, grantee, ["Create", *missing], "it does not exist, and this user may not create it")
+    if rights.is_hidden:
+        # A topic that exists looks the same as a topic that does not, if this user may not describe it.
+        result = "this user may not describe it (if it does not exist, grant Create too)"
+        raise _missing(topic, grantee, missing, result)
+    if missing:
+        raise _missing(topic, grantee, missing, _NEEDED[missing[0]][1])
+
+
+def check_write(cluster: Cluster, topic: str, grantee: Grantee) -> None:
+    """Checks that this user may write an events topic that exists; a broker that does not report rights is not checked.
+
+    Raises:
+        AuthorizationError: the right is missing; the message is as above.
+        BrokerError: no broker answers.
+    """
+    if "Write" in _lacks(rights_on(cluster, topic)):
+        raise _missing(topic, grantee, ["Write"], _NEEDED["Write"][1])
+
+
+def _lacks(rights: TopicRights) -> list[str]:
+    if rights.operations is None:
+        return []
+    return [name for name, (operation, _) in _NEEDED.items() if operation not in rights.operations]
+
+
+def _is_create_refused(cluster: Cluster, topic: str) -> bool:
+    problem = create_problem(cluster, topic)
+    return problem is not None and problem.is_denied
+
+
+def _missing(topic: str, grantee: Grantee, names: list[str], result: str) -> AuthorizationError:
+    rights = " and ".join(name.upper() for name in names)
+    operations = [part for name in names[1:] for part in ("--operation", name)]
+    line = grantee.line(names[0], *operations, "--topic", topic)
+    return AuthorizationError(
+        f"events topic {topic!r}: expected the right{'s' if len(names) > 1 else ''} {rights} for {grantee.principal}, "
+        f"found {'none of them' if len(names) > 1 else 'it missing'}: {result}. Grant with `{line}` ({_PAGE})"
+    )

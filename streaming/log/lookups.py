@@ -1,0 +1,351 @@
+"""Single questions to a log: how a span began, which marker closed it, which batches there are, where it ends."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
+from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    LeaderEpoch,
+    Offset,
+    Problem,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
+from txnwatch.streaming.client.cluster import EARLIEST, Cluster
+from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.partition_fold import marker_at
+from txnwatch.streaming.log.range_read import Fold, RangeRead
+from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTransactionMarker, read_marker
+
+# Where a log begins and ends now, for one-time reads of all of it or of a part.
+#
+# A log that could not be listed is a problem, and a part that could not be read has a notice. The caller decides what
+# they mean.
+
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a partition's log begins and ends now, [start, end), and its leader epoch if the leader returned it."""
+
+    partition: TopicPartition
+    topic_id: str
+    start: Offset
+    end: Offset
+    leader_epoch: LeaderEpoch | None = None
+
+    def part(
+        self, new_fold: Callable[[Offset, Offset], Fold], start: Offset = FIRST_OFFSET, end: Offset | None = None
+    ) -> RangeRead:
+        """A read of what the log has of [start, end); by default of all of it."""
+        last = self.end if end is None else min(end, self.end)
+        first = min(max(start, self.start), last)
+        return RangeRead(self.partition, self.topic_id, first, last, None, must_check=False, new_fold=new_fold)
+
+
+def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Extent | Problem]:
+    """The extent of each partition, in the given order."""
+    starts = cluster.list_offsets(partitions, timestamp=EARLIEST)
+    ends = cluster.list_offsets(partitions)
+    found: dict[TopicPartition, Extent | Problem] = {}
+    for partition in partitions:
+        start, end, topic = starts[partition], ends[partition], cluster.known.topics.get(partition.topic)
+        topic_id = topic.topic_id if topic is not None else ""
+        if isinstance(start, Problem):
+            found[partition] = start
+        elif isinstance(end, Problem):
+            found[partition] = end
+        else:
+            found[partition] = Extent(partition, topic_id, start.offset, end.offset, end.leader_epoch)
+    return found
+
+
+def read_parts(cluster: Cluster, parts: Iterable[RangeRead], until: float = math.inf) -> list[RangeRead]:
+    """Reads parts of logs in parallel, each to its end, to a notice with the reason, or until the time `until`."""
+    reads = list(parts)
+    read_ranges(cluster, reads, patience_s=_PATIENCE_S, until=until)
+    return reads
+
+
+# Reads from partitions' own logs how open spans began: the epoch of each, and its producer's last marker below it.
+#
+# The expected outcome of a hang rests on both, and DescribeProducers returns neither. This module only reads;
+# state/evidence/outcome.py decides. Many spans are read in parallel; spans of one partition that are near each other
+# are read in one pass. A read that does not fit into the time budget is kept and continues at the next call, so a long
+# read finishes however small the budgets are. The end of the budget stops only reads that have not begun, because a
+# Fetch that is cut off has read nothing.
+
+OFFSETS_BELOW = 100_000  # offsets; a last marker further down is not found
+_ANSWER_S = 2.0  # for an answer that is under way when the budget ends
+_KEPT_S = 300.0  # then a read that no caller has asked for again is dropped
+_NO_TIME = "the time budget was used up before this read"
+_NOTHING_CAME = "its partition's log returned no data in time"
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Spans of one partition, and the range that is read for them."""
+
+    spans: tuple[SpanStart, ...]
+    read: RangeRead
+    used_s: float
+
+
+class SpanHistoryReader:
+    """Reads the histories of open spans, and continues reads that did not finish; not thread-safe."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._kept: dict[TopicPartition, _Reading] = {}
+
+    def read(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
+        """See TransactionAdmin.read_span_histories."""
+        until, left = self._cluster.until, list(dict.fromkeys(spans))
+        found: dict[SpanStart, SpanHistory] = {}
+        wanted = set(left)
+        with self._cluster.budget(until - time.monotonic() + _ANSWER_S):
+            while left and time.monotonic() < until:
+                answers = self._one_of_each_partition(left, until)
+                found |= {span: history for span, history in answers.items() if span in wanted}
+                left = [span for span in left if span not in answers]
+        now_s = time.monotonic()
+        self._kept = {at: one for at, one in self._kept.items() if now_s - one.used_s < _KEPT_S}
+        return found | dict.fromkeys(left, SpanHistory(problem=_NO_TIME))
+
+    def _one_of_each_partition(self, spans: list[SpanStart], until: float) -> dict[SpanStart, SpanHistory]:
+        """Begins a read in each partition or continues the unfinished one; each read span gets an answer."""
+        at: dict[TopicPartition, list[SpanStart]] = {}
+        for span in spans:
+            at.setdefault(span.partition, []).append(span)
+        answers = self._begin(
+            {partition: near(found) for partition, found in at.items() if partition not in self._kept}
+        )
+        readings = [self._kept.pop(partition) for partition in at if partition in self._kept]
+        before = [reading.read.fold.position for reading in readings]
+        try:
+            read_parts(self._cluster, [reading.read for reading in readings], until)
+        except BrokerError as exc:
+            return answers | {span: SpanHistory(problem=str(exc)) for reading in readings for span in reading.spans}
+        for reading, position in zip(readings, before, strict=True):
+            if reading.read.needs_fetch:
+                reading.used_s = time.monotonic()
+                self._kept[reading.spans[0].partition] = reading
+                has_come = reading.read.fold.position > position
+                answers |= dict.fromkeys(reading.spans, BEING_READ if has_come else SpanHistory(problem=_NOTHING_CAME))
+            else:
+                answers |= _answers_of(reading)
+        return answers
+
+    def _begin(self, groups: dict[TopicPartition, tuple[SpanStart, ...]]) -> dict[SpanStart, SpanHistory]:
+        """Lists the logs; those that cannot be listed are answered, and a read of each other one is kept for later."""
+        try:
+            logs = list_extents(self._cluster, groups) if groups else {}
+        except BrokerError as exc:
+            return {span: SpanHistory(problem=str(exc)) for group in groups.values() for span in group}
+        answers: dict[SpanStart, SpanHistory] = {}
+        for partition, log in logs.items():
+            if isinstance(log, Problem):
+                answers |= dict.fromkeys(groups[partition], SpanHistory(problem=str(log)))
+            else:
+                part = _part(log, groups[partition])
+                self._kept[partition] = _Reading(groups[partition], part, time.monotonic())
+        return answers
+
+
+def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
+    """The lowest of some spans of one partition, and those that are read in the same pass."""
+    lowest, *others = sorted(spans, key=lambda span: span.start_offset)
+    return (lowest, *(span for span in others if span.start_offset - lowest.start_offset <= OFFSETS_BELOW))
+
+
+def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
+    def fold(begin: Offset, end: Offset) -> SpanHistoryFold:
+        return SpanHistoryFold(spans, begin, end)
+
+    return log.part(fold, Offset(spans[0].start_offset - OFFSETS_BELOW), spans[-1].start_offset + 1)
+
+
+def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:
+    """The answers of a finished read; a part that could not be read is a problem, unless it can never be decoded."""
+    for notice in reading.read.notices:
+        if notice.kind is NoticeKind.GAP and notice.is_decode_failure:
+            return dict.fromkeys(reading.spans, SpanHistory())
+        if notice.kind is not NoticeKind.LOST:  # retention deleted these offsets; the fold began above them
+            return dict.fromkeys(reading.spans, SpanHistory(problem=notice.detail))
+    return dict(reading.read.fold.histories())
+
+
+class SpanHistoryFold(BatchWalker):
+    """The histories of some spans of one partition, lowest first, from one walk; a fold for `read_ranges`.
+
+    A producer's last marker is unknown if a later offset is missing, because that offset may have held a later marker.
+    """
+
+    reads_records = False
+
+    def __init__(self, spans: tuple[SpanStart, ...], start: Offset, end: Offset) -> None:
+        super().__init__(start, end)
+        self.spans = spans
+        self._reached = 0
+        self._has_hole = False
+        self._markers: dict[ProducerId, Marker | None] = {}  # None if compaction has emptied it
+        self._found: dict[SpanStart, SpanHistory] = {}
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        producers = {span.producer_id for span in self.spans}
+        for at, header in self.headers(buffer):
+            self._reach(header)
+            if header.is_control and header.producer_id in producers:
+                self._markers[header.producer_id] = marker_at(buffer, at, header)
+
+    def beyond_end(self, header: BatchHeader) -> None:
+        """Finds the spans that have no batch of their own below the end of the range."""
+        self._reach(header)
+
+    def _reach(self, header: BatchHeader) -> None:
+        for span in self._reached_by(header.base_offset):
+            self._missing_up_to(span.start_offset)
+            self._found[span] = self._history(span, _epoch_of(header, span))
+        self._missing_up_to(min(header.base_offset, self.end))
+
+    def histories(self) -> Iterator[tuple[SpanStart, SpanHistory]]:
+        """The results, once the range is walked; the epoch is None if a span does not begin with a batch."""
+        for span in self.spans:
+            yield span, self._found.get(span) or self._history(span, None)
+
+    def _reached_by(self, offset: Offset) -> Iterator[SpanStart]:
+        while self._reached < len(self.spans) and self.spans[self._reached].start_offset <= offset:
+            yield self.spans[self._reached]
+            self._reached += 1
+
+    def _missing_up_to(self, offset: Offset) -> None:
+        if offset > self.position:
+            self._has_hole = True
+            self._markers.clear()
+
+    def _history(self, span: SpanStart, epoch: ProducerEpoch | None) -> SpanHistory:
+        has_marker = span.producer_id in self._markers
+        is_first = self.start == 0 and not self._has_hole and not has_marker
+        return SpanHistory(epoch, self._markers.get(span.producer_id), is_first)
+
+
+def _epoch_of(header: BatchHeader, span: SpanStart) -> ProducerEpoch | None:
+    is_its_own = header.base_offset == span.start_offset and header.producer_id == span.producer_id
+    return header.producer_epoch if is_its_own and not header.is_control else None
+
+
+# Lists the batches of a partition: headers and markers, as `decode` shows them. Users' records are never read.
+
+
+class BatchList(BatchWalker):
+    """Keeps the first `limit` batches at or above an offset; a fold for `read_ranges`.
+
+    Attributes:
+        found: each header with its marker; None if the batch is not a marker.
+    """
+
+    reads_records = False
+
+    def __init__(self, start: Offset, end: Offset, limit: int) -> None:
+        super().__init__(start, end)
+        self.limit = limit
+        self.found: list[tuple[BatchHeader, EndTransactionMarker | None]] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the range was walked, or enough batches were found."""
+        return super().is_done or len(self.found) >= self.limit
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response, or a segment file.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        for at, header in self.headers(buffer):
+            if self.is_done:
+                return
+            if header.last_offset >= self.start:
+                self.found.append((header, read_marker(buffer, at, header) if header.is_control else None))
+
+
+def read_batches(
+    cluster: Cluster, partition: TopicPartition, offset: Offset | None, limit: int
+) -> tuple[list[tuple[BatchHeader, EndTransactionMarker | None]], str | None]:
+    """Batches from an offset on, or from the log's start; and the reason if the read ended early.
+
+    Raises:
+        BrokerError: no such partition, no answer about where its log begins and ends, or an offset outside of it.
+    """
+    log = list_extents(cluster, [partition])[partition]
+    if isinstance(log, Problem):
+        raise BrokerError(f"{partition}: {log}")
+    if offset is not None and not log.start <= offset <= log.end:
+        raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
+    part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or FIRST_OFFSET)
+    (read,) = read_parts(cluster, [part])
+    return read.fold.found, read.notices[0].detail if read.notices else None
+
+
+# Finds the marker that closed a transaction: the first marker at or after an offset where the transaction was open.
+
+_MOST = 1_000_000  # offsets; a later marker is not searched for
+
+
+class FirstMarker(BatchWalker):
+    """Walks [start, end) up to a producer's first control batch; a fold for `read_ranges`.
+
+    Attributes:
+        found: the marker in that batch; None if there is no such batch, or compaction has emptied it.
+    """
+
+    reads_records = False
+
+    def __init__(self, producer_id: ProducerId, start: Offset, end: Offset) -> None:
+        super().__init__(start, end)
+        self.producer_id = producer_id
+        self.found: Marker | None = None
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        for at, header in self.headers(buffer):
+            if header.is_control and header.producer_id == self.producer_id and header.base_offset >= self.start:
+                self.found = marker_at(buffer, at, header)
+                self.position = self.end
+                return
+
+
+def closing_marker(
+    cluster: Cluster, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
+) -> Marker | None:
+    """The producer's first marker at or above both offsets; None if there is none, or it cannot be read."""
+    first = max(start_offset, from_offset)
+    try:
+        log = list_extents(cluster, [partition])[partition]
+        if isinstance(log, Problem) or log.start > first:  # the deleted offsets may have held it
+            return None
+        part = log.part(lambda begin, end: FirstMarker(producer_id, begin, end), first, first + _MOST)
+        (read,) = read_parts(cluster, [part])
+    except BrokerError:
+        return None
+    found: Marker | None = read.fold.found
+    return found if not read.notices else None

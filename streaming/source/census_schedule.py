@@ -1,0 +1,273 @@
+"""When a census is due, of which partitions, and how it is taken.
+
+A census is the leader's own list of open transactions (DescribeProducers). The logs alone are not enough:
+retention may have removed the beginning of a transaction, a truncated or skipped log can hide markers, and topics that
+are not scanned are known from censuses only. state/detection/census.py explains why two listings enclose a
+census.
+
+Scanned partitions are described when reading begins, every `heal_interval_s`, and when the job requests it: a last
+stable offset that does not move, a gap that only the leader can close, a refuted candidate, a failed census.
+Partitions that are not scanned, and scanned ones while they are behind, are described every `census_interval_s`, and
+when a proof needs another check. A census costs three requests per leader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.state.model.values import Offset, Problem, TimestampMs, TopicPartition
+from txnwatch.streaming.admin.requests import describe_producers
+from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster, ListedOffset
+from txnwatch.streaming.client.metadata import Metadata
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
+from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.streaming.source.planner import is_begun
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One partition to be described.
+
+    Attributes:
+        below: the end to which the batch reads it. None if it is not scanned, or not read to its end: the census then
+            covers the whole partition, in place of a scan.
+        is_first: the same batch begins to read the partition.
+        is_behind: the partition is scanned, but not read to its end.
+    """
+
+    topic_id: str
+    below: Offset | None = None
+    is_first: bool = False
+    is_behind: bool = False
+
+    @property
+    def is_scanned(self) -> bool:
+        """Whether the log of the partition is scanned as well."""
+        return self.below is not None or self.is_behind
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The partitions to describe while one batch is read.
+
+    Attributes:
+        listed_ms: local clock when the ends of the batch were listed.
+        missing: census-only partitions whose topic is missing from the metadata, but not yet surely deleted.
+        is_round: all census-only partitions are in `asked` or `missing`.
+    """
+
+    asked: Mapping[TopicPartition, Asked]
+    listed_ms: TimestampMs
+    missing: frozenset[TopicPartition] = frozenset()
+    is_round: bool = False
+
+
+@dataclass(slots=True)
+class SnapshotSchedule:
+    """Decides which partitions each batch describes. It lives in the driver, beside the lister.
+
+    Attributes:
+        heal_due_s, round_due_s, behind_due_s: when all scanned partitions, all census-only partitions, and those that
+            are behind are due, by the monotonic clock.
+        watched: the census-only partitions, with their topic ids.
+        absences: how often in a row a topic of `watched` was missing from the metadata.
+        missing: the partitions of `watched` whose topic is missing from the metadata.
+    """
+
+    options: SourceOptions
+    heal_due_s: float = 0.0
+    round_due_s: float = 0.0
+    behind_due_s: float = 0.0
+    watched: dict[TopicPartition, str] = field(default_factory=dict)
+    absences: Counter[str] = field(default_factory=Counter)
+    missing: frozenset[TopicPartition] = frozenset()
+    _metadata: Metadata | None = None
+
+    def next_census(
+        self, known: Metadata, previous: SourceOffset, following: SourceOffset, wanted: Iterable[TopicPartition]
+    ) -> Census | None:
+        """The census to take while the batch from `previous` to `following` is read; None if none is due.
+
+        A partition is behind if the batch does not plan to read it to its end, or goes back to where an earlier batch
+        stopped: it may stop again.
+        """
+        now_s = time.monotonic()
+        self._look_at(known)
+        is_round = self.options.census_pattern is not None and now_s >= self.round_due_s
+        if is_round:
+            self.round_due_s = now_s + self.options.census_interval_s
+        is_healing = now_s >= self.heal_due_s
+        if is_healing:
+            self.heal_due_s = now_s + self.options.heal_interval_s
+        unscanned = self.watched if is_round else [partition for partition in wanted if partition in self.watched]
+        asked = {partition: Asked(self.watched[partition]) for partition in unscanned if partition not in self.missing}
+        behind = {
+            partition
+            for partition, at in following.read_positions.items()
+            if _can_be_described(at, partition) and (at.offset < at.listed or partition in following.reread)
+        }
+        due = self._due_behind(behind, now_s)
+        scanned = following.positions if is_healing else {*following.begun, *wanted, *due} & following.positions.keys()
+        for partition in scanned:
+            position = following.positions[partition]
+            if _can_be_described(position, partition):
+                is_first, is_behind = not is_begun(previous.positions.get(partition)), partition in behind
+                below = None if is_behind else position.offset
+                asked[partition] = Asked(position.topic_id, below, is_first, is_behind)
+        return Census(asked, following.coordinator_listed_ms, self.missing, is_round) if asked or is_round else None
+
+    @property
+    def has_absences(self) -> bool:
+        """Whether a census-only topic is missing from the metadata, but not yet surely deleted."""
+        return any(self.absences.values())
+
+    def _due_behind(self, behind: set[TopicPartition], now_s: float) -> set[TopicPartition]:
+        if not behind or now_s < self.behind_due_s:
+            return set()
+        self.behind_due_s = now_s + self.options.census_interval_s
+        return behind
+
+    def _look_at(self, known: Metadata) -> None:
+        """Applies new metadata. Brokers learn of changes at different times, so one absence does not mean deleted."""
+        if known is self._metadata:
+            return
+        self._metadata = known
+        present = {
+            TopicPartition(topic.name, number): topic.topic_id
+            for topic in known.topics.values()
+            if self.options.counts(topic)
+            for number in topic.partitions
+        }
+        names = {partition.topic for partition in present}
+        hidden = {topic.name for topic in known.topics.values() if topic.is_hidden}
+        for name in {partition.topic for partition in self.watched} | names:
+            self.absences[name] = 0 if name in names else 1 if name in hidden else self.absences[name] + 1
+        kept = {
+            partition: topic_id
+            for partition, topic_id in self.watched.items()
+            if 0 < self.absences[partition.topic] < ABSENCES_OF_A_DELETED_TOPIC
+        }
+        self.watched = {**kept, **present}
+        self.absences = Counter({name: self.absences[name] for name in {partition.topic for partition in self.watched}})
+        self.missing = frozenset(partition for partition in self.watched if self.absences[partition.topic])
+
+
+def _can_be_described(position: Position | NotBegun, partition: TopicPartition) -> TypeGuard[Position]:
+    return isinstance(position, Position) and is_data(partition) and not position.is_stale
+
+
+def take_census(cluster: Cluster, census: Census) -> Iterator[Fact]:
+    """Describes the partitions between two listings; a partition with an incomplete bracket counts as failed."""
+    here = _those_known(cluster, census)
+    if len(here) < len(census.asked):  # the driver may know a new topic before this worker does
+        _look_around(cluster)
+        here = _those_known(cluster, census)
+    before = cluster.list_offsets(here)
+    listed = [partition for partition in here if isinstance(before[partition], ListedOffset)]
+    described = describe_producers(cluster, listed)
+    after = cluster.list_offsets(described, isolation=READ_COMMITTED)
+    # DescribeProducers names topics, without their ids: a leader may already describe a re-created topic.
+    ids = _ids_of(cluster, {partition.topic for partition in described})
+    taken: dict[TopicPartition, CensusListing] = {}
+    for partition, producers in described.items():
+        asked, low, stable = census.asked[partition], before[partition], after[partition]
+        if isinstance(producers, Problem) or isinstance(low, Problem) or isinstance(stable, Problem):
+            continue
+        below = low.offset if asked.below is None else asked.below
+        is_whole = low.leader_epoch == stable.leader_epoch and below <= low.offset
+        if not is_whole or ids.get(partition.topic) != asked.topic_id:
+            continue
+        taken[partition] = CensusListing(
+            asked.topic_id,
+            below,
+            stable.offset,
+            asked.below is not None,
+            asked.is_first,
+            asked.is_behind,
+        )
+        for producer in producers:
+            start_offset = producer.txn_start_offset
+            if start_offset is not None and start_offset < below:
+                yield OpenDescribed(
+                    partition=partition,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    start_offset=start_offset,
+                    last_timestamp_ms=producer.last_timestamp_ms,
+                    listed_ms=census.listed_ms,
+                )
+    failed = frozenset(census.asked) - taken.keys()
+    if len(taken) < len(here):
+        _look_around(cluster)  # a leader may have moved: the next census needs new metadata
+    scanned = frozenset(partition for partition in failed if census.asked[partition].is_scanned)
+    yield CensusTaken(taken, failed | census.missing, census.is_round, scanned)
+
+
+def _ids_of(cluster: Cluster, topics: set[str]) -> dict[str, str]:
+    """The current ids of topics; none if no broker answers."""
+    try:
+        return {name: topic.topic_id for name, topic in cluster.named(topics).items()} if topics else {}
+    except BrokerError:
+        return {}
+
+
+def _those_known(cluster: Cluster, census: Census) -> list[TopicPartition]:
+    known = cluster.metadata.topics if cluster.metadata is not None else {}
+    return [
+        partition
+        for partition, asked in census.asked.items()
+        if partition.topic in known and known[partition.topic].topic_id == asked.topic_id
+    ]
+
+
+def _look_around(cluster: Cluster) -> bool:
+    """Refreshes the metadata. Returns whether a broker answered."""
+    try:
+        cluster.refresh()
+    except BrokerError:
+        return False
+    return True
+
+
+# How many bytes a census moves, measured: it is taken once, and the bytes of its requests and answers are counted.
+#
+# A number per partition would be wrong: an answer has a row for each producer that a partition remembers, also for
+# those without a transaction, and names have different lengths.
+
+
+@dataclass(frozen=True, slots=True)
+class CensusBytes:
+    """One census of some partitions.
+
+    Attributes:
+        moved: the bytes of all requests and answers, before TLS.
+        failed: the number of partitions that were not described.
+    """
+
+    partitions: int = 0
+    moved: int = 0
+    failed: int = 0
+
+
+def census_bytes(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) -> CensusBytes:
+    """Takes one census of some topics of the known metadata."""
+    known = cluster.known.topics
+    asked = {
+        TopicPartition(name, number): Asked(known[name].topic_id)
+        for name in topics
+        for number in known[name].partitions
+    }
+    if not asked:
+        return CensusBytes()
+    before = cluster.traffic.sent + cluster.traffic.received
+    facts = list(take_census(cluster, Census(asked, now_ms)))
+    moved = cluster.traffic.sent + cluster.traffic.received - before
+    failed = sum(len(fact.failed) for fact in facts if isinstance(fact, CensusTaken))
+    return CensusBytes(len(asked), moved, failed)

@@ -1,0 +1,249 @@
+"""The blobs of facts between the source's tasks and the stateful operator: one for each task and bucket.
+
+Facts for all buckets are encoded once and copied into each blob. A blob lives only as long as its batch, so the same
+version normally writes and reads it. It still has a version, because an executor may run another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final, get_args
+
+import pyarrow as pa
+from msgspec import Struct, inspect
+
+from txnwatch.state.model.facts import (
+    Fact,
+    LastStable,
+    NoticeKind,
+    OpenDescribed,
+    PartitionNotice,
+    ProducerSeen,
+    Throttled,
+    TransactionSeen,
+)
+from txnwatch.state.model.serializer import PartSerializer, Serializer
+from txnwatch.state.model.values import FIRST_OFFSET, ModelValue, ProducerId, TopicPartition, Variant
+from txnwatch.streaming.log.partition_fold import Episode
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.source.offsets import SourceOffset, is_data
+
+PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
+PACKED_DDL: Final = "bucket INT, facts BINARY"
+PARTITION_BUCKET: Final = 0  # the bucket that handles facts about a whole partition
+
+
+class Blob(ModelValue, frozen=True):
+    """The facts of one task for one bucket, and the encoded facts of the task for all buckets."""
+
+    own: list[Fact]
+    for_all: bytes
+
+
+_FACTS: Final = PartSerializer[list[Fact]](list[Fact])
+BLOBS: Final = Serializer[Blob](Blob)
+
+
+def bucket_of(producer_id: ProducerId, buckets: int) -> int:
+    """The state bucket of a producer id. Producer ids come in blocks of consecutive numbers, so modulo spreads them."""
+    return producer_id % buckets
+
+
+def by_bucket(facts: Iterable[Fact], buckets: int) -> tuple[list[list[Fact]], list[Fact]]:
+    """The facts of each bucket alone, and the facts for all buckets."""
+    own: list[list[Fact]] = [[] for _ in range(buckets)]
+    shared: list[Fact] = []
+    for fact in facts:
+        if isinstance(fact, ProducerSeen | TransactionSeen | OpenDescribed):
+            own[bucket_of(fact.producer_id, buckets)].append(fact)
+        elif isinstance(fact, LastStable | Throttled):
+            own[PARTITION_BUCKET].append(fact)
+        else:
+            shared.append(fact)
+    return own, shared
+
+
+def pack_facts(facts: Iterable[Fact], buckets: int) -> Iterator[tuple[int, bytes]]:
+    """Yields (bucket, blob) for each bucket that has facts."""
+    own, shared = by_bucket(facts, buckets)
+    for_all = _FACTS.encode(shared)
+    for bucket, of_bucket in enumerate(own):
+        if of_bucket or shared:
+            yield bucket, BLOBS.encode(Blob(of_bucket, for_all))
+
+
+def unpack_facts(packed: bytes) -> list[Fact]:
+    """The facts of one blob.
+
+    Raises:
+        CheckpointError: another version wrote the blob.
+    """
+    blob = BLOBS.decode(packed)
+    return [*blob.own, *_shared(blob.for_all)]
+
+
+def packed_batch(facts: Iterable[Fact], buckets: int) -> pa.RecordBatch:
+    """The blobs of one task as an Arrow batch of PACKED_SCHEMA."""
+    blobs = list(pack_facts(facts, buckets))
+    columns = [
+        pa.array([bucket for bucket, _ in blobs], pa.int32()),
+        pa.array([blob for _, blob in blobs], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
+
+
+@lru_cache(maxsize=4)  # the buckets of a batch are processed one after the other
+def _shared(packed: bytes) -> tuple[Fact, ...]:
+    return tuple(_FACTS.decode(packed))
+
+
+# Rows for Spark users, with columns that are derived from types of the model.
+#
+# Each type has one struct column with the fields of the type. The column `kind` names the column that is filled, so
+# `producer_seen.*` selects the columns of a ProducerSeen. Times are epoch milliseconds. A missing value is null.
+
+Row = dict[str, Any]
+
+
+class RowFormat:
+    """The rows of a union of types.
+
+    Args:
+        union: the types.
+        first: columns before those of the types.
+
+    Attributes:
+        schema: the schema of a batch. Spark compares it with `ddl` for equality.
+        ddl: the same for Spark.
+    """
+
+    def __init__(self, union: object, *first: pa.Field) -> None:
+        kinds = [pa.field(kind_of(of), _arrow(inspect.type_info(of))) for of in get_args(union)]
+        self.schema = pa.schema([*first, pa.field("kind", pa.string()), *kinds])
+        self.ddl = ", ".join(f"{column.name} {ddl_of(column.type)}" for column in self.schema)
+
+    def record_batch(self, rows: Iterable[Row]) -> pa.RecordBatch:
+        """Rows as one Arrow batch."""
+        known = list(rows)
+        columns = [pa.array([row.get(column.name) for row in known], column.type) for column in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def row_of(value: Struct) -> Row:
+    """The row of a value."""
+    kind = kind_of(type(value))
+    return {"kind": kind, kind: _plain(value)}
+
+
+def kind_of(of: type) -> str:
+    """The name of a type in the column `kind`, and of its own column."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", of.__name__).lower()
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of the model
+    if isinstance(value, Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return [(_plain(key), _plain(part)) for key, part in value.items()]
+    if isinstance(value, list | tuple | frozenset):
+        return [_plain(part) for part in (sorted(value) if isinstance(value, frozenset) else value)]
+    return str(value) if isinstance(value, StrEnum) else value
+
+
+_ARROW: Final[dict[type[inspect.Type], pa.DataType]] = {
+    inspect.BoolType: pa.bool_(),
+    inspect.IntType: pa.int64(),
+    inspect.StrType: pa.string(),
+    inspect.EnumType: pa.string(),
+}
+_COLLECTIONS = inspect.ListType | inspect.VarTupleType | inspect.FrozenSetType
+_DDL: Final = {pa.bool_(): "BOOLEAN", pa.int32(): "INT", pa.int64(): "BIGINT", pa.string(): "STRING"}
+
+
+def _arrow(info: inspect.Type) -> pa.DataType:
+    if isinstance(info, inspect.UnionType):  # a value or None
+        (info,) = (part for part in info.types if not isinstance(part, inspect.NoneType))
+    if isinstance(info, inspect.StructType | inspect.NamedTupleType):
+        return pa.struct([pa.field(part.name, _arrow(part.type)) for part in info.fields])
+    if isinstance(info, inspect.DictType):
+        return pa.map_(_arrow(info.key_type), _arrow(info.value_type))
+    if isinstance(info, _COLLECTIONS):
+        return pa.list_(_arrow(info.item_type))
+    return _ARROW[type(info)]
+
+
+def ddl_of(of: pa.DataType) -> str:
+    """An Arrow type in the notation of Spark."""
+    if pa.types.is_struct(of):
+        return f"STRUCT<{', '.join(f'{part.name}: {ddl_of(part.type)}' for part in of)}>"
+    if pa.types.is_map(of):
+        return f"MAP<{ddl_of(of.key_type)}, {ddl_of(of.item_type)}>"
+    return f"ARRAY<{ddl_of(of.value_type)}>" if pa.types.is_list(of) else _DDL[of]
+
+
+# The rows of facts for Spark users; txnwatch's own job uses the packed format instead (rows.py).
+#
+# All kinds of facts are in one table, because partition facts, coordinator facts and the barrier must be in one batch
+# under one offset.
+
+FACTS: Final = RowFormat(Fact, pa.field("bucket", pa.int32()))
+
+
+def fact_rows(facts: Iterable[Fact], buckets: int) -> Iterator[Row]:
+    """Rows of facts. Facts about all producers are copied to every bucket."""
+    own, shared = by_bucket(facts, buckets)
+    for_all = [row_of(fact) for fact in shared]
+    for bucket, of_bucket in enumerate(own):
+        yield from ({**row_of(fact), "bucket": bucket} for fact in of_bucket)
+        yield from ({**row, "bucket": bucket} for row in for_all)
+
+
+# Rows of a batch query for episodes: one for each transaction that ended, and one for each range that was not read.
+#
+# A batch query is not repeated. So its result also lists the missing parts: a partition without a leader, and a range
+# that retention removed, that was truncated, or that cannot be read.
+
+
+class FinishedTransaction(Variant, frozen=True):
+    """One transaction on one partition, with its marker.
+
+    Attributes:
+        episode: the transaction.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+    episode: Episode
+
+
+HISTORY: Final = RowFormat(FinishedTransaction | PartitionNotice)
+
+
+def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
+    """Notices for partitions whose leader did not answer during planning. Nothing of them is read."""
+    detail = "its leader did not answer: the partition is not read"
+    return tuple(
+        PartitionNotice(NoticeKind.GAP, partition, at.topic_id, FIRST_OFFSET, FIRST_OFFSET, detail)
+        for partition, at in sorted(end.positions.items())
+        if at.is_stale
+    )
+
+
+def episode_rows(reads: Iterable[RangeRead], missing: Iterable[PartitionNotice]) -> Iterator[Row]:
+    """The rows of one task."""
+    for notice in missing:
+        if is_data(notice.partition):
+            yield row_of(notice)
+    for read in reads:
+        if not is_data(read.partition):
+            continue
+        for fold in (*read.earlier, read.fold):
+            for episode in fold.episodes:
+                yield row_of(FinishedTransaction(read.partition, read.topic_id, episode))
+        for notice in read.notices:
+            yield row_of(notice)

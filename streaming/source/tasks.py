@@ -1,0 +1,434 @@
+"""Plans the tasks of a batch: the ranges that each one reads. tasks.py runs a plan.
+
+The first plan of a batch has the barrier. Data ranges and those of `__transaction_state` are spread over more plans if
+they are large: each further Spark task costs about 18 ms.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from txnwatch.state.model.clocks import Clock, both
+from txnwatch.state.model.facts import Fact, LastStable, LogRead, NoticeKind, PartitionNotice, Throttled
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    LONG_AGO,
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    DurationMs,
+    LeaderEpoch,
+    ModelValue,
+    Offset,
+    TimestampMs,
+    TopicPartition,
+)
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
+from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
+from txnwatch.streaming.log.partition_fold import PartitionFold
+from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
+from txnwatch.streaming.source.census_schedule import Census, take_census
+from txnwatch.streaming.source.lister import hidden_participants
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
+from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.streaming.source.planner import is_begun
+from txnwatch.streaming.source.rows import FACTS, HISTORY, Row, RowFormat, episode_rows, fact_rows, packed_batch
+
+OFFSETS_WORTH_A_TASK = 100_000
+LOG_OFFSETS_WORTH_A_TASK = 20_000  # half a second of decoding
+ASKED_WORTH_A_TASK = 200
+
+
+class Range(ModelValue, frozen=True):
+    """A range [start, end) of one partition to read. An end below the start means that the log was truncated.
+
+    `last_epoch` is the leader epoch of what was read before; None if unknown.
+
+    For `__transaction_state`: records below `backlog_end` existed before reading began or restarted. `is_first` marks
+    the beginning of a first reading, when nothing of the partition is known: of the existing records, only live
+    transactions are passed on. `is_tail` marks a range of new records that continues at the last end: compaction does
+    not reach them unless reading is late.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+    start: Offset
+    end: Offset
+    last_epoch: LeaderEpoch | None
+    must_check: bool
+    backlog_end: Offset = FIRST_OFFSET
+    is_first: bool = False
+    is_tail: bool = False
+
+    @property
+    def is_history(self) -> bool:
+        """Whether it is the beginning of a first reading, and all its records existed before."""
+        return self.is_first and not is_data(self.partition) and self.end <= self.backlog_end
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What one task reads.
+
+    Attributes:
+        end: the batch's whole offset; only in plans that read `__transaction_state`, as the next four.
+        previous_listed_ms: local clock when the data partitions were listed before.
+        risen: data partitions that have had an election since the previous listing.
+        unfinished: partitions of `__transaction_state` that compaction may change while this batch reads them.
+        followed: partitions of `__transaction_state` whose records in this batch were written after
+            `previous_listed_ms`.
+        tasks: the number of tasks that share the bytes of a batch.
+        throttled_ms: how long the planner was throttled; it cannot report this in another way.
+        unlisted: partitions that are missing from a batch query.
+        brings_barrier: whether this plan returns the barrier. Other plans that read `__transaction_state` return a
+            LogRead for it.
+    """
+
+    ranges: tuple[Range, ...]
+    listed_ms: TimestampMs
+    end: SourceOffset | None = None
+    previous_listed_ms: TimestampMs = LONG_AGO
+    risen: frozenset[TopicPartition] = frozenset()
+    unfinished: frozenset[int] = frozenset()
+    followed: frozenset[int] = frozenset()
+    census: Census | None = None
+    tasks: int = 1
+    throttled_ms: Mapping[str, DurationMs] = field(default_factory=dict)
+    unlisted: tuple[PartitionNotice, ...] = ()
+    brings_barrier: bool = True
+
+
+def plan_reads(
+    start: SourceOffset, end: SourceOffset, options: SourceOptions, census: Census | None = None
+) -> list[ReadPlan]:
+    """The plans of one batch, one per task, with its census if there is one."""
+    ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
+    log = [found for found in ranges if not is_data(found.partition)]
+    data = [found for found in ranges if is_data(found.partition)]
+    history = [found for found in log if found.is_history]
+    tails = [found for found in log if not found.is_history]
+    history_tasks = min(_worth(history, options, OFFSETS_WORTH_A_TASK), max(1, len(history)))
+    tail_tasks = min(_worth(tails, options, LOG_OFFSETS_WORTH_A_TASK), max(1, len(tails)))
+    tasks = max(_worth(data, options, OFFSETS_WORTH_A_TASK), history_tasks, tail_tasks)
+    shares = _spread(data, tasks)
+    is_large = census is not None and len(census.asked) > ASKED_WORTH_A_TASK
+    listed_ms, previous_listed_ms = end.data_listed_ms, start.data_listed_ms + end.clock_set_by_ms
+    first_census = None if is_large else census
+    whole = (previous_listed_ms, _risen(start, end), _unfinished(start, end), _followed(start, end))
+    histories = _dealt(_largest_first(history), history_tasks, of=tasks)
+    parts = _dealt(tails, tail_tasks, of=tasks)
+    plans = [ReadPlan((*parts[0], *histories[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
+    for number in range(1, tasks):
+        ranges_of_task = (*parts[number], *histories[number], *shares[number])
+        if parts[number]:
+            plans.append(ReadPlan(ranges_of_task, listed_ms, end, *whole, tasks=tasks, brings_barrier=False))
+        else:
+            at = end if histories[number] else None
+            plans.append(ReadPlan(ranges_of_task, listed_ms, at, tasks=tasks, brings_barrier=False))
+    if is_large:
+        plans.append(ReadPlan((), listed_ms, census=census))
+    return plans
+
+
+def _risen(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
+    """Data partitions that have had an election between two listings."""
+    return frozenset(
+        partition
+        for partition, at in end.read_positions.items()
+        if is_data(partition) and _has_new_leader(start.positions.get(partition), at)
+    )
+
+
+def _has_new_leader(before: Position | NotBegun | None, at: Position) -> bool:
+    if before is None:
+        return False
+    return isinstance(before, NotBegun) or before.epoch != at.epoch
+
+
+def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
+    """Partitions of `__transaction_state` that were not read to their end before: one more batch must follow.
+
+    Their compaction holes are no loss. While they are read, compaction can remove a record in favour of a later one
+    beyond the listed end. The log cleaner does not pass the high watermark, so the next listing includes the later
+    record.
+    """
+    return frozenset(
+        partition.partition
+        for partition in end.positions
+        if not is_data(partition) and not _goes_on(start, end, partition)
+    )
+
+
+def _followed(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
+    """Partitions of `__transaction_state` that both listings have, and whose range continues at the previous end.
+
+    Their new records did not exist when the previous T was requested, which was after the previous D was complete.
+    """
+    return frozenset(
+        partition.partition
+        for partition, at in end.positions.items()
+        if not is_data(partition)
+        and not at.is_stale
+        and partition not in end.reread
+        and _goes_on(start, end, partition)
+        and not start.positions[partition].is_stale
+    )
+
+
+def _goes_on(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> bool:
+    before = start.positions.get(partition)
+    if not is_begun(before) or partition in end.begun:
+        return False
+    back = end.reread.get(partition, before.offset)
+    if partition in end.reread and (back <= 0 or back < end.backlog_end.get(partition, 0)):
+        return False
+    return before.topic_id == end.positions[partition].topic_id and before.offset >= before.listed
+
+
+def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
+    at = end.positions[partition]
+    if not is_begun(at) or at.is_stale:
+        return None
+    known = start.positions.get(partition)
+    before = known if is_begun(known) and known.topic_id == at.topic_id else None
+    back = end.reread.get(partition)
+    backlog_end = end.backlog_end.get(partition, FIRST_OFFSET)
+    if partition in end.begun:
+        first = end.begun[partition]
+        found = Range(
+            partition, at.topic_id, first, at.offset, None, must_check=False, backlog_end=backlog_end, is_first=True
+        )
+    elif before is None:
+        return None
+    else:
+        begin = before.offset if back is None else min(back, before.offset)
+        found = Range(
+            partition,
+            at.topic_id,
+            begin,
+            at.offset,
+            before.epoch if begin > 0 else None,
+            must_check=before.epoch != at.epoch,
+            backlog_end=backlog_end,
+            is_tail=not is_data(partition) and begin >= backlog_end and _goes_on(start, end, partition),
+        )
+    return found if found.start != found.end or found.must_check else None
+
+
+def _worth(ranges: Iterable[Range], options: SourceOptions, worth_a_task: int) -> int:
+    """How many tasks to use for some ranges."""
+    offsets = sum(max(0, found.end - found.start) for found in ranges)
+    return max(1, min(options.input_partitions, -(-offsets // worth_a_task)))
+
+
+def _largest_first(ranges: list[Range]) -> list[Range]:
+    return sorted(ranges, key=lambda found: found.start - found.end)
+
+
+def _dealt(ranges: list[Range], tasks: int, *, of: int) -> list[list[Range]]:
+    """Deals ranges in turn to the first tasks `of` all.
+
+    Loads are not compared, because the number of records in a compacted range is unknown.
+    """
+    return [ranges[number::tasks] if number < tasks else [] for number in range(of)]
+
+
+def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
+    """Assigns ranges to tasks, the largest first, each to the task with the smallest load."""
+    shares: list[list[Range]] = [[] for _ in range(tasks)]
+    loads = [0] * tasks
+    for found in sorted(ranges, key=lambda found: found.start - found.end):
+        lightest = loads.index(min(loads))
+        shares[lightest].append(found)
+        loads[lightest] += max(1, found.end - found.start)
+    return shares
+
+
+# Bounds of the brokers' clocks, and elections since the listing, from the coordinator records of one batch.
+#
+# state/model/clocks.py has the rules of the clocks.
+
+
+def clocks_of(
+    end: SourceOffset, previous_listed_ms: TimestampMs, followed: Container[int], reads: Iterable[RangeRead]
+) -> dict[BrokerId, Clock]:
+    """The bounds of each leader's clock, from the partitions of `__transaction_state` that it leads.
+
+    Only `followed` partitions give an upper bound: their new records did not exist at `previous_listed_ms`.
+    """
+    found: dict[BrokerId, Clock] = {}
+    for log_partition, stamps, at in _stamped(end, reads):
+        if stamps.leader_epoch != at.epoch:
+            continue
+        highest_ms = stamps.lowest_ms - previous_listed_ms if log_partition in followed else None
+        clock = Clock(stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
+        found[at.leader] = both(found.get(at.leader), clock)
+    return found
+
+
+def elected_since(end: SourceOffset, reads: Iterable[RangeRead]) -> frozenset[int]:
+    """Partitions of `__transaction_state` with a record of a later leader epoch than that of their listed end.
+
+    A log that an election has cut below its listed end can reach that end again only with such records.
+    """
+    return frozenset(
+        log_partition for log_partition, stamps, at in _stamped(end, reads) if stamps.leader_epoch > at.epoch
+    )
+
+
+def _stamped(end: SourceOffset, reads: Iterable[RangeRead]) -> Iterator[tuple[int, Stamps, Position]]:
+    """The partitions of `__transaction_state` with records in this batch: their last stamps, and their listing."""
+    for read in reads:
+        fold, at = read.fold, end.positions[read.partition]
+        if isinstance(fold, TransactionFold) and fold.stamps is not None and isinstance(at, Position):
+            yield fold.log_partition, fold.stamps, at
+
+
+# Runs the plan of one task: reads its ranges within the budgets, and returns their facts.
+
+ROWS_PER_ARROW_BATCH = 10_000
+# About 40,000 records per second are decoded, in a first reading ten times as many. Nothing is proven before the first
+# reading ends, so it may read more. What it leaves costs more: idle ids in it must be passed to open transactions.
+LOG_BYTES, LOG_BYTES_AT_FIRST = 8 << 20, 1 << 30
+_SLOW_LOG_READ_S = 5.0  # with a rate limit: a barrier without the end of the log is better than none
+
+
+def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: Cluster) -> Iterator[pa.RecordBatch]:
+    """Reads a plan's ranges and yields their facts.
+
+    A census uses connections of its own, `asking`: on the others it would wait while a byte quota throttles
+    them.
+    """
+    room = HeldBytes()
+    reads = [range_read(found, options, room) for found in plan.ranges]
+    read_ranges(
+        cluster,
+        reads,
+        patience_s=options.read_patience_s,
+        budgets=budgets(plan, reads, options, time.monotonic()),
+        rate=ReadRate(options.max_bytes_per_second / plan.tasks) if options.max_bytes_per_second is not None else None,
+    )
+    if options.episodes:
+        yield from _arrow(HISTORY, episode_rows(reads, plan.unlisted))
+        return
+    facts = [*plan_facts(plan, reads), *_census_facts(plan, asking)]
+    if plan.end is not None:
+        facts += hidden_participants(facts, plan.end.positions, options, asking)
+    facts += _throttled(plan, cluster, asking)
+    if options.packed:
+        yield packed_batch(facts, options.buckets)
+    else:
+        yield from _arrow(FACTS, fact_rows(facts, options.buckets))
+
+
+def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, now_s: float) -> list[Budget]:
+    """How much a task may read: of data by bytes and time, of `__transaction_state` by bytes.
+
+    With a rate limit, `__transaction_state` has a time limit too. A first reading of it has its own, larger budget.
+
+    The list is empty without a control file, because the job could then not request the rest.
+    """
+    if options.control_file is None:
+        return []
+    data = [read for read in reads if is_data(read.partition)]
+    firsts = {found.partition for found in plan.ranges if found.is_history}
+    log = [read for read in reads if not is_data(read.partition) and read.partition not in firsts]
+    history = [read for read in reads if read.partition in firsts]
+    max_bytes = NO_LIMIT if options.max_bytes_per_trigger is None else options.max_bytes_per_trigger // plan.tasks
+    until_s = now_s + options.max_read_s if options.max_read_s is not None else math.inf
+    log_until_s = now_s + _SLOW_LOG_READ_S if options.max_bytes_per_second is not None else math.inf
+    return [
+        Budget(data, max_bytes, until_s),
+        Budget(log, LOG_BYTES, log_until_s),
+        Budget(history, LOG_BYTES_AT_FIRST, log_until_s),
+    ]
+
+
+def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRead:
+    """The read of one range, with the fold that its partition needs."""
+
+    def data_fold(start: Offset, end: Offset) -> PartitionFold:
+        return PartitionFold(start, end, keep_episodes=options.episodes)
+
+    def log_fold(start: Offset, end: Offset) -> TransactionFold:
+        if found.is_history:
+            return FirstReadFold(found.partition.partition, start, end, backlog_end=found.backlog_end, room=room)
+        return TransactionFold(found.partition.partition, start, end, backlog_end=found.backlog_end)
+
+    is_log = found.partition.topic == TRANSACTION_STATE_TOPIC
+    return RangeRead(
+        partition=found.partition,
+        topic_id=found.topic_id,
+        start=found.start,
+        end=found.end,
+        last_epoch=found.last_epoch,
+        must_check=found.must_check,
+        new_fold=log_fold if is_log else data_fold,
+    )
+
+
+def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
+    """The facts of a plan whose ranges have been read."""
+    yield from plan.unlisted
+    for read, found in zip(reads, plan.ranges, strict=True):
+        yield from read.notices
+        if isinstance(read.fold, TransactionFold):
+            yield from read.fold.facts(is_first=found.is_first)
+            if found.is_tail and read.fold.hole is not None:
+                detail = "compaction removed unread records: the end of a transaction may be among them"
+                yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
+        else:
+            for fold in (*read.earlier, read.fold):
+                yield from fold.facts(read.partition, read.topic_id, plan.listed_ms)
+            stable = read.last_stable_offset
+            if stable is not None and stable < read.fold.position:
+                yield LastStable(read.partition, read.topic_id, stable)
+    if plan.end is None:
+        return
+    clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)
+    elected = elected_since(plan.end, reads)
+    if not plan.brings_barrier:
+        yield LogRead(holes, clocks, elected)
+        return
+    for partition, topic_id in plan.end.gone.items():
+        yield PartitionNotice(
+            NoticeKind.DELETED, partition, topic_id, FIRST_OFFSET, FIRST_OFFSET, "no longer in the cluster's metadata"
+        )
+    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected)
+
+
+def _holes(reads: Iterable[RangeRead]) -> dict[int, Offset]:
+    """Where the last compaction hole ends, for each partition of `__transaction_state` with a hole in its range."""
+    folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
+    return {fold.log_partition: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
+
+
+def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:
+    if plan.census is None:
+        return
+    yield from take_census(cluster, plan.census)
+
+
+def _throttled(plan: ReadPlan, *clusters: Cluster) -> Iterator[Fact]:
+    total_ms: Counter[str] = Counter(plan.throttled_ms)
+    for cluster in clusters:
+        total_ms.update(cluster.take_throttled())
+    if total_ms:
+        yield Throttled({request: DurationMs(throttled_ms) for request, throttled_ms in total_ms.items()})
+
+
+def _arrow(rows_of: RowFormat, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    chunk: list[Row] = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == ROWS_PER_ARROW_BATCH:
+            yield rows_of.record_batch(chunk)
+            chunk = []
+    yield rows_of.record_batch(chunk)
