@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from simulation.coordinator import Transaction
 from simulation.end_oracle import EndOracle
 from simulation.reader import BatchResult
 from simulation.time_oracle import TimeOracle
@@ -34,7 +35,7 @@ from simulation.truth import Truth
 from simulation.world import SpanId, World
 from simulation.world_admin import WorldAdmin
 from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans
-from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import (
     CensusIncomplete,
@@ -153,8 +154,16 @@ class Oracle:
                 )
                 self.world.seen["owner found"] += 1
                 self.found.update(real)
-                if not real and self.world.coordinators.owes(candidate.producer_id, candidate.partition):
+                owed = self.world.coordinators.owed_by(candidate.producer_id, candidate.partition)
+                if not real and owed and all(self._is_a_second_id_that_is_away(one, found) for one in owed):
+                    self.world.seen["second id away"] += 1  # docs/limits.md
+                elif not real and owed:
                     self.problems.append(f"FALSE: {name} was confirmed by the coordinators that answer")
+
+    def _is_a_second_id_that_is_away(self, owner: Transaction, found: SpanConfirmation) -> bool:
+        """Whether an id has the producer id of the described one, and its coordinator does not answer."""
+        is_second = found.description is not None and found.description.transactional_id != owner.transactional_id
+        return is_second and not self.world.logs[owner.log].has_leader
 
     def _admin(self) -> WorldAdmin:
         admin = WorldAdmin(self.world, Truth(), 0)
