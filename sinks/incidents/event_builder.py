@@ -106,11 +106,8 @@ def suggested(origin: Origin, event: IncidentEvent) -> str | None:
 
 
 def fence(origin: Origin, transactional_id: str) -> str:
-    """Kafka's own command that fences the client of a transactional id (KIP-939)."""
-    arguments = ["kafka-transactions.sh", "--bootstrap-server", origin.bootstrap_servers]
-    if origin.command_config is not None:
-        arguments += ["--command-config", origin.command_config]
-    return shell_line([*arguments, "forceTerminateTransaction", *_flag("transactionalId", transactional_id)])
+    """The command that fences the client of a transactional id."""
+    return _command(origin, "fence", transactional_id=transactional_id)
 
 
 def _abort(origin: Origin, partition: TopicPartition, start_offset: Offset, **flags: str) -> str:

@@ -11,7 +11,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import InitProducerIdRequest
 
+from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import (
     ActiveProducer,
@@ -123,6 +125,32 @@ def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, BrokerI
     except BrokerError as exc:
         return {name: found.get(name, Problem.from_error(exc)) for name in wanted}
     return {name: found.get(name, _MISSING) for name in wanted}
+
+
+def init_producer_id(
+    cluster: Cluster, transactional_id: str, timeout_ms: DurationMs, expected: ProducerIdentity | None
+) -> Problem | None:
+    """Sends InitProducerId to the coordinator of an id; the problem, or None if the coordinator accepts it.
+
+    The id keeps the timeout only if `timeout_ms` is its own, because the request replaces it. With `expected` the
+    coordinator refuses the request if the id has another producer id or epoch (KIP-360).
+    """
+    found = _find_coordinators(cluster, [transactional_id])[transactional_id]
+    if isinstance(found, Problem):
+        return found
+    try:
+        connection = cluster.node(found)
+        request = InitProducerIdRequest(
+            version=connection.require_version(InitProducerIdRequest, highest=4, lowest=3),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1 if expected is None else expected.producer_id,
+            producer_epoch=-1 if expected is None else expected.producer_epoch,
+        )
+        problem = problem_of(cluster.call(connection, request).error_code)
+    except BrokerError as exc:
+        return Problem.from_error(exc)
+    return None if problem is None else problem.with_right("WRITE on the transactional id")
 
 
 def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -> Any:

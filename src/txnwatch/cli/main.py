@@ -39,6 +39,7 @@ COMMANDS = (
     "describe",
     "describe-producers",
     "explain",
+    "fence",
     "abort",
     "decode",
     "doctor",

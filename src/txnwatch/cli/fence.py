@@ -1,0 +1,168 @@
+"""`txnwatch fence`: raises the producer epoch of a transactional id, so that a transaction that hangs can be ended.
+
+An abort is refused while the id may still use the epoch of the data (`epoch_may_be_reused`). A restart of the
+application raises the epoch; this command does the same where the application is gone. It shows what it ends, asks, and
+reads the id again afterwards. It works from Kafka 2.5 on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, kafka_text, origin_of
+from txnwatch.cli.output import CommandAnswer, Line, write
+from txnwatch.connection import options_of
+from txnwatch.sinks.incidents.event_builder import Origin, explain_id
+from txnwatch.state.abort.fencing import (
+    FenceStep,
+    NextStep,
+    ProducerIdentity,
+    consequence,
+    expected_in,
+    identity_of,
+    next_step,
+    why_not,
+)
+from txnwatch.state.model.errors import BrokerError, TxnwatchError
+from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
+from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, ProducerEpoch, ProducerId
+from txnwatch.state.text import printable
+from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
+from txnwatch.streaming.client.cluster import Cluster
+
+_TIMEOUT_S = 10.0
+_WAIT_S = 30.0  # a coordinator writes the markers of a transaction within milliseconds, if it can
+_PAUSE_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class FencedRow:
+    """The result row: the id as it was found, the fence, and what the id has afterwards."""
+
+    transactional_id: str
+    coordinator_id: BrokerId
+    transaction_state: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch | None
+    result: str
+    detail: Line
+
+
+def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
+    """Adds the command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "fence",
+        help="fence the client of a transactional id, before an abort",
+        description="Sends InitProducerId for a transactional id: its application can write nothing more until it "
+        "starts again, and its open transaction is aborted. Shows what it ends, and asks.",
+    )
+    add_connection_flags(parser)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("id", nargs="?", type=kafka_text, metavar="ID", help="the id whose client is fenced")
+    which.add_argument("--transactional-id", type=kafka_text, metavar="ID", help="the same, also if it begins with -")
+    parser.add_argument("--dry-run", action="store_true", help="show what a fence ends, and send nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_output_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Fences the id; exit code 0 if it has a higher epoch and no open transaction of the one before, else 1.
+
+    With --dry-run: 0 if InitProducerId would be sent, else 1.
+    """
+    options = options_of(parsed.bootstrap_server, parsed.command_config)
+    with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
+        cluster.refresh()
+        fence = Fence(cluster, parsed.id or parsed.transactional_id)
+        found, before = fence.look()
+        effect = consequence(found)
+        if parsed.dry_run:
+            result, detail, is_done = "dry_run", f"would send InitProducerId: {effect}", True
+        elif not parsed.yes and not _agreed(found, before, effect):
+            result, detail, is_done = "refused", "not confirmed: nothing was sent", False
+        else:
+            ended = fence.carry_out(before, origin_of(cluster, parsed))
+            is_done = ended.step is FenceStep.DONE
+            result, detail = ("fenced" if is_done else "failed"), ended.why
+        row = FencedRow(
+            transactional_id=found.transactional_id,
+            coordinator_id=found.coordinator,
+            transaction_state=str(found.state),
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+            result=result,
+            detail=detail,
+        )
+        write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
+    return 0 if is_done else 1
+
+
+class Fence:
+    """The fence of one id; state/abort/fencing.py decides each step."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
+        self._cluster = cluster
+        self._id = transactional_id
+        self._admin = ClusterAdmin(cluster)
+
+    def look(self) -> tuple[DescribedTransaction, ProducerIdentity]:
+        """The id and what would be fenced.
+
+        Raises:
+            BrokerError: its coordinator does not describe it.
+            TxnwatchError: there is nothing to fence.
+        """
+        found = self._described()
+        why = why_not(found)
+        if why is not None:
+            error = BrokerError if isinstance(found, NotDescribed) else TxnwatchError
+            raise error(f"transactional id {self._id!r}: {why}")
+        assert isinstance(found, DescribedTransaction)
+        before = identity_of(found)
+        assert before is not None
+        return found, before
+
+    def carry_out(self, before: ProducerIdentity, origin: Origin) -> NextStep:
+        """Sends InitProducerId once, and waits until the id shows its effect; the last step, and why."""
+        is_sent, problem = False, None
+        until_s = time.monotonic() + _WAIT_S
+        while True:
+            now = self._described()
+            step = next_step(before, now, is_sent=is_sent)
+            if step.step is FenceStep.SEND and isinstance(now, DescribedTransaction):
+                problem = init_producer_id(self._cluster, self._id, now.timeout_ms, expected_in(now))
+                is_sent = True
+                if problem is not None and _is_final(problem):
+                    return NextStep(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}")
+                continue
+            if step.step in {FenceStep.DONE, FenceStep.REFUSE}:
+                return step
+            if time.monotonic() > until_s:
+                answered = f"; InitProducerId was answered with: {problem}" if problem is not None else ""
+                advice = f"see: {explain_id(origin, self._id)}"
+                return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}")
+            time.sleep(_PAUSE_S)
+
+    def _described(self) -> TransactionDescription:
+        return self._admin.describe_transactions([self._id])[self._id]
+
+
+def _is_final(problem: Problem) -> bool:
+    """Whether the coordinator has refused the request. Without its code it may have been carried out."""
+    return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def _agreed(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> bool:
+    print(printable(f"transactional id {found.transactional_id}: {found.state}, {before}"), file=sys.stderr)
+    print(printable(f"fence: {effect}."), file=sys.stderr)
+    if not sys.stdin.isatty():
+        print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
+        return False
+    print("Fence it? [yes/no] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() == "yes"

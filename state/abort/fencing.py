@@ -1,0 +1,126 @@
+"""What a fence of a transactional id ends, and which step is next. Pure: no I/O, no clock.
+
+A fence is an InitProducerId for the id, as its application sends it when it starts: the id gets a higher producer
+epoch, so whoever holds the epoch of before cannot write any more, and an open transaction is aborted. Then no
+transaction can begin under the epoch of data that hangs, and the marker of an abort cannot end one
+(`Refusal.EPOCH_MAY_BE_REUSED`).
+
+Law: it fences only the epoch that the operator has seen. If the id has a newer one before InitProducerId is sent, its
+application has started again, and nothing is sent. InitProducerId names the epoch that is fenced, so a coordinator
+refuses it if the id has another one (KIP-360). For an open transaction it has no such check: TransactionCoordinator
+aborts it whatever epoch is named. So the id is described again right before.
+
+InitProducerId for an id that its coordinator does not know would create it. So this is refused, too.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    TransactionState,
+    UnknownTransactionalId,
+    epoch_text,
+)
+from txnwatch.state.model.values import ProducerEpoch, ProducerId
+
+_COMPLETING = frozenset(
+    {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE}
+)
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer id and an epoch of it."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+    def __str__(self) -> str:
+        return f"producer id {self.producer_id}, epoch {self.producer_epoch}"
+
+
+class FenceStep(StrEnum):
+    """What follows from a description of the id."""
+
+    SEND = "send"  # InitProducerId
+    WAIT = "wait"  # describe it again
+    DONE = "done"  # the epoch of before is fenced, and no transaction of it is open
+    REFUSE = "refuse"  # the id has changed: not what the operator has agreed to
+
+
+class NextStep(NamedTuple):
+    """A step, and why."""
+
+    step: FenceStep
+    why: str
+
+
+def identity_of(found: DescribedTransaction) -> ProducerIdentity | None:
+    """The producer id and epoch of an id; None before its first InitProducerId is complete."""
+    return None if found.producer_epoch is None else ProducerIdentity(found.producer_id, found.producer_epoch)
+
+
+def why_not(found: TransactionDescription) -> str | None:
+    """Why an id cannot be fenced at all; None if it can be."""
+    match found:
+        case NotDescribed(_, problem):
+            return str(problem)
+        case UnknownTransactionalId(name, coordinator):
+            return (
+                f"broker {coordinator}, its coordinator, does not know {name!r}: it never existed, or it expired. "
+                "Nobody can write under it, so there is nothing to fence"
+            )
+    return None if identity_of(found) is not None else f"{found.transactional_id!r} has no epoch yet"
+
+
+def consequence(found: DescribedTransaction) -> str:
+    """What a fence does to the id and to its application, in one line."""
+    if found.state is TransactionState.ONGOING:
+        ends = f"its open transaction is aborted, on {_partitions(found)}: consumers do not get its data"
+    elif found.state in _COMPLETING:
+        ends = f"its transaction is in {found.state}: its end is decided, and the fence waits for it"
+    else:
+        ends = "it has no open transaction"
+    return f"{ends}; the application that has {epoch_text(found.producer_epoch)} is fenced, and must start again"
+
+
+def next_step(before: ProducerIdentity, now: TransactionDescription, *, is_sent: bool) -> NextStep:
+    """The next step of a fence.
+
+    Args:
+        before: what the operator has seen and agreed to fence.
+        now: the latest description of the id.
+        is_sent: whether InitProducerId was sent.
+    """
+    if isinstance(now, NotDescribed):
+        return NextStep(FenceStep.WAIT, str(now.problem))
+    if isinstance(now, UnknownTransactionalId):
+        return NextStep(FenceStep.REFUSE, "its coordinator does not know the id any more")
+    if now.state in _COMPLETING:
+        return NextStep(FenceStep.WAIT, f"its coordinator has not written all markers of its transaction ({now.state})")
+    return _by_identity(before, identity_of(now), now.state, is_sent=is_sent)
+
+
+def _by_identity(
+    before: ProducerIdentity, has: ProducerIdentity | None, state: TransactionState, *, is_sent: bool
+) -> NextStep:
+    if has == before:
+        return NextStep(FenceStep.WAIT, f"it still has {has} ({state})") if is_sent else NextStep(FenceStep.SEND, "")
+    if is_sent:
+        return NextStep(FenceStep.DONE, f"it has {has} now")
+    why = f"expected {before}, found {has or 'no epoch'}: its application has started again"
+    return NextStep(FenceStep.REFUSE, why)
+
+
+def expected_in(now: DescribedTransaction) -> ProducerIdentity | None:
+    """The identity that InitProducerId names; None while a transaction is open: then the coordinator compares none."""
+    return None if now.state is TransactionState.ONGOING else identity_of(now)
+
+
+def _partitions(found: DescribedTransaction) -> str:
+    count = len(found.partitions)
+    return f"{count} partition{'' if count == 1 else 's'}"
