@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
+from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.ending import blocked_reads, decided_outcome
 from txnwatch.state.evidence.outcome import Outcome, known_outcome, with_outcome
@@ -23,11 +25,13 @@ from txnwatch.state.model.incident import (
     transaction_incident_id,
 )
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading
-from txnwatch.state.model.transaction import CoordinatorView, TransactionView
+from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, TransactionView
 from txnwatch.state.model.values import (
     NO_TIME,
     CoordinatorAccess,
     Offset,
+    ProducerEpoch,
+    ProducerId,
     TimestampMs,
     TopicPartition,
     elapsed,
@@ -80,18 +84,42 @@ def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: Offs
     return f"{_abort(origin, partition, start_offset)} --dry-run"
 
 
-def end_hanging(origin: Origin, partition: TopicPartition, start_offset: Offset, expected_outcome: str) -> str:
-    """The command that writes the missing marker; if its kind is unknown, the command that explains the partition."""
-    if expected_outcome == ExpectedOutcome.UNKNOWN:
-        return explain_partition(origin, partition)
-    result = {"result": ExpectedOutcome.COMMIT} if expected_outcome == ExpectedOutcome.COMMIT else {}
-    return _abort(origin, partition, start_offset, **result)
+class NamedOwner(NamedTuple):
+    """A transactional id, and the producer id and epoch that its coordinator has for it."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch | None
+
+
+class HangingData(NamedTuple):
+    """A transaction that hangs: where it begins, who wrote it, and how it would have ended."""
+
+    partition: TopicPartition
+    start_offset: Offset
+    written_by: ProducerIdentity
+    expected_outcome: str
+
+
+def end_hanging(origin: Origin, data: HangingData, holder: NamedOwner | None) -> str:
+    """The command that writes the missing marker; if its kind is unknown, the command that explains the partition.
+
+    An abort is refused while the holder may begin a transaction under the epoch of the data, so the fence comes first.
+    """
+    if data.expected_outcome == ExpectedOutcome.UNKNOWN:
+        return explain_partition(origin, data.partition)
+    result = {"result": ExpectedOutcome.COMMIT} if data.expected_outcome == ExpectedOutcome.COMMIT else {}
+    abort = _abort(origin, data.partition, data.start_offset, **result)
+    if holder is None or not may_begin_again(holder.producer_id, holder.producer_epoch, data.written_by):
+        return abort
+    return f"{fence(origin, holder.transactional_id, data.written_by)} && {abort}"
 
 
 def suggested(origin: Origin, event: IncidentEvent) -> str | None:
     """The command for an event that was read from the topic, built anew; the text of the command in it is not used.
 
-    The command only saves typing: `abort` and `explain` read everything themselves.
+    The command only saves typing: `abort` and `explain` read everything themselves. It is never `fence`: whoever may
+    write the topic could name the id of a healthy application. An abort that is refused names the id to fence.
     """
     if not event.is_open or event.suggested_command is None:
         return None
@@ -102,12 +130,14 @@ def suggested(origin: Origin, event: IncidentEvent) -> str | None:
     partition, start = TopicPartition(event.topic, event.partition), event.txn_start_offset
     if event.verdict != Verdict.HANGING or start is None or start < 0 or event.expected_outcome not in _OUTCOMES:
         return explain_partition(origin, partition)
-    return end_hanging(origin, partition, start, event.expected_outcome)
+    written_by = ProducerIdentity(event.producer_id, event.producer_epoch)
+    return end_hanging(origin, HangingData(partition, start, written_by, event.expected_outcome), None)
 
 
-def fence(origin: Origin, transactional_id: str) -> str:
-    """The command that fences the client of a transactional id."""
-    return _command(origin, "fence", transactional_id=transactional_id)
+def fence(origin: Origin, transactional_id: str, identity: ProducerIdentity) -> str:
+    """The command that fences the client of a transactional id, if it still has this producer id and epoch."""
+    flags = {"producer_id": str(identity.producer_id), "producer_epoch": str(identity.producer_epoch)}
+    return _command(origin, "fence", transactional_id=transactional_id, **flags)
 
 
 def _abort(origin: Origin, partition: TopicPartition, start_offset: Offset, **flags: str) -> str:
@@ -169,7 +199,7 @@ def span_event(
         cleanup_policy=cleanup_policy,
         evidence=_span_evidence(origin, candidate, found, now_ms),
         expected_outcome=outcome.outcome,
-        suggested_command=_command_about(origin, candidate, producer.start_offset, outcome.outcome),
+        suggested_command=_command_about(origin, candidate, producer, description, outcome.outcome),
         detected_at_ms=now_ms,
         detection_latency_ms=elapsed(_unowned_since_ms(candidate), now_ms),
         time_ms=now_ms,
@@ -183,10 +213,25 @@ def _unowned_since_ms(candidate: SpanCandidate) -> TimestampMs:
     return seen_ms if view is None or view.is_live else max(seen_ms, view.record_timestamp_ms)
 
 
-def _command_about(origin: Origin, candidate: SpanCandidate, start_offset: Offset, outcome: ExpectedOutcome) -> str:
+def _command_about(
+    origin: Origin,
+    candidate: SpanCandidate,
+    producer: ActiveProducer,
+    description: DescribedTransaction | None,
+    outcome: ExpectedOutcome,
+) -> str:
     if not RULE_OF[candidate.verdict].needs_marker:
         return explain_partition(origin, candidate.partition)
-    return end_hanging(origin, candidate.partition, start_offset, outcome)
+    written_by = ProducerIdentity(candidate.producer_id, producer.producer_epoch)
+    data = HangingData(candidate.partition, producer.start_offset, written_by, outcome)
+    return end_hanging(origin, data, holder_of(description))
+
+
+def holder_of(description: DescribedTransaction | None) -> NamedOwner | None:
+    """The transactional id that a coordinator describes; None if no id has the producer id."""
+    if description is None:
+        return None
+    return NamedOwner(description.transactional_id, description.producer_id, description.producer_epoch)
 
 
 def transaction_event(

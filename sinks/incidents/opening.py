@@ -18,10 +18,11 @@ from txnwatch.sinks.incidents.confirm import (
     confirm_transactions,
     with_histories,
 )
-from txnwatch.sinks.incidents.event_builder import Origin, end_hanging
+from txnwatch.sinks.incidents.event_builder import HangingData, Origin, end_hanging, holder_of
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.state.abort.case import ProvenHang, agreed, is_same_data, unconfirmed
+from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.ending import SECOND_LOOK_MS
@@ -56,6 +57,7 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, resolved, updated
 from txnwatch.state.model.ports import SpanHistory, SpanStart, TransactionAdmin
+from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import NO_ATTEMPT, Attempts, CoordinatorAccess, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict, rank
 
@@ -178,7 +180,7 @@ class OutcomeRetries:
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
             is_answered = fresh.answer is Answer.CONFIRMED and is_settled(incident, outcome)
             if is_answered or outcome.outcome != ExpectedOutcome.UNKNOWN:
-                yield self.store.enter(self._next(incident, outcome, now_ms))
+                yield self.store.enter(self._next(incident, outcome, fresh.description, now_ms))
 
     def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
@@ -216,10 +218,14 @@ class OutcomeRetries:
             self._take(incident, awaited, outcome, now_ms)
         return outcome
 
-    def _next(self, incident: IncidentEvent, outcome: Outcome, now_ms: TimestampMs) -> IncidentEvent:
+    def _next(
+        self, incident: IncidentEvent, outcome: Outcome, owner: DescribedTransaction | None, now_ms: TimestampMs
+    ) -> IncidentEvent:
         start = incident.txn_start_offset
         assert start is not None
-        command = end_hanging(self.origin, where(incident), start, outcome.outcome)
+        written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
+        data = HangingData(where(incident), start, written_by, outcome.outcome)
+        command = end_hanging(self.origin, data, holder_of(owner))
         return updated(replace(with_outcome(incident, outcome), suggested_command=command), now_ms)
 
     def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: TimestampMs) -> None:

@@ -30,7 +30,8 @@ from txnwatch.streaming.source.options import parse_bootstrap
 # field of Kafka or Spark) is rejected here, with an error that has what is expected.
 
 MOST_STATE_PARTITIONS = 1_000  # 16 buckets of state have no use for more than 16
-INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
+
+INT16, INT32, INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 
 def _bootstrap(value: str) -> str:

@@ -52,7 +52,7 @@ class FenceStep(StrEnum):
     REFUSE = "refuse"  # the id has changed: not what the operator has agreed to
 
 
-class NextStep(NamedTuple):
+class FenceNext(NamedTuple):
     """A step, and why."""
 
     step: FenceStep
@@ -62,6 +62,11 @@ class NextStep(NamedTuple):
 def identity_of(found: DescribedTransaction) -> ProducerIdentity | None:
     """The producer id and epoch of an id; None before its first InitProducerId is complete."""
     return None if found.producer_epoch is None else ProducerIdentity(found.producer_id, found.producer_epoch)
+
+
+def may_begin_again(has_id: ProducerId | None, has_epoch: ProducerEpoch | None, data: ProducerIdentity) -> bool:
+    """Whether the next transaction of an id with this producer id and epoch may begin under the epoch of some data."""
+    return has_id == data.producer_id and (has_epoch is None or has_epoch <= data.producer_epoch)
 
 
 def why_not(found: TransactionDescription) -> str | None:
@@ -77,6 +82,13 @@ def why_not(found: TransactionDescription) -> str | None:
     return None if identity_of(found) is not None else f"{found.transactional_id!r} has no epoch yet"
 
 
+def is_fenced(found: DescribedTransaction, producer_id: ProducerId | None, epoch: ProducerEpoch | None) -> bool:
+    """Whether a client with this producer id and epoch can write nothing more; None stands for any."""
+    if producer_id is not None and found.producer_id != producer_id:
+        return True
+    return epoch is not None and found.producer_epoch is not None and found.producer_epoch > epoch
+
+
 def consequence(found: DescribedTransaction) -> str:
     """What a fence does to the id and to its application, in one line."""
     if found.state is TransactionState.ONGOING:
@@ -88,7 +100,7 @@ def consequence(found: DescribedTransaction) -> str:
     return f"{ends}; the application that has {epoch_text(found.producer_epoch)} is fenced, and must start again"
 
 
-def next_step(before: ProducerIdentity, now: TransactionDescription, *, is_sent: bool) -> NextStep:
+def next_step(before: ProducerIdentity, now: TransactionDescription, *, is_sent: bool) -> FenceNext:
     """The next step of a fence.
 
     Args:
@@ -97,23 +109,25 @@ def next_step(before: ProducerIdentity, now: TransactionDescription, *, is_sent:
         is_sent: whether InitProducerId was sent.
     """
     if isinstance(now, NotDescribed):
-        return NextStep(FenceStep.WAIT, str(now.problem))
+        return FenceNext(FenceStep.WAIT, str(now.problem))
     if isinstance(now, UnknownTransactionalId):
-        return NextStep(FenceStep.REFUSE, "its coordinator does not know the id any more")
+        return FenceNext(FenceStep.REFUSE, "its coordinator does not know the id any more")
     if now.state in _COMPLETING:
-        return NextStep(FenceStep.WAIT, f"its coordinator has not written all markers of its transaction ({now.state})")
+        return FenceNext(
+            FenceStep.WAIT, f"its coordinator has not written all markers of its transaction ({now.state})"
+        )
     return _by_identity(before, identity_of(now), now.state, is_sent=is_sent)
 
 
 def _by_identity(
     before: ProducerIdentity, has: ProducerIdentity | None, state: TransactionState, *, is_sent: bool
-) -> NextStep:
+) -> FenceNext:
     if has == before:
-        return NextStep(FenceStep.WAIT, f"it still has {has} ({state})") if is_sent else NextStep(FenceStep.SEND, "")
+        return FenceNext(FenceStep.WAIT, f"it still has {has} ({state})") if is_sent else FenceNext(FenceStep.SEND, "")
     if is_sent:
-        return NextStep(FenceStep.DONE, f"it has {has} now")
+        return FenceNext(FenceStep.DONE, f"it has {has} now")
     why = f"expected {before}, found {has or 'no epoch'}: its application has started again"
-    return NextStep(FenceStep.REFUSE, why)
+    return FenceNext(FenceStep.REFUSE, why)
 
 
 def expected_in(now: DescribedTransaction) -> ProducerIdentity | None:

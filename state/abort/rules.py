@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from txnwatch.state.abort.case import Case, ProvenHang
+from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Refusal
 from txnwatch.state.model.ports import MarkerSpec
@@ -146,15 +147,12 @@ def _may_be_reused(case: Case) -> str | None:
     row = found.producer if found is not None else None
     if found is None or row is None:
         return "the fresh read does not show the transaction"
-    owner = found.description
-    if owner is None or owner.producer_id != row.producer_id:
-        return None
-    epoch = owner.producer_epoch
-    if epoch is not None and epoch > row.producer_epoch:
+    owner, data = found.description, ProducerIdentity(row.producer_id, row.producer_epoch)
+    if owner is None or not may_begin_again(owner.producer_id, owner.producer_epoch, data):
         return None
     return (
-        f"{owner.transactional_id} still has producer id {row.producer_id} and {epoch_text(epoch)}: its next "
-        "transaction may begin at any moment, and the marker would end it; fence the id first"
+        f"{owner.transactional_id} still has producer id {row.producer_id} and {epoch_text(owner.producer_epoch)}: its "
+        "next transaction may begin at any moment, and the marker would end it; fence the id first"
     )
 
 
@@ -256,7 +254,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
     RefusalRule(
         Refusal.EPOCH_MAY_BE_REUSED,
         "the transactional id still has this producer id and epoch: the marker could end its next transaction",
-        "fence the id: restart its application, or use `kafka-transactions.sh forceTerminateTransaction`",
+        "fence the id: restart its application, or use `txnwatch fence`",
         _may_be_reused,
         needs_reading=True,
     ),

@@ -223,9 +223,9 @@ def test_by_hand_the_same_rules_refuse(world: FaultWorld, capsys: pytest.Capture
     refused = printed(capsys)
     assert refused["result"] == "refused (epoch_may_be_reused)", "its client could go on"
     fencing = shlex.split(refused["detail"].partition(", or run: ")[2])
-    assert fencing[0] == "kafka-transactions.sh"
-    done = world.kafka.tool("org.apache.kafka.tools.TransactionsCommand", *fencing[1:])
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert fencing[:2] == ["txnwatch", "fence"]
+    assert main([*fencing[1:], "--yes", "--format", "json"]) == 0
+    assert printed(capsys)["result"] == "fenced"
     code = main(by_id)  # now it may; and the watch may be faster
     output = capsys.readouterr()
     eventually(lambda: ends(world, partition), IN_TIME_S, "the end of every incident")

@@ -106,7 +106,9 @@ def test_a_fault_gets_its_verdict_and_no_other(
 
 def must_work_when_pasted(event: IncidentEvent, capsys: pytest.CaptureFixture[str]) -> None:
     """The command that the event suggests, as a shell would run it; a marker is only rehearsed here."""
-    program, verb, *rest = shlex.split(str(event.suggested_command))
+    *fence, command = str(event.suggested_command).split(" && ")
+    assert all(main([*shlex.split(one)[1:], "--dry-run"]) == 0 for one in fence)
+    program, verb, *rest = shlex.split(command)
     assert program == "txnwatch"
     capsys.readouterr()
     code = main([verb, *rest, "--format", "json", *(["--dry-run"] if verb == "abort" else [])])

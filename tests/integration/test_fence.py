@@ -51,16 +51,21 @@ def test_after_a_fence_the_abort_that_was_refused_is_carried_out(
     assert main(abort) == 1
     refused = row(capsys)
     assert refused["result"] == "refused (epoch_may_be_reused)"
-    command = f"txnwatch fence --transactional-id '{producer.transactional_id}'"
+    of_it = ("--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch))
+    command = f"txnwatch fence --transactional-id '{producer.transactional_id}' {' '.join(of_it)} "
     assert command in refused["detail"], "it works with every release"
     before = described(cluster, producer.transactional_id)
-    assert fence(kafka, producer.transactional_id, "--yes") == 0
+    assert fence(kafka, producer.transactional_id, *of_it, "--yes") == 0
     fenced = row(capsys)
     assert (fenced["result"], fenced["producer_epoch"]) == ("fenced", producer.producer_epoch)
     after = described(cluster, producer.transactional_id)
     assert after.producer_epoch is not None
     assert after.producer_epoch > producer.producer_epoch
     assert after.timeout_ms == before.timeout_ms, "the request replaces the timeout of the id"
+    assert fence(kafka, producer.transactional_id, *of_it, "--yes") == 0
+    assert row(capsys)["result"] == "fenced_before"
+    again = described(cluster, producer.transactional_id)
+    assert again == after, "an application that has started again is left alone"
     assert main(abort) == 0
     assert row(capsys)["result"] == "verified"
 
@@ -81,7 +86,7 @@ def test_an_open_transaction_is_aborted_and_its_client_is_fenced(
     assert not described(cluster, producer.transactional_id).is_live
     reading = ClusterAdmin(cluster).read_partitions([partition])[partition]
     assert reading.open_transaction(producer.producer_id) is None
-    with pytest.raises(TxnwatchError, match="PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+    with pytest.raises(TxnwatchError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
         producer.end(commit=True, version=OLD)
 
 

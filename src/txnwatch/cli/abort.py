@@ -43,6 +43,7 @@ from txnwatch.sinks.delivery.encoding import FORMATS
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
 from txnwatch.sinks.incidents.event_builder import Origin, fence
 from txnwatch.sinks.incidents.search import Search
+from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.incidents.event_order import fitting
 from txnwatch.state.model.errors import ConfigError
@@ -262,7 +263,8 @@ def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
 def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
-        command = fence(origin, incident.transactional_id)
+        written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
+        command = fence(origin, incident.transactional_id, written_by)
         advice = f"restart its application, or run: {command}"
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
         advice += " (--lose-acknowledged-data allows it)"

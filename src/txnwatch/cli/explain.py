@@ -21,8 +21,17 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
-from txnwatch.sinks.incidents.event_builder import Origin, end_hanging, explain_id, explain_partition, rehearse_abort
+from txnwatch.sinks.incidents.event_builder import (
+    HangingData,
+    Origin,
+    end_hanging,
+    explain_id,
+    explain_partition,
+    holder_of,
+    rehearse_abort,
+)
 from txnwatch.sinks.incidents.search import Search, Searcher
+from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.ending import blocking_order, hidden_records
@@ -202,7 +211,8 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         *(_doubt(origin, span, doubt) if doubt is not None else ()),
     )
     is_known = outcome != ExpectedOutcome.UNKNOWN
-    command = end_hanging(origin, span.partition, start, outcome) if is_known else None
+    data = HangingData(span.partition, start, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
+    command = end_hanging(origin, data, holder_of(described)) if is_known else None
     return Explanation(
         target=str(span.partition),
         state=Verdict.HANGING,

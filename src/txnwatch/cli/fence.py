@@ -14,17 +14,18 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, kafka_text, origin_of
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, epoch, id64, kafka_text, origin_of
 from txnwatch.cli.output import CommandAnswer, Line, write
 from txnwatch.connection import options_of
 from txnwatch.sinks.incidents.event_builder import Origin, explain_id
 from txnwatch.state.abort.fencing import (
+    FenceNext,
     FenceStep,
-    NextStep,
     ProducerIdentity,
     consequence,
     expected_in,
     identity_of,
+    is_fenced,
     next_step,
     why_not,
 )
@@ -65,6 +66,13 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("id", nargs="?", type=kafka_text, metavar="ID", help="the id whose client is fenced")
     which.add_argument("--transactional-id", type=kafka_text, metavar="ID", help="the same, also if it begins with -")
+    parser.add_argument("--producer-id", type=id64, metavar="ID", help="fence only this producer id of it")
+    parser.add_argument(
+        "--producer-epoch",
+        type=epoch,
+        metavar="EPOCH",
+        help="fence only this epoch of it; with a higher one nothing is sent, and the exit code is 0",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what a fence ends, and send nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_output_flags(parser)
@@ -82,7 +90,9 @@ def run(parsed: argparse.Namespace) -> int:
         fence = Fence(cluster, parsed.id or parsed.transactional_id)
         found, before = fence.look()
         effect = consequence(found)
-        if parsed.dry_run:
+        if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
+            result, detail, is_done = "fenced_before", f"it has {before} already: nothing was sent", True
+        elif parsed.dry_run:
             result, detail, is_done = "dry_run", f"would send InitProducerId: {effect}", True
         elif not parsed.yes and not _agreed(found, before, effect):
             result, detail, is_done = "refused", "not confirmed: nothing was sent", False
@@ -128,7 +138,7 @@ class Fence:
         assert before is not None
         return found, before
 
-    def carry_out(self, before: ProducerIdentity, origin: Origin) -> NextStep:
+    def carry_out(self, before: ProducerIdentity, origin: Origin) -> FenceNext:
         """Sends InitProducerId once, and waits until the id shows its effect; the last step, and why."""
         is_sent, problem = False, None
         until_s = time.monotonic() + _WAIT_S
@@ -139,7 +149,7 @@ class Fence:
                 problem = init_producer_id(self._cluster, self._id, now.timeout_ms, expected_in(now))
                 is_sent = True
                 if problem is not None and _is_final(problem):
-                    return NextStep(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}")
+                    return FenceNext(FenceStep.REFUSE, f"its coordinator refuses InitProducerId: {problem}")
                 continue
             if step.step in {FenceStep.DONE, FenceStep.REFUSE}:
                 return step

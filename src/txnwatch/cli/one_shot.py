@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from txnwatch.cli.output import CommandAnswer, write
-from txnwatch.config import EVENTS_TOPIC, INT32, INT64, THRESHOLDS, RunSettings, is_redis_url, is_registry_url
+from txnwatch.config import EVENTS_TOPIC, INT16, INT32, INT64, THRESHOLDS, RunSettings, is_redis_url, is_registry_url
 from txnwatch.connection import connected
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
 from txnwatch.sinks.incidents.event_builder import EventsFlags, Origin, suggested
@@ -41,6 +41,11 @@ def id64(text: str) -> int:
 def id32(text: str) -> int:
     """A partition, a broker, or an amount that may be 0."""
     return _number(text, 0, INT32)
+
+
+def epoch(text: str) -> int:
+    """A producer epoch."""
+    return _number(text, 0, INT16)
 
 
 def count(text: str) -> int:

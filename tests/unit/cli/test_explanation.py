@@ -153,7 +153,9 @@ def test_data_of_an_unused_epoch_has_no_owner(admin: FakeAdmin) -> None:
     admin.write(*admin.partitions, producer_id)
     found = explained(admin, handed_out(0, producer_id))
     assert "No transaction ever owned the data: an ABORT marker is right." in found.text
-    assert found.next == "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server a:1"
+    fence = f"txnwatch fence --transactional-id {NAME} --producer-id {producer_id} --producer-epoch 0"
+    abort = "txnwatch abort --topic orders --partition 0 --start-offset 0"
+    assert found.next == f"{fence} --bootstrap-server a:1 && {abort} --bootstrap-server a:1"
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["read", "its beginning cannot be read"])

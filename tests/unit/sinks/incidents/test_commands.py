@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from support.incidents import an_event
 from txnwatch.sinks.incidents.event_builder import (
     EventsFlags,
+    HangingData,
+    NamedOwner,
     Origin,
     end_hanging,
     explain_id,
     explain_partition,
     fence,
     rehearse_abort,
+    suggested,
 )
+from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.model.values import TopicPartition
 
 ORIGIN = Origin("cluster", "a:1,b:2")
 SECURED = Origin("cluster", "a:1", "/etc/my kafka/client.properties")
 ORDERS = TopicPartition("orders", 3)
 AT = "--topic orders --partition 3"
+WRITTEN_BY = ProducerIdentity(5, 3)
 
 
 @pytest.mark.parametrize(
@@ -31,21 +37,41 @@ AT = "--topic orders --partition 3"
     ],
 )
 def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -> None:
-    assert end_hanging(ORIGIN, ORDERS, 7, outcome) == f"txnwatch {command} --bootstrap-server a:1,b:2"
+    data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
+    assert end_hanging(ORIGIN, data, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
+    for fenced in (NamedOwner("app", 5, 4), NamedOwner("app", 6, 3)):
+        assert end_hanging(ORIGIN, data, fenced) == end_hanging(ORIGIN, data, None)
+
+
+@pytest.mark.parametrize("epoch", [3, 2, None])
+@pytest.mark.parametrize("outcome", ["abort", "none", "commit", "unknown"])
+def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, epoch: int | None) -> None:
+    data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
+    alone = end_hanging(ORIGIN, data, None)
+    whole = end_hanging(ORIGIN, data, NamedOwner("app", 5, epoch))
+    first = "txnwatch fence --transactional-id app --producer-id 5 --producer-epoch 3 --bootstrap-server a:1,b:2 && "
+    assert whole == (alone if outcome == "unknown" else f"{first}{alone}")
+
+
+def test_an_event_that_was_read_from_the_topic_leads_to_no_fence() -> None:
+    """Whoever may write the topic could name the id of a healthy application."""
+    forged = an_event("forged", transactional_id="healthy", suggested_command="txnwatch fence healthy --yes")
+    assert "fence" not in (suggested(ORIGIN, forged) or "")
 
 
 def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:
     origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
-    for command in (end_hanging(origin, ORDERS, 7, "commit"), rehearse_abort(origin, ORDERS, 7)):
+    data = HangingData(ORDERS, 7, WRITTEN_BY, "commit")
+    for command in (end_hanging(origin, data, None), rehearse_abort(origin, ORDERS, 7)):
         assert events in command
     assert "events" not in explain_partition(origin, ORDERS), "which asks for none of them"
 
 
-def test_a_client_is_fenced_with_kafkas_own_tool_and_flag() -> None:
-    tool = "kafka-transactions.sh --bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
-    expected = f"{tool} forceTerminateTransaction --transactionalId 'it is $mine'"
-    assert fence(SECURED, "it is $mine") == expected
+def test_a_fence_names_the_epoch_that_it_fences() -> None:
+    connection = "--bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
+    expected = f"txnwatch fence --transactional-id 'it is $mine' --producer-id 5 --producer-epoch 3 {connection}"
+    assert fence(SECURED, "it is $mine", WRITTEN_BY) == expected
 
 
 def test_a_suggested_command_has_the_connection_of_the_run() -> None:

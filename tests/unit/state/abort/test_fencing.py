@@ -1,0 +1,108 @@
+"""What a fence does next, and what it never fences."""
+
+from __future__ import annotations
+
+import pytest
+
+from txnwatch.state.abort.fencing import (
+    FenceStep,
+    ProducerIdentity,
+    consequence,
+    expected_in,
+    identity_of,
+    is_fenced,
+    may_begin_again,
+    next_step,
+    why_not,
+)
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import Problem, TopicPartition
+
+BEFORE = ProducerIdentity(7, 3)
+COMPLETING = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.PREPARE_EPOCH_FENCE)
+
+
+def described(state: S, epoch: int | None = 3, producer_id: int = 7, partitions: int = 0) -> DescribedTransaction:
+    held = frozenset(TopicPartition("orders", number) for number in range(partitions))
+    return DescribedTransaction("app", 1, state, producer_id, epoch, 60_000, None, held)
+
+
+AWAY, UNKNOWN = NotDescribed("app", Problem("its coordinator is away")), UnknownTransactionalId("app", 1)
+# What the id looks like now, and the step before InitProducerId is sent and after it.
+STEPS: dict[str, tuple[TransactionDescription, FenceStep, FenceStep]] = {
+    "its coordinator does not answer": (AWAY, FenceStep.WAIT, FenceStep.WAIT),
+    "it has expired": (UNKNOWN, FenceStep.REFUSE, FenceStep.REFUSE),
+    "nothing is open": (described(S.EMPTY), FenceStep.SEND, FenceStep.WAIT),
+    "the last transaction has ended": (described(S.COMPLETE_ABORT), FenceStep.SEND, FenceStep.WAIT),
+    "a transaction is open": (described(S.ONGOING), FenceStep.SEND, FenceStep.WAIT),
+    "it has a higher epoch": (described(S.EMPTY, 4), FenceStep.REFUSE, FenceStep.DONE),
+    "it has a higher epoch, and is at work": (described(S.ONGOING, 4), FenceStep.REFUSE, FenceStep.DONE),
+    "it has another producer id": (described(S.EMPTY, 0, 8), FenceStep.REFUSE, FenceStep.DONE),
+    "it has no epoch": (described(S.EMPTY, None), FenceStep.REFUSE, FenceStep.DONE),
+    **{f"{state}": (described(state), FenceStep.WAIT, FenceStep.WAIT) for state in COMPLETING},
+    **{f"{state}, fenced": (described(state, 4), FenceStep.WAIT, FenceStep.WAIT) for state in COMPLETING},
+}
+
+
+@pytest.mark.parametrize(("now", "first", "later"), STEPS.values(), ids=STEPS.keys())
+def test_the_step_follows_from_what_the_id_has_now(
+    now: TransactionDescription, first: FenceStep, later: FenceStep
+) -> None:
+    assert next_step(BEFORE, now, is_sent=False).step is first
+    assert next_step(BEFORE, now, is_sent=True).step is later
+
+
+def test_only_the_epoch_that_was_seen_is_named() -> None:
+    assert expected_in(described(S.COMPLETE_COMMIT)) == BEFORE
+    assert expected_in(described(S.ONGOING)) is None, "the coordinator compares none, and would refuse the retry"
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (AWAY, "its coordinator is away"),
+        (UNKNOWN, "there is nothing to fence"),
+        (described(S.EMPTY, None), "has no epoch yet"),
+    ],
+)
+def test_what_cannot_be_fenced_has_a_reason(found: TransactionDescription, text: str) -> None:
+    assert text in (why_not(found) or "")
+
+
+def test_an_id_with_an_epoch_can_be_fenced() -> None:
+    assert why_not(described(S.ONGOING)) is None
+    assert identity_of(described(S.ONGOING)) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (described(S.ONGOING, partitions=1), "its open transaction is aborted, on 1 partition: "),
+        (described(S.ONGOING, partitions=2), "its open transaction is aborted, on 2 partitions: "),
+        (described(S.PREPARE_COMMIT), "its transaction is in PrepareCommit: its end is decided"),
+        (described(S.COMPLETE_COMMIT), "it has no open transaction"),
+    ],
+)
+def test_the_operator_reads_what_it_ends(found: DescribedTransaction, text: str) -> None:
+    assert text in consequence(found)
+    assert "the application that has epoch 3 is fenced" in consequence(found)
+
+
+# By the producer id and epoch of the id: whether data of producer id 7, epoch 3 can get another transaction.
+AGAIN = {(7, 2): True, (7, 3): True, (7, 4): False, (7, None): True, (8, 0): False, (8, 3): False}
+
+
+@pytest.mark.parametrize(("has", "again"), AGAIN.items())
+def test_an_epoch_is_safe_once_the_id_has_a_higher_one_or_another_producer_id(
+    has: tuple[int, int | None], *, again: bool
+) -> None:
+    producer_id, epoch = has
+    assert may_begin_again(producer_id, epoch, BEFORE) is again
+    assert is_fenced(described(S.EMPTY, epoch, producer_id), 7, 3) is not again
+    assert not is_fenced(described(S.EMPTY, epoch, producer_id), None, None)
