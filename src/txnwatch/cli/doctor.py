@@ -29,9 +29,10 @@ from txnwatch.java import java
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs
 from txnwatch.state.model.verdicts import undetected_text
-from txnwatch.state.text import redacted, shown_url, some
+from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
+from txnwatch.streaming.admin.requests import ConfigSource
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ
-from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, BrokerFacts, Checkup, check_up
+from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, UNCLEAN, BrokerFacts, Checkup, check_up
 from txnwatch.streaming.checks.preflight import AUTO
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -42,17 +43,20 @@ from txnwatch.streaming.source.options import SourceOptions
 
 _TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
 _FRESH_MS = DurationMs(5_000)
+_NAMED = 3
 
 
 def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
     """All rows, in the order in which an operator fixes problems."""
     return [
         *_brokers(found),
+        *_transaction_version(found, caller),
         *_leaders(found),
         *_ids(found, caller),
         *topic_rights(found, caller),
         *_cluster(found, caller),
         *_settings(found),
+        *_elections(found),
         _clock(found),
     ]
 
@@ -85,6 +89,25 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
     if not unsupported:
         level = f", transaction.version {facts.transaction_version}" if facts.transaction_version is not None else ""
         yield CheckRow("version", name, Health.OK, f"supports all requests of txnwatch{level}", "all", None)
+
+
+# Since Kafka 4.0, EndTxn has version 5: the protocol of transaction.version 2, whichever level the cluster has. A level
+# of 0 is not in the answer to ApiVersions.
+_VERSION_2, _END_TXN = 2, 5
+
+
+def _transaction_version(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    """A row if the brokers support transaction.version 2 and the cluster does not use it.
+
+    The fix raises this feature alone: `upgrade --release-version` raises kraft.version too (KAFKA-21426), and Kafka
+    cannot lower kraft.version again.
+    """
+    able = [facts for facts in found.brokers.values() if (facts.versions.get("EndTxnRequest") or 0) >= _END_TXN]
+    level = min((facts.transaction_version or 0 for facts in able), default=_VERSION_2)
+    if level < _VERSION_2:
+        detail = f"transaction.version {level}: an epoch has many transactions, so a late write can join the next one"
+        fix = caller.grantee.admin_line("kafka-features.sh", "upgrade", "--feature", "transaction.version=2")
+        yield CheckRow("version", "cluster", Health.WARNING, detail, "-", fix)
 
 
 def _leaders(found: Checkup) -> Iterator[CheckRow]:
@@ -145,8 +168,6 @@ def _judge(setting: str, value: str) -> tuple[Health, str]:
     match setting, value:
         case "transaction.partition.verification.enable", "false":
             return Health.WARNING, ": late writes of old clients are accepted, and hang (KIP-890)"
-        case "unclean.leader.election.enable", "true":
-            return Health.WARNING, ": an election can lose a marker, and then its transaction hangs"
         case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text:
             return (
                 Health.OK,
@@ -156,6 +177,38 @@ def _judge(setting: str, value: str) -> tuple[Health, str]:
             return Health.OK, f": a healthy transaction can hold a partition for {duration(DurationMs(int(text)))}"
         case _:
             return Health.OK, ""
+
+
+# Who decides about an unclean election. With ZooKeeper the controller is a broker, and uses its own setting for a topic
+# without one. In KRaft mode the controllers decide (ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic):
+# before Kafka 3.9.0 they ignore the setting. Since then they use that of the topic, of the controller's node, the
+# cluster-wide default and the controller's file, in this order (KafkaConfigSchema.resolveEffectiveTopicConfig). Brokers
+# do not show the settings of controllers.
+_LOSES_MARKERS = "an unclean election can lose a marker, and then its transaction hangs"
+_DECIDED_BY: dict[int, str] = {
+    ConfigSource.TOPIC: f"on the topic: {_LOSES_MARKERS}",
+    ConfigSource.CLUSTER: f"as the cluster-wide default: {_LOSES_MARKERS}",
+}
+_BY_BROKER = f"on the broker. With ZooKeeper {_LOSES_MARKERS}. In KRaft mode the setting of the controllers counts"
+_BY_CONTROLLER = (
+    "neither a topic nor the cluster sets it: the controllers' own setting counts, which brokers do not show"
+)
+
+
+def _elections(found: Checkup) -> Iterator[CheckRow]:
+    """One row for each source of the value true, or one row that no source is known to allow unclean elections."""
+    allowed = grouped((topic, one.source) for topic, one in sorted(found.elections.items()) if one.value == "true")
+    for source, topics in allowed.items():
+        detail = f"{UNCLEAN}=true is set {_DECIDED_BY.get(source, _BY_BROKER)}"
+        yield CheckRow("setting", f"topics {some(topics, _NAMED)}", Health.WARNING, detail, "-", None)
+    unseen = sorted(found.topic_operations.keys() - found.elections.keys())
+    if unseen:
+        detail = f"{UNCLEAN} is not shown: this user may not read the settings of these topics"
+        yield CheckRow("setting", f"topics {some(unseen, _NAMED)}", Health.OK, detail, "-", None)
+    if found.elections and not allowed:
+        is_set = all(one.source in _DECIDED_BY for one in found.elections.values())
+        detail = f"{UNCLEAN}=false{'' if is_set else f'; {_BY_CONTROLLER}'}"
+        yield CheckRow("setting", f"{len(found.elections)} topics", Health.OK, detail, "-", None)
 
 
 def _clock(found: Checkup) -> CheckRow:
@@ -215,7 +268,6 @@ def _is_allowed(found: Checkup, access: CoordinatorAccess) -> bool:
 
 # Rights without which a part of the result is missing; no command reports this. Pure: no I/O, no clock.
 
-_NAMED = 3
 _NOT_ALLOWED = "not allowed"
 
 
@@ -325,8 +377,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
-    config = str(parsed.command_config) if parsed.command_config is not None else None
-    caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
+    principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
+    caller = Caller(Grantee(parsed.bootstrap_server, principal, is_configured=is_configured), parsed.events_topic)
     found = check_up(cluster, parsed.events_topic, wall_clock_ms())
     access = view_of(found, parsed.coordinator_view)
     reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))

@@ -49,23 +49,19 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user of this command, for the commands that grant a right.
+    """The user of this command, for the commands that an administrator runs.
 
     Attributes:
-        principal: the name of the user in Kafka.
         events_topic: the topic of incident events.
     """
 
-    bootstrap_server: str
-    principal: str
+    grantee: Grantee
     events_topic: str
-    command_config: str | None = None
 
 
 def grant_line(caller: Caller, operation: str, *resource: str) -> str:
     """The line that grants an operation on a resource, given as flags of kafka-acls.sh."""
-    grantee = Grantee(caller.bootstrap_server, caller.principal, caller.command_config)
-    return grantee.line(operation, *resource)
+    return caller.grantee.line(operation, *resource)
 
 
 # The rights on topics: those with data, the coordinators' log, and the events topic. Pure: no I/O, no clock.
@@ -177,8 +173,10 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
     if found.problem is not None:
         fix = grant_line(caller, "Describe", "--cluster") if found.problem.is_denied else None
         return CheckRow("right", name, Health.WARNING, f"could not be read: {found.problem}; {harm}", needed_by, fix)
-    others = [principal for principal in found.principals if principal != caller.principal]
-    ours = "this user by an ACL" if caller.principal in found.principals else "this user without an ACL of its own"
+    others = [principal for principal in found.principals if principal != caller.grantee.principal]
+    ours = (
+        "this user by an ACL" if caller.grantee.principal in found.principals else "this user without an ACL of its own"
+    )
     if not others:
         return CheckRow("right", name, Health.OK, f"{ours}, and super users", needed_by, None)
     writers = f"{ours}, super users, and {some(others, _TOPICS_NAMED)}"

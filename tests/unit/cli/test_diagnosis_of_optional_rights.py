@@ -6,10 +6,11 @@ import pytest
 
 from txnwatch.cli.doctor import optional_rights
 from txnwatch.cli.doctor_rows import Caller, CheckRow, Health
+from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.groups import GroupRights
 from txnwatch.streaming.checks.checkup import Checkup
 
-CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
+CALLER = Caller(Grantee("a:1", "User:watcher"), "txnwatch.events")
 
 
 def share_group_rows(rights: GroupRights) -> list[CheckRow]:
