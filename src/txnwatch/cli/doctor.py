@@ -9,10 +9,24 @@ import argparse
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from txnwatch.cli.doctor_rows import SETTINGS, Caller, CheckRow, Health, egress_rows, grant_line, topic_rights
+from txnwatch.cli.doctor_rows import (
+    SETTINGS,
+    Caller,
+    CheckRow,
+    Health,
+    Use,
+    egress_rows,
+    fix_notes,
+    grant_line,
+    internal_right,
+    topic_rights,
+    topics_line,
+    watch_options,
+)
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_flags,
@@ -27,7 +41,7 @@ from txnwatch.config import EVENTS_TOPIC, RunSettings
 from txnwatch.connection import options_of
 from txnwatch.java import java
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs
+from txnwatch.state.model.values import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs
 from txnwatch.state.model.verdicts import undetected_text
 from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
 from txnwatch.streaming.admin.requests import ConfigSource
@@ -44,6 +58,7 @@ from txnwatch.streaming.source.options import SourceOptions
 _TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
 _FRESH_MS = DurationMs(5_000)
 _NAMED = 3
+_NOT_ALLOWED = "not allowed"
 
 
 def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
@@ -127,30 +142,36 @@ def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     for problem in found.id_problems:
         fix = grant_line(caller, "Describe", "--transactional-id", "*") if problem.is_denied else None
         detail = f"{problem}: a hidden id appears as missing, so nothing is proven"
-        yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix)
+        yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix, Use.LOOK)
 
 
 def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     rights = found.cluster_operations
-    for operation, operation_name, needed_by in (
-        (DESCRIBE, "Describe", "doctor"),
-        (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor, late"),
-        (ALTER, "Alter", "abort"),
-    ):
-        name = f"{operation_name} on the cluster"
-        if rights is None:
-            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None)
-        elif operation in rights:
-            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+    allowed = {
+        ("Describe", "doctor", Use.ESTIMATE): None if rights is None else DESCRIBE in rights,
+        ("DescribeConfigs", "doctor, late", Use.WATCH): _shows_settings(found),
+        ("Alter", "abort", Use.ABORT): None if rights is None else ALTER in rights,
+    }
+    for (operation, needed_by, use), is_allowed in allowed.items():
+        name = f"{operation} on the cluster"
+        if is_allowed is None:
+            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None, use)
+        elif is_allowed:
+            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None, use)
         else:
-            yield CheckRow(
-                "right",
-                name,
-                Health.WARNING,
-                "not allowed, or not shown",
-                needed_by,
-                grant_line(caller, operation_name, "--cluster"),
-            )
+            fix = grant_line(caller, operation, "--cluster")
+            yield CheckRow("right", name, Health.WARNING, _NOT_ALLOWED, needed_by, fix, use)
+
+
+def _shows_settings(found: Checkup) -> bool:
+    """Whether no broker refuses to show its settings; another problem of a broker has a row of its own.
+
+    DescribeCluster cannot tell it. For a user without DESCRIBE on the cluster its answer has no operation at all, also
+    if the user has DESCRIBE_CONFIGS or ALTER_CONFIGS, which includes it (AuthHelper.computeDescribeClusterResponse).
+    ALTER includes DESCRIBE, so a user whose answer is empty has no ALTER either.
+    """
+    problems = (facts.settings_problem for facts in found.brokers.values())
+    return not any(problem is not None and problem.is_denied for problem in problems)
 
 
 def _settings(found: Checkup) -> Iterator[CheckRow]:
@@ -268,38 +289,29 @@ def _is_allowed(found: Checkup, access: CoordinatorAccess) -> bool:
 
 # Rights without which a part of the result is missing; no command reports this. Pure: no I/O, no clock.
 
-_NOT_ALLOWED = "not allowed"
-
 
 def optional_rights(found: Checkup, caller: Caller) -> list[CheckRow]:
     """One row for each right; a row that is not ok names what is missing without it."""
-    return [*_group_offsets(found, caller), *_topic_configs(found, caller), *_groups(found, caller)]
+    return [_group_offsets(found, caller), _topic_configs(found, caller), *_groups(found, caller)]
 
 
-def _group_offsets(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+def _group_offsets(found: Checkup, caller: Caller) -> CheckRow:
     """Transactions that commit offsets hang in __consumer_offsets, and no other right shows that topic."""
-    name, needed_by = f"Read on topic {GROUP_OFFSETS}", "find-hanging, run"
-    rights = found.topic_operations.get(GROUP_OFFSETS)
-    if rights is not None and READ in rights:
-        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
-    elif GROUP_OFFSETS not in found.topic_operations:
-        detail = "not shown: no group has committed an offset, or a right is missing; then a hang there is not detected"
-        fix = grant_line(caller, "Read", "--topic", GROUP_OFFSETS)
-        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
+    return internal_right(found, GROUP_OFFSETS, "no group has committed an offset", "find-hanging, run", caller)
 
 
-def _topic_configs(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+def _topic_configs(found: Checkup, caller: Caller) -> CheckRow:
+    """Only topics that are watched: an event has the policy of no other topic."""
     name, needed_by = "DescribeConfigs on topics", "run (cleanup_policy in events)"
-    shown = {topic: rights for topic, rights in found.topic_operations.items() if topic[:2] != "__"}
+    others = INTERNAL_TOPICS | {caller.events_topic}
+    shown = {topic: rights for topic, rights in found.topic_operations.items() if topic not in others}
     without = sorted(topic for topic, rights in shown.items() if rights is not None and DESCRIBE_CONFIGS not in rights)
-    fix = grant_line(caller, "DescribeConfigs", "--topic", "*")
-    if without:
-        detail = f"{_NOT_ALLOWED} on {some(without, _NAMED)}: the field cleanup_policy of an event is empty"
-        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
-    elif not shown:
-        yield CheckRow("right", name, Health.WARNING, "no topic is shown", needed_by, fix)
-    else:
-        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+    if shown and not without:
+        return CheckRow("right", name, Health.OK, "allowed", needed_by, None, Use.WATCH)
+    empty = "the field cleanup_policy of an event is empty"
+    detail = f"{_NOT_ALLOWED} on {some(without, _NAMED)}: {empty}" if without else "no topic is shown"
+    fix = topics_line(caller, "DescribeConfigs", without)
+    return CheckRow("right", name, Health.WARNING, detail, needed_by, fix, Use.WATCH)
 
 
 def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
@@ -310,14 +322,16 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         "run",
         "an incident does not name the share groups that have stopped",
         ("DescribeConfigs", "--group", "*"),
+        Use.WATCH,
     )
-    for name, allowed, needed_by, without, grant in (
+    for name, allowed, needed_by, without, grant, use in (
         (
             "Describe on all consumer groups",
             rights.may_describe,
             "run",
             "an incident does not name the groups that have stopped",
             ("Describe", "--group", "*"),
+            Use.WATCH,
         ),
         (
             f"Read on group {found.lease_group}",
@@ -325,17 +339,18 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             "run --auto-abort",
             "no instance gets the lease, so nothing is aborted automatically",
             ("Read", "--group", found.lease_group),
+            Use.ABORT,
         ),
         *([share_groups] if rights.has_share_groups else []),
     ):
         if allowed is None:
             detail = "no answer, or the broker is too old to report it"
-            yield CheckRow("right", name, Health.WARNING, detail, needed_by, None)
+            yield CheckRow("right", name, Health.WARNING, detail, needed_by, None, use)
         elif allowed:
-            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None, use)
         else:
             fix = grant_line(caller, *grant)
-            yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix)
+            yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix, use)
 
 
 _JAVA = 17
@@ -362,8 +377,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--topics",
         type=topic_pattern,
         metavar="REGEX",
-        help="the topics that `run` will scan: with them, and with the other settings for topics, censuses and the "
-        "coordinator view, doctor estimates how many bytes `run` moves in a day (default: .*)",
+        help="the topics that `run` will scan: doctor checks rights on these and on the topics of censuses alone. "
+        "With them, and with the other settings for topics, censuses and the coordinator view, it estimates how many "
+        "bytes `run` moves in a day (default: .*)",
     )
     add_flags(parser, RunSettings, only=SETTINGS)
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
@@ -379,7 +395,7 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     caller = Caller(Grantee(parsed.bootstrap_server, principal, is_configured=is_configured), parsed.events_topic)
-    found = check_up(cluster, parsed.events_topic, wall_clock_ms())
+    found = of_the_watch(check_up(cluster, parsed.events_topic, wall_clock_ms()), parsed)
     access = view_of(found, parsed.coordinator_view)
     reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
     rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed)]
@@ -390,9 +406,21 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         cluster_id=cluster.known.cluster_id,
         row_type=CheckRow,
         rows=rows,
+        notes=tuple(fix_notes(rows)),
         summary=f"{missing} missing, {warnings} warning{'s' if warnings != 1 else ''}",
         found=bool(missing or warnings),
         failed=bool(missing),
+    )
+
+
+def of_the_watch(found: Checkup, parsed: argparse.Namespace) -> Checkup:
+    """The checkup without the topics that `run` would not watch, because no right on them is needed."""
+    options, others = watch_options(parsed), INTERNAL_TOPICS | {parsed.events_topic}
+    kept = {name for name in found.topic_operations.keys() | found.elections.keys() if options.wants(name)} | others
+    return replace(
+        found,
+        topic_operations={name: rights for name, rights in found.topic_operations.items() if name in kept},
+        elections={name: setting for name, setting in found.elections.items() if name in kept},
     )
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from support.problems import a_problem
 from txnwatch.cli.doctor import diagnose
-from txnwatch.cli.doctor_rows import Caller, CheckRow, Health
+from txnwatch.cli.doctor_rows import Caller, CheckRow, Health, fix_notes
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode, Problem, TopicPartition
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.requests import ConfigSource, TopicSetting
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights, Writers
-from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup
+from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, BrokerFacts, Checkup
 
 EVENTS = "txnwatch.events"
 CALLER = Caller(Grantee("a:1", "User:watcher", is_configured=True), EVENTS)
@@ -39,7 +39,10 @@ GOOD = Checkup(
 )
 DEFAULT = TopicSetting("false", ConfigSource.DEFAULT)
 OLD = replace(BROKER, versions={**NEW, "ListTransactionsRequest": None})
+READ_LOG = f"Read on topic {TRANSACTION_STATE_TOPIC}"
 GRANT = "kafka-acls.sh --bootstrap-server a:1 --command-config ADMIN.properties --add"
+
+OF_WATCHER = f"{GRANT} --allow-principal User:watcher --operation"
 
 
 def bad(found: Checkup) -> list[CheckRow]:
@@ -67,6 +70,10 @@ def topics(**changed: frozenset[int] | None) -> Checkup:
     return replace(GOOD, topic_operations={**GOOD.topic_operations, **changed})
 
 
+def internal(rights: TopicRights) -> Checkup:
+    return replace(GOOD, internal_rights={TRANSACTION_STATE_TOPIC: rights, GROUP_OFFSETS: rights})
+
+
 DENIED = a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED").of("broker 1")
 BAD = {
     "a listener": (replace(GOOD, brokers={1: BrokerFacts("a:1", Problem("refused"))}), Health.MISSING, "broker 1 a:1"),
@@ -85,7 +92,11 @@ BAD = {
     "ids": (replace(GOOD, id_problems=(DENIED,)), Health.MISSING, "Describe on all transactional ids"),
     "ids of an old broker": (replace(GOOD, id_problems=None), Health.WARNING, "Describe on all transactional ids"),
     "a topic": (topics(orders=frozenset({DESCRIBE})), Health.MISSING, "Read on topic orders"),
-    "the log": (topics(__transaction_state=frozenset()), Health.MISSING, f"Read on topic {TRANSACTION_STATE_TOPIC}"),
+    "the log": (
+        internal(TopicRights(frozenset({DESCRIBE}))),
+        Health.MISSING,
+        f"Read on topic {TRANSACTION_STATE_TOPIC}",
+    ),
     "the events": (
         replace(GOOD, events_rights=TopicRights(frozenset({READ}))),
         Health.MISSING,
@@ -101,6 +112,53 @@ BAD = {
     "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "this machine"),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), Health.WARNING, "Alter on the cluster"),
 }
+NO_CLUSTER = a_problem("CLUSTER_AUTHORIZATION_FAILED")
+
+
+def test_describe_configs_on_the_cluster_is_judged_by_the_settings_that_the_brokers_show() -> None:
+    """Without DESCRIBE on the cluster, the broker names no operation, also to a user who has DESCRIBE_CONFIGS."""
+    unnamed = replace(GOOD, cluster_operations=frozenset())
+    assert [row.subject for row in bad(unnamed)] == ["Describe on the cluster", "Alter on the cluster"]
+    refused = replace(unnamed, brokers={1: replace(BROKER, settings={}, settings_problem=NO_CLUSTER)})
+    rows = {row.subject: row for row in bad(refused)}
+    assert rows["DescribeConfigs on the cluster"].fix == f"{OF_WATCHER} DescribeConfigs --cluster"
+    shown = replace(refused, cluster_operations=ALL)
+    assert "DescribeConfigs on the cluster" in {row.subject for row in bad(shown)}
+
+
+def log_rows(found: Checkup) -> list[tuple[Health, str, bool]]:
+    rows = diagnose(found, CALLER)
+    return [(row.status, row.detail, row.fix is None) for row in rows if row.subject == READ_LOG]
+
+
+def test_a_log_that_does_not_exist_yet_is_no_missing_right() -> None:
+    fresh = internal(TopicRights(ALL, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert log_rows(fresh) == [(Health.OK, "does not exist yet: no transaction was begun", True)]
+    hidden = internal(TopicRights(frozenset(), ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    detail = "not shown: no transaction was begun, or a right is missing"
+    assert log_rows(hidden) == [(Health.WARNING, detail, False)]
+
+
+def test_the_lines_that_grant_rights_are_grouped_by_their_use() -> None:
+    found = replace(
+        GOOD,
+        topic_operations={**GOOD.topic_operations, "orders": frozenset({DESCRIBE})},
+        cluster_operations=frozenset({DESCRIBE}),
+        events_rights=TopicRights(frozenset({READ})),
+        brokers={1: replace(BROKER, settings={}, settings_problem=NO_CLUSTER, transaction_version=1)},
+    )
+    assert list(fix_notes(diagnose(found, CALLER))) == [
+        "fix: kafka-features.sh --bootstrap-server a:1 --command-config ADMIN.properties "
+        "upgrade --feature transaction.version=2",
+        "rights to look (find-hanging, explain, list, describe), granted by an administrator:",
+        f"{OF_WATCHER} Read --topic orders",
+        "rights to watch (run), granted by an administrator:",
+        f"{OF_WATCHER} DescribeConfigs --cluster",
+        "rights to publish events (run, events), granted by an administrator:",
+        f"{OF_WATCHER} Write --topic {EVENTS}",
+        "rights to abort (abort, run --auto-abort), granted by an administrator:",
+        f"{OF_WATCHER} Alter --cluster",
+    ]
 
 
 @pytest.mark.parametrize(("found", "health", "subject"), BAD.values(), ids=BAD.keys())
@@ -148,7 +206,10 @@ def test_topics_whose_settings_this_user_may_not_read_are_named() -> None:
 GRANTS = {
     "ids": (replace(GOOD, id_problems=(DENIED,)), "--operation Describe --transactional-id '*'"),
     "a topic": (topics(orders=frozenset({DESCRIBE})), "--operation Read --topic orders"),
-    "no topics": (replace(GOOD, topic_operations={TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL}), "Read --topic '*'"),
+    "no topics": (
+        replace(GOOD, topic_operations={TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL}),
+        "Read --topic TOPIC_PREFIX --resource-pattern-type prefixed",
+    ),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), "--operation Alter --cluster"),
     "events": (replace(GOOD, events_rights=TopicRights(frozenset({WRITE}))), f"--operation Read --topic {EVENTS}"),
 }
