@@ -135,7 +135,8 @@ def _metrics() -> dict[str, Any]:
 
 
 def _network_policy() -> dict[str, Any]:
-    rule = _object(ports={"type": "array", "items": _PORT}, to=_LIST)
+    ports = {"type": "array", "items": _PORT}
+    rule = _object(ports=ports, to=_LIST)
     return _object(
         enabled={"type": "boolean"},
         metricsFrom=_LIST,
@@ -143,6 +144,7 @@ def _network_policy() -> dict[str, Any]:
         kafka=rule,
         redis=rule,
         schemaRegistry=rule,
+        tokenEndpoint=_object(url=_matching(r"^(https?://[^@]+)?$"), ports=ports, to=_LIST),
         extraIngress=_LIST,
         extraEgress=_LIST,
     )

@@ -20,8 +20,9 @@ _OPERATOR = "apiVersion: monitoring.coreos.com/"
 _HEADERS = {
     "txnwatch.yaml": """\
 # Written by `make manifests` from deploy/helm/txnwatch. docs/kubernetes.md describes it.
-# The Secret is not here. Put the Java client properties of txnwatch's user into a file, and then:
+# The Secret is not here. Put the Java client properties of txnwatch's user into a file, and make it:
 #   kubectl create secret generic txnwatch --from-file=client.properties
+# Replace the registry of the image, the bootstrap servers, and their ports in the NetworkPolicy. Then:
 #   kubectl apply -f deploy/k8s/txnwatch.yaml
 """,
     "prometheus-operator.yaml": """\

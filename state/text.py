@@ -161,7 +161,13 @@ def _escape(one: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-# The command line that grants a right, for messages and for `txnwatch doctor`. Pure: no I/O, no clock.
+# Command lines for an administrator, in messages and in `txnwatch doctor`: the one that grants a right, the one that
+# raises a feature. Pure: no I/O, no clock.
+#
+# The user of txnwatch may not alter ACLs or features. So a line has a placeholder for the properties file of an
+# administrator, and never the file of txnwatch.
+
+ADMIN_CONFIG: Final = "ADMIN.properties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,22 +176,22 @@ class Grantee:
 
     Attributes:
         principal: the name of the user in Kafka.
-        command_config: the client properties file of the connection; None without one.
+        is_configured: whether the connection needs a client properties file.
     """
 
     bootstrap_server: str
     principal: str
-    command_config: str | None = None
+    is_configured: bool = False
 
     def line(self, operation: str, *resource: str) -> str:
         """The line of kafka-acls.sh that grants an operation on a resource, given as flags of kafka-acls.sh."""
-        config = ("--command-config", self.command_config) if self.command_config is not None else ()
-        return shell_line(
-            [
-                *("kafka-acls.sh", "--bootstrap-server", self.bootstrap_server, *config, "--add"),
-                *("--allow-principal", self.principal, "--operation", operation, *resource),
-            ]
-        )
+        grant = ("--add", "--allow-principal", self.principal, "--operation", operation, *resource)
+        return self.admin_line("kafka-acls.sh", *grant)
+
+    def admin_line(self, tool: str, *arguments: str) -> str:
+        """The line of a tool of Kafka that an administrator runs."""
+        config = ("--command-config", ADMIN_CONFIG) if self.is_configured else ()
+        return shell_line([tool, "--bootstrap-server", self.bootstrap_server, *config, *arguments])
 
 
 # Long lists on one line: the first few names, or one line per reason. Pure: no I/O, no clock.

@@ -171,8 +171,9 @@ def events_flags(settings: RunSettings) -> EventsFlags:
 
 def grantee_of(settings: RunSettings, options: SourceOptions) -> Grantee:
     """The user of a run, for messages about a missing right."""
-    config = str(settings.command_config) if settings.command_config is not None else None
-    return Grantee(settings.bootstrap_server, principal_of(options.security), config)
+    return Grantee(
+        settings.bootstrap_server, principal_of(options.security), is_configured=settings.command_config is not None
+    )
 
 
 def decoder(registry: RegistryCodec | None) -> Callable[[bytes], IncidentEvent]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.admin import (
     DescribeConfigsRequest,
@@ -179,29 +180,54 @@ def write_marker_request(connection: Connection, marker: MarkerSpec) -> Any:
     )
 
 
-def cleanup_policy_request(connection: Connection, topics: list[str]) -> Any:
-    """DescribeConfigs of `cleanup.policy` of some topics."""
+class ConfigSource(IntEnum):
+    """Where the value of a topic's setting is set (Kafka's class DescribeConfigsResponse.ConfigSource)."""
+
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    BROKER_FILE = 4
+    DEFAULT = 5
+
+
+class TopicSetting(NamedTuple):
+    """The value of a setting for one topic as a broker has it; `source` can be one that a newer broker has."""
+
+    value: str
+    source: int
+
+
+def topic_settings(cluster: Cluster, topics: Iterable[str], name: str) -> dict[str, TopicSetting]:
+    """One setting of each topic; a topic that could not be read is missing."""
+    try:
+        connection = cluster.any_connection()
+        return topic_settings_in(cluster.call(connection, _topic_setting(connection, topics, name)), name)
+    except BrokerError:
+        return {}
+
+
+def _topic_setting(connection: Connection, topics: Iterable[str], name: str) -> DescribeConfigsRequest:
     version = connection.require_version(DescribeConfigsRequest, highest=3, lowest=1)
     resource = DescribeConfigsRequest.DescribeConfigsResource
     return DescribeConfigsRequest(
         version=version,
         resources=[
-            resource(version=version, resource_type=_TOPIC, resource_name=name, configuration_keys=["cleanup.policy"])
-            for name in topics
+            resource(version=version, resource_type=_TOPIC, resource_name=topic, configuration_keys=[name])
+            for topic in topics
         ],
         include_synonyms=False,
         include_documentation=False,
     )
 
 
-def cleanup_policies(response: Any) -> dict[str, str]:
-    """Each topic's `cleanup.policy`; topics with an error and topics without a value are left out."""
+def topic_settings_in(response: Any, name: str) -> dict[str, TopicSetting]:
+    """Each topic's setting; topics with an error and topics without a value are left out."""
     return {
-        result.resource_name: config.value
+        result.resource_name: TopicSetting(config.value, config.config_source)
         for result in response.results
         if not result.error_code
         for config in result.configs
-        if config.name == "cleanup.policy" and config.value is not None
+        if config.name == name and config.value is not None
     }
 
 

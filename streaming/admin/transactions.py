@@ -225,13 +225,8 @@ class ClusterAdmin:
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""
-        wanted = list(dict.fromkeys(topics))
-        try:
-            connection = self._cluster.any_connection()
-            answer = self._cluster.call(connection, messages.cleanup_policy_request(connection, wanted))
-        except BrokerError:
-            return {}
-        return messages.cleanup_policies(answer)
+        found = messages.topic_settings(self._cluster, dict.fromkeys(topics), "cleanup.policy")
+        return {topic: setting.value for topic, setting in found.items()}
 
     def write_marker(self, marker: MarkerSpec) -> Problem | None:
         """See TransactionAdmin."""

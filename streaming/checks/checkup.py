@@ -17,7 +17,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.producer import WriteTxnMarkersRequest
+from kafka.protocol.producer import EndTxnRequest, WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import TransactionListing
@@ -31,7 +31,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, settings_of
 from txnwatch.streaming.admin.groups import GroupRights, group_rights
-from txnwatch.streaming.admin.requests import describe_producers
+from txnwatch.streaming.admin.requests import TopicSetting, describe_producers, topic_settings
 from txnwatch.streaming.admin.rights import (
     Operations,
     TopicRights,
@@ -51,18 +51,20 @@ from txnwatch.streaming.source.lister import hidden_of
 SETTINGS = (
     "transaction.partition.verification.enable",
     "transaction.max.timeout.ms",
-    "unclean.leader.election.enable",
     SCAN_INTERVAL,
 )
+UNCLEAN = "unclean.leader.election.enable"
 _APIS = (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
+    EndTxnRequest,
     FetchRequest,
     ListOffsetsRequest,
 )
 GROUP_OFFSETS = "__consumer_offsets"
+_INTERNAL = (TRANSACTION_STATE_TOPIC, GROUP_OFFSETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class Checkup:
         events_rights: the rights on the events topic, which need not exist; `events_writers` is who may write it.
         events_problem: why the events topic could not be created; None if it could, or if it is shown.
         lease_group, group_rights: the group of the automatic abort, and the rights on it and on all groups.
+        internal_rights: the rights on `__transaction_state` and `__consumer_offsets`, which need not exist.
+        elections: the setting UNCLEAN of each topic whose settings this user may read.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
         newest_stamp_ms: the newest broker timestamp in `__transaction_state`; `asked_ms` is the local clock then.
@@ -112,6 +116,8 @@ class Checkup:
     events_writers: Writers = field(default_factory=Writers)
     lease_group: str = ""
     group_rights: GroupRights = field(default_factory=GroupRights)
+    internal_rights: dict[str, TopicRights] = field(default_factory=lambda: dict.fromkeys(_INTERNAL, TopicRights()))
+    elections: dict[str, TopicSetting] = field(default_factory=dict)
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
 
@@ -142,18 +148,20 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         without_leader=without_leader,
         id_problems=None if listing is None else () if is_unused else listing.problems,
         events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
-        events_rights=_events_rights(cluster, events_topic),
+        events_rights=_topic_rights(cluster, events_topic),
         newest_stamp_ms=max((one.stamp_ms for one in newest_stamps(cluster)), default=None),
         asked_ms=now_ms,
         events_writers=writers_of(cluster, events_topic),
         lease_group=abort_group,
         group_rights=group_rights(cluster, abort_group),
+        internal_rights={topic: _topic_rights(cluster, topic) for topic in _INTERNAL},
+        elections=topic_settings(cluster, known.topics, UNCLEAN),
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
     )
 
 
-def _events_rights(cluster: Cluster, topic: str) -> TopicRights:
+def _topic_rights(cluster: Cluster, topic: str) -> TopicRights:
     try:
         return rights_on(cluster, topic)
     except BrokerError:

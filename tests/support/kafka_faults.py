@@ -77,7 +77,7 @@ def end_by_hand(cluster: Cluster, partition: TopicPartition, producer_id: Produc
 def foreign_marker(cluster: Cluster, partition: TopicPartition, producer: RawProducer) -> None:
     """Writes an ABORT marker with a future coordinator epoch, while the coordinator still owns the transaction.
 
-    The marker ends the transaction on the partition, which then rejects every marker of the coordinator (KAFKA-16352).
+    The marker ends the transaction on the partition, which then rejects every marker of the coordinator.
 
     Raises:
         TxnwatchError: the broker rejects the marker.

@@ -89,7 +89,8 @@ def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterat
             now_ms=wall_clock_ms,
             pause=lambda: time.sleep(_BETWEEN_READS_S),
         )
-        grantee = Grantee(parsed.bootstrap_server, principal_of(options.security), abort.origin.command_config)
+        is_configured = parsed.command_config is not None
+        grantee = Grantee(parsed.bootstrap_server, principal_of(options.security), is_configured=is_configured)
         yield abort, partial(_publishing, cluster, options, events, grantee)
 
 

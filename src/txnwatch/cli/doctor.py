@@ -9,10 +9,24 @@ import argparse
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from txnwatch.cli.doctor_rows import SETTINGS, Caller, CheckRow, Health, egress_rows, grant_line, topic_rights
+from txnwatch.cli.doctor_rows import (
+    SETTINGS,
+    Caller,
+    CheckRow,
+    Health,
+    Use,
+    egress_rows,
+    fix_notes,
+    grant_line,
+    internal_right,
+    topic_rights,
+    topics_line,
+    watch_options,
+)
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_flags,
@@ -27,11 +41,12 @@ from txnwatch.config import EVENTS_TOPIC, RunSettings
 from txnwatch.connection import options_of
 from txnwatch.java import java
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs
+from txnwatch.state.model.values import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs
 from txnwatch.state.model.verdicts import undetected_text
-from txnwatch.state.text import redacted, shown_url, some
+from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
+from txnwatch.streaming.admin.requests import ConfigSource
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ
-from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, BrokerFacts, Checkup, check_up
+from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, UNCLEAN, BrokerFacts, Checkup, check_up
 from txnwatch.streaming.checks.preflight import AUTO
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -42,17 +57,21 @@ from txnwatch.streaming.source.options import SourceOptions
 
 _TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
 _FRESH_MS = DurationMs(5_000)
+_NAMED = 3
+_NOT_ALLOWED = "not allowed"
 
 
 def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
     """All rows, in the order in which an operator fixes problems."""
     return [
         *_brokers(found),
+        *_transaction_version(found, caller),
         *_leaders(found),
         *_ids(found, caller),
         *topic_rights(found, caller),
         *_cluster(found, caller),
         *_settings(found),
+        *_elections(found),
         _clock(found),
     ]
 
@@ -87,6 +106,25 @@ def _versions(name: str, facts: BrokerFacts) -> Iterator[CheckRow]:
         yield CheckRow("version", name, Health.OK, f"supports all requests of txnwatch{level}", "all", None)
 
 
+# Since Kafka 4.0, EndTxn has version 5: the protocol of transaction.version 2, whichever level the cluster has. A level
+# of 0 is not in the answer to ApiVersions.
+_VERSION_2, _END_TXN = 2, 5
+
+
+def _transaction_version(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+    """A row if the brokers support transaction.version 2 and the cluster does not use it.
+
+    The fix raises this feature alone: `upgrade --release-version` raises kraft.version too (KAFKA-21426), and Kafka
+    cannot lower kraft.version again.
+    """
+    able = [facts for facts in found.brokers.values() if (facts.versions.get("EndTxnRequest") or 0) >= _END_TXN]
+    level = min((facts.transaction_version or 0 for facts in able), default=_VERSION_2)
+    if level < _VERSION_2:
+        detail = f"transaction.version {level}: an epoch has many transactions, so a late write can join the next one"
+        fix = caller.grantee.admin_line("kafka-features.sh", "upgrade", "--feature", "transaction.version=2")
+        yield CheckRow("version", "cluster", Health.WARNING, detail, "-", fix)
+
+
 def _leaders(found: Checkup) -> Iterator[CheckRow]:
     for partition in found.without_leader:
         yield CheckRow(
@@ -104,30 +142,36 @@ def _ids(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     for problem in found.id_problems:
         fix = grant_line(caller, "Describe", "--transactional-id", "*") if problem.is_denied else None
         detail = f"{problem}: a hidden id appears as missing, so nothing is proven"
-        yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix)
+        yield CheckRow("right", name, Health.MISSING, detail, needed_by, fix, Use.LOOK)
 
 
 def _cluster(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     rights = found.cluster_operations
-    for operation, operation_name, needed_by in (
-        (DESCRIBE, "Describe", "doctor"),
-        (DESCRIBE_CONFIGS, "DescribeConfigs", "doctor, late"),
-        (ALTER, "Alter", "abort"),
-    ):
-        name = f"{operation_name} on the cluster"
-        if rights is None:
-            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None)
-        elif operation in rights:
-            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+    allowed = {
+        ("Describe", "doctor", Use.ESTIMATE): None if rights is None else DESCRIBE in rights,
+        ("DescribeConfigs", "doctor, late", Use.WATCH): _shows_settings(found),
+        ("Alter", "abort", Use.ABORT): None if rights is None else ALTER in rights,
+    }
+    for (operation, needed_by, use), is_allowed in allowed.items():
+        name = f"{operation} on the cluster"
+        if is_allowed is None:
+            yield CheckRow("right", name, Health.WARNING, "brokers before 2.8 do not report it", needed_by, None, use)
+        elif is_allowed:
+            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None, use)
         else:
-            yield CheckRow(
-                "right",
-                name,
-                Health.WARNING,
-                "not allowed, or not shown",
-                needed_by,
-                grant_line(caller, operation_name, "--cluster"),
-            )
+            fix = grant_line(caller, operation, "--cluster")
+            yield CheckRow("right", name, Health.WARNING, _NOT_ALLOWED, needed_by, fix, use)
+
+
+def _shows_settings(found: Checkup) -> bool:
+    """Whether no broker refuses to show its settings; another problem of a broker has a row of its own.
+
+    DescribeCluster cannot tell it. For a user without DESCRIBE on the cluster its answer has no operation at all, also
+    if the user has DESCRIBE_CONFIGS or ALTER_CONFIGS, which includes it (AuthHelper.computeDescribeClusterResponse).
+    ALTER includes DESCRIBE, so a user whose answer is empty has no ALTER either.
+    """
+    problems = (facts.settings_problem for facts in found.brokers.values())
+    return not any(problem is not None and problem.is_denied for problem in problems)
 
 
 def _settings(found: Checkup) -> Iterator[CheckRow]:
@@ -145,8 +189,6 @@ def _judge(setting: str, value: str) -> tuple[Health, str]:
     match setting, value:
         case "transaction.partition.verification.enable", "false":
             return Health.WARNING, ": late writes of old clients are accepted, and hang (KIP-890)"
-        case "unclean.leader.election.enable", "true":
-            return Health.WARNING, ": an election can lose a marker, and then its transaction hangs"
         case "transaction.abort.timed.out.transaction.cleanup.interval.ms", text:
             return (
                 Health.OK,
@@ -156,6 +198,38 @@ def _judge(setting: str, value: str) -> tuple[Health, str]:
             return Health.OK, f": a healthy transaction can hold a partition for {duration(DurationMs(int(text)))}"
         case _:
             return Health.OK, ""
+
+
+# Who decides about an unclean election. With ZooKeeper the controller is a broker, and uses its own setting for a topic
+# without one. In KRaft mode the controllers decide (ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic):
+# before Kafka 3.9.0 they ignore the setting. Since then they use that of the topic, of the controller's node, the
+# cluster-wide default and the controller's file, in this order (KafkaConfigSchema.resolveEffectiveTopicConfig). Brokers
+# do not show the settings of controllers.
+_LOSES_MARKERS = "an unclean election can lose a marker, and then its transaction hangs"
+_DECIDED_BY: dict[int, str] = {
+    ConfigSource.TOPIC: f"on the topic: {_LOSES_MARKERS}",
+    ConfigSource.CLUSTER: f"as the cluster-wide default: {_LOSES_MARKERS}",
+}
+_BY_BROKER = f"on the broker. With ZooKeeper {_LOSES_MARKERS}. In KRaft mode the setting of the controllers counts"
+_BY_CONTROLLER = (
+    "neither a topic nor the cluster sets it: the controllers' own setting counts, which brokers do not show"
+)
+
+
+def _elections(found: Checkup) -> Iterator[CheckRow]:
+    """One row for each source of the value true, or one row that no source is known to allow unclean elections."""
+    allowed = grouped((topic, one.source) for topic, one in sorted(found.elections.items()) if one.value == "true")
+    for source, topics in allowed.items():
+        detail = f"{UNCLEAN}=true is set {_DECIDED_BY.get(source, _BY_BROKER)}"
+        yield CheckRow("setting", f"topics {some(topics, _NAMED)}", Health.WARNING, detail, "-", None)
+    unseen = sorted(found.topic_operations.keys() - found.elections.keys())
+    if unseen:
+        detail = f"{UNCLEAN} is not shown: this user may not read the settings of these topics"
+        yield CheckRow("setting", f"topics {some(unseen, _NAMED)}", Health.OK, detail, "-", None)
+    if found.elections and not allowed:
+        is_set = all(one.source in _DECIDED_BY for one in found.elections.values())
+        detail = f"{UNCLEAN}=false{'' if is_set else f'; {_BY_CONTROLLER}'}"
+        yield CheckRow("setting", f"{len(found.elections)} topics", Health.OK, detail, "-", None)
 
 
 def _clock(found: Checkup) -> CheckRow:
@@ -215,39 +289,29 @@ def _is_allowed(found: Checkup, access: CoordinatorAccess) -> bool:
 
 # Rights without which a part of the result is missing; no command reports this. Pure: no I/O, no clock.
 
-_NAMED = 3
-_NOT_ALLOWED = "not allowed"
-
 
 def optional_rights(found: Checkup, caller: Caller) -> list[CheckRow]:
     """One row for each right; a row that is not ok names what is missing without it."""
-    return [*_group_offsets(found, caller), *_topic_configs(found, caller), *_groups(found, caller)]
+    return [_group_offsets(found, caller), _topic_configs(found, caller), *_groups(found, caller)]
 
 
-def _group_offsets(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+def _group_offsets(found: Checkup, caller: Caller) -> CheckRow:
     """Transactions that commit offsets hang in __consumer_offsets, and no other right shows that topic."""
-    name, needed_by = f"Read on topic {GROUP_OFFSETS}", "find-hanging, run"
-    rights = found.topic_operations.get(GROUP_OFFSETS)
-    if rights is not None and READ in rights:
-        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
-    elif GROUP_OFFSETS not in found.topic_operations:
-        detail = "not shown: no group has committed an offset, or a right is missing; then a hang there is not detected"
-        fix = grant_line(caller, "Read", "--topic", GROUP_OFFSETS)
-        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
+    return internal_right(found, GROUP_OFFSETS, "no group has committed an offset", "find-hanging, run", caller)
 
 
-def _topic_configs(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
+def _topic_configs(found: Checkup, caller: Caller) -> CheckRow:
+    """Only topics that are watched: an event has the policy of no other topic."""
     name, needed_by = "DescribeConfigs on topics", "run (cleanup_policy in events)"
-    shown = {topic: rights for topic, rights in found.topic_operations.items() if topic[:2] != "__"}
+    others = INTERNAL_TOPICS | {caller.events_topic}
+    shown = {topic: rights for topic, rights in found.topic_operations.items() if topic not in others}
     without = sorted(topic for topic, rights in shown.items() if rights is not None and DESCRIBE_CONFIGS not in rights)
-    fix = grant_line(caller, "DescribeConfigs", "--topic", "*")
-    if without:
-        detail = f"{_NOT_ALLOWED} on {some(without, _NAMED)}: the field cleanup_policy of an event is empty"
-        yield CheckRow("right", name, Health.WARNING, detail, needed_by, fix)
-    elif not shown:
-        yield CheckRow("right", name, Health.WARNING, "no topic is shown", needed_by, fix)
-    else:
-        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+    if shown and not without:
+        return CheckRow("right", name, Health.OK, "allowed", needed_by, None, Use.WATCH)
+    empty = "the field cleanup_policy of an event is empty"
+    detail = f"{_NOT_ALLOWED} on {some(without, _NAMED)}: {empty}" if without else "no topic is shown"
+    fix = topics_line(caller, "DescribeConfigs", without)
+    return CheckRow("right", name, Health.WARNING, detail, needed_by, fix, Use.WATCH)
 
 
 def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
@@ -258,14 +322,16 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         "run",
         "an incident does not name the share groups that have stopped",
         ("DescribeConfigs", "--group", "*"),
+        Use.WATCH,
     )
-    for name, allowed, needed_by, without, grant in (
+    for name, allowed, needed_by, without, grant, use in (
         (
             "Describe on all consumer groups",
             rights.may_describe,
             "run",
             "an incident does not name the groups that have stopped",
             ("Describe", "--group", "*"),
+            Use.WATCH,
         ),
         (
             f"Read on group {found.lease_group}",
@@ -273,17 +339,18 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             "run --auto-abort",
             "no instance gets the lease, so nothing is aborted automatically",
             ("Read", "--group", found.lease_group),
+            Use.ABORT,
         ),
         *([share_groups] if rights.has_share_groups else []),
     ):
         if allowed is None:
             detail = "no answer, or the broker is too old to report it"
-            yield CheckRow("right", name, Health.WARNING, detail, needed_by, None)
+            yield CheckRow("right", name, Health.WARNING, detail, needed_by, None, use)
         elif allowed:
-            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+            yield CheckRow("right", name, Health.OK, "allowed", needed_by, None, use)
         else:
             fix = grant_line(caller, *grant)
-            yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix)
+            yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix, use)
 
 
 _JAVA = 17
@@ -310,8 +377,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--topics",
         type=topic_pattern,
         metavar="REGEX",
-        help="the topics that `run` will scan: with them, and with the other settings for topics, censuses and the "
-        "coordinator view, doctor estimates how many bytes `run` moves in a day (default: .*)",
+        help="the topics that `run` will scan: doctor checks rights on these and on the topics of censuses alone. "
+        "With them, and with the other settings for topics, censuses and the coordinator view, it estimates how many "
+        "bytes `run` moves in a day (default: .*)",
     )
     add_flags(parser, RunSettings, only=SETTINGS)
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
@@ -325,9 +393,9 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
-    config = str(parsed.command_config) if parsed.command_config is not None else None
-    caller = Caller(parsed.bootstrap_server, principal_of(cluster.security), parsed.events_topic, config)
-    found = check_up(cluster, parsed.events_topic, wall_clock_ms())
+    principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
+    caller = Caller(Grantee(parsed.bootstrap_server, principal, is_configured=is_configured), parsed.events_topic)
+    found = of_the_watch(check_up(cluster, parsed.events_topic, wall_clock_ms()), parsed)
     access = view_of(found, parsed.coordinator_view)
     reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
     rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed)]
@@ -338,9 +406,21 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
         cluster_id=cluster.known.cluster_id,
         row_type=CheckRow,
         rows=rows,
+        notes=tuple(fix_notes(rows)),
         summary=f"{missing} missing, {warnings} warning{'s' if warnings != 1 else ''}",
         found=bool(missing or warnings),
         failed=bool(missing),
+    )
+
+
+def of_the_watch(found: Checkup, parsed: argparse.Namespace) -> Checkup:
+    """The checkup without the topics that `run` would not watch, because no right on them is needed."""
+    options, others = watch_options(parsed), INTERNAL_TOPICS | {parsed.events_topic}
+    kept = {name for name in found.topic_operations.keys() | found.elections.keys() if options.wants(name)} | others
+    return replace(
+        found,
+        topic_operations={name: rights for name, rights in found.topic_operations.items() if name in kept},
+        elections={name: setting for name, setting in found.elections.items() if name in kept},
     )
 
 

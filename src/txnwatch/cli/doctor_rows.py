@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
 
-from txnwatch.cli.output import Line
+from txnwatch.cli.output import IN_NOTES
 from txnwatch.connection import options_of
 from txnwatch.state.model.values import (
     INTERNAL_TOPICS,
@@ -23,6 +24,7 @@ from txnwatch.streaming.checks.checkup import Checkup
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import CensusBytes, census_bytes
+from txnwatch.streaming.source.options import SourceOptions
 
 # The row of one check of `txnwatch doctor`, and the command that grants a right. Pure: no I/O, no clock.
 
@@ -35,37 +37,81 @@ class Health(StrEnum):
     MISSING = "missing"
 
 
+class Use(StrEnum):
+    """What a right is needed for; docs/rights.md has a list for each."""
+
+    LOOK = "look"
+    WATCH = "watch"
+    PUBLISH = "publish"
+    ABORT = "abort"
+    ESTIMATE = "estimate"
+
+
+_USES = {
+    Use.LOOK: "to look (find-hanging, explain, list, describe)",
+    Use.WATCH: "to watch (run)",
+    Use.PUBLISH: "to publish events (run, events)",
+    Use.ABORT: "to abort (abort, run --auto-abort)",
+    Use.ESTIMATE: "for the rows of doctor about traffic and about the writers of the events topic",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One check. `needed_by` has the commands that cannot work without it."""
+    """One check.
+
+    Attributes:
+        needed_by: the commands that cannot work without it.
+        fix: the command or the change that solves the problem.
+        use: what the right is needed for, if `fix` grants one.
+    """
 
     check: str
     subject: str
     status: Health
     detail: str
     needed_by: str
-    fix: Line | None
+    fix: Annotated[str | None, IN_NOTES]
+    use: Annotated[Use | None, IN_NOTES] = None
+
+
+def fix_notes(rows: Iterable[CheckRow]) -> Iterator[str]:
+    """The fixes as lines of text, the lines that grant rights by their use: so nobody grants more than is used."""
+    fixes = {use: list(dict.fromkeys(row.fix for row in rows if row.fix and row.use is use)) for use in (None, *Use)}
+    for use, lines in fixes.items():
+        if use is None:
+            yield from (f"fix: {line}" for line in lines)
+        elif lines:
+            yield f"rights {_USES[use]}, granted by an administrator:"
+            yield from lines
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user of this command, for the commands that grant a right.
+    """The user of this command, for the commands that an administrator runs.
 
     Attributes:
-        principal: the name of the user in Kafka.
         events_topic: the topic of incident events.
     """
 
-    bootstrap_server: str
-    principal: str
+    grantee: Grantee
     events_topic: str
-    command_config: str | None = None
+
+
+# The name in a line that grants rights on topics whose names are not known, or are too many for a line.
+_TOPICS = ("--topic", "TOPIC_PREFIX", "--resource-pattern-type", "prefixed")
+_TOPICS_IN_LINE = 3
 
 
 def grant_line(caller: Caller, operation: str, *resource: str) -> str:
     """The line that grants an operation on a resource, given as flags of kafka-acls.sh."""
-    grantee = Grantee(caller.bootstrap_server, caller.principal, caller.command_config)
-    return grantee.line(operation, *resource)
+    return caller.grantee.line(operation, *resource)
+
+
+def topics_line(caller: Caller, operation: str, topics: Sequence[str]) -> str:
+    """The line that grants an operation on these topics alone, or on those of a prefix that the reader puts in."""
+    named = [part for topic in topics for part in ("--topic", topic)]
+    return grant_line(caller, operation, *(named if 0 < len(topics) <= _TOPICS_IN_LINE else _TOPICS))
 
 
 # The rights on topics: those with data, the coordinators' log, and the events topic. Pure: no I/O, no clock.
@@ -82,18 +128,17 @@ def topic_rights(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
         if name not in {TRANSACTION_STATE_TOPIC, caller.events_topic}
     }
     unread = sorted(name for name, rights in data.items() if _lacks(rights, READ))
+    needed_by = "find-hanging, explain, run"
     for name in unread:
         fix = grant_line(caller, "Read", "--topic", name)
-        yield CheckRow(
-            "right", f"Read on topic {name}", Health.MISSING, "not allowed", "find-hanging, explain, run", fix
-        )
+        yield CheckRow("right", f"Read on topic {name}", Health.MISSING, "not allowed", needed_by, fix, Use.LOOK)
     if not data.keys() - INTERNAL_TOPICS:
-        fix = grant_line(caller, "Read", "--topic", "*")
+        fix = topics_line(caller, "Read", ())
         detail = "no topic of an application is shown: there is none, or this user may describe none"
-        yield CheckRow("right", "Read on topics", Health.WARNING, detail, "find-hanging, explain, run", fix)
+        yield CheckRow("right", "Read on topics", Health.WARNING, detail, needed_by, fix, Use.LOOK)
     elif not unread:
         detail = f"{len(data)} topics are shown; topics that this user may not describe are missing"
-        yield CheckRow("right", "Read on topics", Health.OK, detail, "find-hanging, explain, run", None)
+        yield CheckRow("right", "Read on topics", Health.OK, detail, needed_by, None, Use.LOOK)
     yield from _hidden(found, caller)
     yield from _log(found, caller)
     yield from _events(found, caller)
@@ -103,7 +148,7 @@ def topic_rights(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
 def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     for partition, why in found.hidden.items():
         if not why.is_denied:
-            yield CheckRow("right", partition, Health.WARNING, str(why), "find-hanging, explain", None)
+            yield CheckRow("right", partition, Health.WARNING, str(why), "find-hanging, explain", None, Use.LOOK)
             continue
         topic = partition.rpartition("-")[0]
         fix = grant_line(caller, "Read", "--topic", topic)
@@ -114,24 +159,32 @@ def _hidden(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             f"{partition}: {why}",
             "find-hanging, explain, run",
             fix,
+            Use.LOOK,
         )
 
 
 def _log(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
-    name, needed_by = f"Read on topic {TRANSACTION_STATE_TOPIC}", "run, describe, explain"
-    operations = found.topic_operations
-    if TRANSACTION_STATE_TOPIC not in operations:
-        detail = "not shown: no transaction was ever begun here, or this user may not describe it"
-        if found.has_unseen_log:
-            detail = "not shown, but transactional data exists: a missing right or a proxy hides it; nothing is proven"
+    if found.has_unseen_log:
+        detail = "not shown, but transactional data exists: a missing right or a proxy hides it; nothing is proven"
         fix = grant_line(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
-        health = Health.MISSING if found.has_unseen_log else Health.WARNING
-        yield CheckRow("right", name, health, detail, needed_by, fix)
-    elif _lacks(operations[TRANSACTION_STATE_TOPIC], READ):
-        fix = grant_line(caller, "Read", "--topic", TRANSACTION_STATE_TOPIC)
-        yield CheckRow("right", name, Health.MISSING, "not allowed", needed_by, fix)
+        name = f"Read on topic {TRANSACTION_STATE_TOPIC}"
+        yield CheckRow("right", name, Health.MISSING, detail, "run, describe, explain", fix, Use.LOOK)
     else:
-        yield CheckRow("right", name, Health.OK, "allowed", needed_by, None)
+        yield internal_right(
+            found, TRANSACTION_STATE_TOPIC, "no transaction was begun", "run, describe, explain", caller
+        )
+
+
+def internal_right(found: Checkup, topic: str, unused: str, needed_by: str, caller: Caller) -> CheckRow:
+    """Whether an internal topic may be read; brokers create it at its first use, and report the rights before that."""
+    name, rights = f"Read on topic {topic}", found.internal_rights[topic]
+    if not rights.is_hidden and not _lacks(rights.operations, READ):
+        detail = f"does not exist yet: {unused}" if rights.is_absent else "allowed"
+        return CheckRow("right", name, Health.OK, detail, needed_by, None, Use.LOOK)
+    detail = f"not shown: {unused}, or a right is missing" if rights.is_hidden else "not allowed"
+    fix = grant_line(caller, "Read", "--topic", topic)
+    health = Health.WARNING if rights.is_hidden or rights.is_absent else Health.MISSING
+    return CheckRow("right", name, health, detail, needed_by, fix, Use.LOOK)
 
 
 def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
@@ -142,29 +195,31 @@ def _events(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     if rights.operations is None:
         detail = "not reported by the broker, so not checked; `run` cannot start without both"
         both = grant_line(caller, "Write", "--operation", "Read", "--topic", topic)
-        yield CheckRow("right", f"Read and Write on topic {topic}", Health.WARNING, detail, needed_by, both)
+        yield CheckRow(
+            "right", f"Read and Write on topic {topic}", Health.WARNING, detail, needed_by, both, Use.PUBLISH
+        )
         return
     for operation, operation_name in ((READ, "Read"), (WRITE, "Write")):
         lacks = operation not in rights.operations
         fix = grant_line(caller, operation_name, "--topic", topic) if lacks else None
         health = Health.MISSING if lacks else Health.OK
         detail = "not allowed" if lacks else "allowed"
-        yield CheckRow("right", f"{operation_name} on topic {topic}", health, detail, needed_by, fix)
+        yield CheckRow("right", f"{operation_name} on topic {topic}", health, detail, needed_by, fix, Use.PUBLISH)
 
 
 def _create(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     name, problem = f"Create topic {caller.events_topic}", found.events_problem
     if problem is None:
         detail = "allowed: the topic does not exist, and `run` creates it"
-        yield CheckRow("right", name, Health.OK, detail, "run", None)
+        yield CheckRow("right", name, Health.OK, detail, "run", None, Use.PUBLISH)
     elif problem.is_denied:
         # Nobody knows here whether a hidden topic exists. If it does, `run` works without this right.
         is_needed = found.events_rights.is_absent
         detail = f"{problem}: the topic does not exist" if is_needed else f"{problem}: needed if it does not exist"
         fix = grant_line(caller, "Create", "--topic", caller.events_topic)
-        yield CheckRow("right", name, Health.MISSING if is_needed else Health.WARNING, detail, "run", fix)
+        yield CheckRow("right", name, Health.MISSING if is_needed else Health.WARNING, detail, "run", fix, Use.PUBLISH)
     elif problem.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-        yield CheckRow("right", name, Health.WARNING, str(problem), "run", None)
+        yield CheckRow("right", name, Health.WARNING, str(problem), "run", None, Use.PUBLISH)
 
 
 def _writers(found: Writers, caller: Caller) -> CheckRow:
@@ -176,9 +231,12 @@ def _writers(found: Writers, caller: Caller) -> CheckRow:
         return CheckRow("right", name, Health.OK, detail, needed_by, None)
     if found.problem is not None:
         fix = grant_line(caller, "Describe", "--cluster") if found.problem.is_denied else None
-        return CheckRow("right", name, Health.WARNING, f"could not be read: {found.problem}; {harm}", needed_by, fix)
-    others = [principal for principal in found.principals if principal != caller.principal]
-    ours = "this user by an ACL" if caller.principal in found.principals else "this user without an ACL of its own"
+        detail = f"could not be read: {found.problem}; {harm}"
+        return CheckRow("right", name, Health.WARNING, detail, needed_by, fix, Use.ESTIMATE)
+    others = [principal for principal in found.principals if principal != caller.grantee.principal]
+    ours = (
+        "this user by an ACL" if caller.grantee.principal in found.principals else "this user without an ACL of its own"
+    )
     if not others:
         return CheckRow("right", name, Health.OK, f"{ours}, and super users", needed_by, None)
     writers = f"{ours}, super users, and {some(others, _TOPICS_NAMED)}"
@@ -204,7 +262,9 @@ def egress_row(found: WriteRates, topics: str, caller: Caller) -> CheckRow:
     subject = f"scan of --topics {topics}"
     if found.problem is not None:
         fix = grant_line(caller, "Describe", "--cluster")
-        return CheckRow("egress", subject, Health.WARNING, f"cannot be estimated: {found.problem}", "-", fix)
+        return CheckRow(
+            "egress", subject, Health.WARNING, f"cannot be estimated: {found.problem}", "-", fix, Use.ESTIMATE
+        )
     largest = sorted(found.by_topic, key=lambda name: -found.by_topic[name])
     named = [f"{name} {_a_day(found.by_topic[name])}" for name in largest if found.by_topic[name]]
     most = f": {some(named, _NAMED)}" if named else ""
@@ -225,7 +285,8 @@ def log_row(found: LogBytes | None, access: CoordinatorAccess, caller: Caller) -
         return CheckRow("egress", _LOG, Health.WARNING if found.unread else Health.OK, detail, "-", None)
     why = f": {found.problem}" if found.problem is not None else ""
     detail = f"{detail}; a start without a checkpoint reads the whole log, whose size is not shown{why}"
-    return CheckRow("egress", _LOG, Health.WARNING, detail, "-", grant_line(caller, "Describe", "--cluster"))
+    fix = grant_line(caller, "Describe", "--cluster")
+    return CheckRow("egress", _LOG, Health.WARNING, detail, "-", fix, Use.ESTIMATE)
 
 
 def census_row(scanned: CensusBytes, others: CensusBytes, heal_ms: DurationMs, pause_ms: DurationMs) -> CheckRow:
@@ -262,16 +323,21 @@ def _amount(count: float) -> str:
 SETTINGS = ("census_topics", "foreign_topics", "coordinator_view", "census_interval_ms", "heal_interval_ms")
 
 
-def egress_rows(
-    cluster: Cluster, parsed: argparse.Namespace, access: CoordinatorAccess, caller: Caller
-) -> Iterator[CheckRow]:
-    """One row for each kind of reading; `parsed` has the topics and SETTINGS, `access` is the view that `run` takes."""
-    options = replace(
+def watch_options(parsed: argparse.Namespace) -> SourceOptions:
+    """Which topics `run` would watch; `parsed` has the topics and SETTINGS."""
+    return replace(
         options_of(parsed.bootstrap_server, None),
         pattern=parsed.topics,
         census_pattern=parsed.census_topics,
         foreign_pattern=parsed.foreign_topics,
     )
+
+
+def egress_rows(
+    cluster: Cluster, parsed: argparse.Namespace, access: CoordinatorAccess, caller: Caller
+) -> Iterator[CheckRow]:
+    """One row for each kind of reading; `parsed` has the topics and SETTINGS, `access` is the view that `run` takes."""
+    options = watch_options(parsed)
     topics, now_ms = cluster.known.topics.values(), wall_clock_ms()
     scanned = [topic.name for topic in topics if options.watches(topic)]
     others = [topic.name for topic in topics if options.counts(topic)]

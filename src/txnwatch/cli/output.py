@@ -217,9 +217,13 @@ _NAMED = 5  # names of each reason in the text output; JSON has all of them
 
 
 class FieldStyle(NamedTuple):
-    """How the text output shows a field: rendered or, if `render` is None, on a separate line below the table."""
+    """How the text output shows a field: rendered or, if `render` is None, on a separate line below the table.
+
+    With `is_shown` False the table does not show it, because the notes of the answer have it in another order.
+    """
 
     render: Callable[[Any], str] | None
+    is_shown: bool = True
 
 
 def _duration(value: DurationMs) -> str:
@@ -229,6 +233,7 @@ def _duration(value: DurationMs) -> str:
 Time = Annotated[TimestampMs, FieldStyle(utc)]
 Duration = Annotated[DurationMs, FieldStyle(_duration)]
 Line = Annotated[str, FieldStyle(None)]
+IN_NOTES = FieldStyle(None, is_shown=False)
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
 
 
@@ -383,12 +388,15 @@ def heading(name: str) -> str:
 
 def _shown(row_type: type) -> dict[str, _Column]:
     hints = get_type_hints(row_type, include_extras=True)
-    return {spec.name: _column(hints[spec.name]) for spec in dataclasses.fields(row_type)}
+    columns = {spec.name: _column(hints[spec.name]) for spec in dataclasses.fields(row_type)}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
-def _column(hint: Any) -> _Column:  # noqa: ANN401 - any type of a field, with None or without
+def _column(hint: Any) -> _Column | None:  # noqa: ANN401 - any type of a field, with None or without
     marks = list(_marks(hint))
     how = next((mark for mark in marks if isinstance(mark, FieldStyle)), None)
+    if how is not None and not how.is_shown:
+        return None
     return _Column(how.render if how is not None else _plain, has_unit=how is not None, is_detail=DETAIL in marks)
 
 

@@ -8,21 +8,24 @@ import pytest
 
 from support.problems import a_problem
 from txnwatch.cli.doctor import diagnose
-from txnwatch.cli.doctor_rows import Caller, CheckRow, Health
+from txnwatch.cli.doctor_rows import Caller, CheckRow, Health, fix_notes
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode, Problem, TopicPartition
+from txnwatch.state.text import Grantee
+from txnwatch.streaming.admin.requests import ConfigSource, TopicSetting
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights, Writers
-from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup
+from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, BrokerFacts, Checkup
 
 EVENTS = "txnwatch.events"
-CALLER = Caller("a:1", "User:watcher", EVENTS, "client.properties")
+CALLER = Caller(Grantee("a:1", "User:watcher", is_configured=True), EVENTS)
 ALL = frozenset({READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS})
 NEW = {
     "DescribeProducersRequest": 0,
     "DescribeTransactionsRequest": 0,
     "ListTransactionsRequest": 2,
     "FetchRequest": 17,
+    "EndTxnRequest": 5,
 }
-BROKER = BrokerFacts("a:1", None, NEW, 2, {"unclean.leader.election.enable": "false"})
+BROKER = BrokerFacts("a:1", None, NEW, 2, {"transaction.max.timeout.ms": "900000"})
 GOOD = Checkup(
     brokers={1: BROKER},
     cluster_operations=ALL,
@@ -34,8 +37,12 @@ GOOD = Checkup(
     asked_ms=1_000_100,
     events_rights=TopicRights(ALL),
 )
+DEFAULT = TopicSetting("false", ConfigSource.DEFAULT)
 OLD = replace(BROKER, versions={**NEW, "ListTransactionsRequest": None})
-GRANT = "kafka-acls.sh --bootstrap-server a:1 --command-config client.properties --add"
+READ_LOG = f"Read on topic {TRANSACTION_STATE_TOPIC}"
+GRANT = "kafka-acls.sh --bootstrap-server a:1 --command-config ADMIN.properties --add"
+
+OF_WATCHER = f"{GRANT} --allow-principal User:watcher --operation"
 
 
 def bad(found: Checkup) -> list[CheckRow]:
@@ -52,26 +59,51 @@ def settings(**found: str) -> Checkup:
     )
 
 
+TRUE_ON_TOPIC = TopicSetting("true", ConfigSource.TOPIC)
+
+
+def elections(**found: TopicSetting) -> Checkup:
+    return replace(GOOD, elections={**dict.fromkeys(GOOD.topic_operations, DEFAULT), **found})
+
+
 def topics(**changed: frozenset[int] | None) -> Checkup:
     return replace(GOOD, topic_operations={**GOOD.topic_operations, **changed})
+
+
+def internal(rights: TopicRights) -> Checkup:
+    return replace(GOOD, internal_rights={TRANSACTION_STATE_TOPIC: rights, GROUP_OFFSETS: rights})
 
 
 DENIED = a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED").of("broker 1")
 BAD = {
     "a listener": (replace(GOOD, brokers={1: BrokerFacts("a:1", Problem("refused"))}), Health.MISSING, "broker 1 a:1"),
     "an old broker": (replace(GOOD, brokers={1: OLD}), Health.MISSING, "broker 1"),
+    "an old transaction.version": (
+        replace(GOOD, brokers={1: replace(BROKER, transaction_version=1)}),
+        Health.WARNING,
+        "cluster",
+    ),
+    "no transaction.version": (
+        replace(GOOD, brokers={1: replace(BROKER, transaction_version=None)}),
+        Health.WARNING,
+        "cluster",
+    ),
     "no leader": (replace(GOOD, without_leader=(TopicPartition("orders", 0),)), Health.WARNING, "orders-0"),
     "ids": (replace(GOOD, id_problems=(DENIED,)), Health.MISSING, "Describe on all transactional ids"),
     "ids of an old broker": (replace(GOOD, id_problems=None), Health.WARNING, "Describe on all transactional ids"),
     "a topic": (topics(orders=frozenset({DESCRIBE})), Health.MISSING, "Read on topic orders"),
-    "the log": (topics(__transaction_state=frozenset()), Health.MISSING, f"Read on topic {TRANSACTION_STATE_TOPIC}"),
+    "the log": (
+        internal(TopicRights(frozenset({DESCRIBE}))),
+        Health.MISSING,
+        f"Read on topic {TRANSACTION_STATE_TOPIC}",
+    ),
     "the events": (
         replace(GOOD, events_rights=TopicRights(frozenset({READ}))),
         Health.MISSING,
         f"Write on topic {EVENTS}",
     ),
     "verification": (settings(transaction_partition_verification_enable="false"), Health.WARNING, "broker 1"),
-    "elections": (settings(unclean_leader_election_enable="true"), Health.WARNING, "broker 1"),
+    "elections of a topic": (elections(orders=TRUE_ON_TOPIC), Health.WARNING, "topics orders"),
     "settings": (
         replace(GOOD, brokers={1: replace(BROKER, settings_problem=Problem("X"))}),
         Health.WARNING,
@@ -80,6 +112,53 @@ BAD = {
     "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "this machine"),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), Health.WARNING, "Alter on the cluster"),
 }
+NO_CLUSTER = a_problem("CLUSTER_AUTHORIZATION_FAILED")
+
+
+def test_describe_configs_on_the_cluster_is_judged_by_the_settings_that_the_brokers_show() -> None:
+    """Without DESCRIBE on the cluster, the broker names no operation, also to a user who has DESCRIBE_CONFIGS."""
+    unnamed = replace(GOOD, cluster_operations=frozenset())
+    assert [row.subject for row in bad(unnamed)] == ["Describe on the cluster", "Alter on the cluster"]
+    refused = replace(unnamed, brokers={1: replace(BROKER, settings={}, settings_problem=NO_CLUSTER)})
+    rows = {row.subject: row for row in bad(refused)}
+    assert rows["DescribeConfigs on the cluster"].fix == f"{OF_WATCHER} DescribeConfigs --cluster"
+    shown = replace(refused, cluster_operations=ALL)
+    assert "DescribeConfigs on the cluster" in {row.subject for row in bad(shown)}
+
+
+def log_rows(found: Checkup) -> list[tuple[Health, str, bool]]:
+    rows = diagnose(found, CALLER)
+    return [(row.status, row.detail, row.fix is None) for row in rows if row.subject == READ_LOG]
+
+
+def test_a_log_that_does_not_exist_yet_is_no_missing_right() -> None:
+    fresh = internal(TopicRights(ALL, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert log_rows(fresh) == [(Health.OK, "does not exist yet: no transaction was begun", True)]
+    hidden = internal(TopicRights(frozenset(), ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    detail = "not shown: no transaction was begun, or a right is missing"
+    assert log_rows(hidden) == [(Health.WARNING, detail, False)]
+
+
+def test_the_lines_that_grant_rights_are_grouped_by_their_use() -> None:
+    found = replace(
+        GOOD,
+        topic_operations={**GOOD.topic_operations, "orders": frozenset({DESCRIBE})},
+        cluster_operations=frozenset({DESCRIBE}),
+        events_rights=TopicRights(frozenset({READ})),
+        brokers={1: replace(BROKER, settings={}, settings_problem=NO_CLUSTER, transaction_version=1)},
+    )
+    assert list(fix_notes(diagnose(found, CALLER))) == [
+        "fix: kafka-features.sh --bootstrap-server a:1 --command-config ADMIN.properties "
+        "upgrade --feature transaction.version=2",
+        "rights to look (find-hanging, explain, list, describe), granted by an administrator:",
+        f"{OF_WATCHER} Read --topic orders",
+        "rights to watch (run), granted by an administrator:",
+        f"{OF_WATCHER} DescribeConfigs --cluster",
+        "rights to publish events (run, events), granted by an administrator:",
+        f"{OF_WATCHER} Write --topic {EVENTS}",
+        "rights to abort (abort, run --auto-abort), granted by an administrator:",
+        f"{OF_WATCHER} Alter --cluster",
+    ]
 
 
 @pytest.mark.parametrize(("found", "health", "subject"), BAD.values(), ids=BAD.keys())
@@ -87,10 +166,50 @@ def test_each_problem_is_one_row(found: Checkup, health: Health, subject: str) -
     assert [(row.status, row.subject) for row in bad(found)] == [(health, subject)]
 
 
+ELECTIONS = {
+    "the topic": (ConfigSource.TOPIC, "=true is set on the topic: an unclean election can lose a marker"),
+    "the cluster": (ConfigSource.CLUSTER, "=true is set as the cluster-wide default: an unclean election can lose"),
+    "the broker": (ConfigSource.BROKER, "=true is set on the broker. With ZooKeeper an unclean election can lose"),
+    "the broker's file": (ConfigSource.BROKER_FILE, "In KRaft mode the setting of the controllers counts"),
+}
+
+
+@pytest.mark.parametrize(("source", "detail"), ELECTIONS.values(), ids=ELECTIONS.keys())
+def test_an_unclean_election_is_judged_by_the_topics_value_and_its_source(source: ConfigSource, detail: str) -> None:
+    (row,) = bad(elections(orders=TopicSetting("true", source)))
+    assert (row.subject, row.status) == ("topics orders", Health.WARNING)
+    assert detail in row.detail
+
+
+def election_rows(found: Checkup) -> list[tuple[str, Health, str]]:
+    rows = diagnose(found, CALLER)
+    return [(row.subject, row.status, row.detail) for row in rows if row.detail.startswith("unclean.leader.election")]
+
+
+def test_the_setting_of_the_controllers_is_not_seen_if_neither_topic_nor_cluster_has_one() -> None:
+    ((subject, health, detail),) = election_rows(elections())
+    assert (subject, health) == ("3 topics", Health.OK)
+    assert detail.endswith("the controllers' own setting counts, which brokers do not show")
+    decided = TopicSetting("false", ConfigSource.CLUSTER)
+    assert election_rows(elections(**dict.fromkeys(GOOD.topic_operations, decided))) == [
+        ("3 topics", Health.OK, "unclean.leader.election.enable=false")
+    ]
+
+
+def test_topics_whose_settings_this_user_may_not_read_are_named() -> None:
+    found = replace(GOOD, elections={"orders": DEFAULT, EVENTS: DEFAULT})
+    (unseen, _) = election_rows(found)
+    assert unseen[:2] == (f"topics {TRANSACTION_STATE_TOPIC}", Health.OK)
+    assert "not shown" in unseen[2]
+
+
 GRANTS = {
     "ids": (replace(GOOD, id_problems=(DENIED,)), "--operation Describe --transactional-id '*'"),
     "a topic": (topics(orders=frozenset({DESCRIBE})), "--operation Read --topic orders"),
-    "no topics": (replace(GOOD, topic_operations={TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL}), "Read --topic '*'"),
+    "no topics": (
+        replace(GOOD, topic_operations={TRANSACTION_STATE_TOPIC: ALL, EVENTS: ALL}),
+        "Read --topic TOPIC_PREFIX --resource-pattern-type prefixed",
+    ),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), "--operation Alter --cluster"),
     "events": (replace(GOOD, events_rights=TopicRights(frozenset({WRITE}))), f"--operation Read --topic {EVENTS}"),
 }
@@ -102,6 +221,20 @@ def test_a_missing_right_comes_with_the_line_that_grants_it(found: Checkup, line
     assert row.fix is not None
     assert row.fix.startswith(f"{GRANT} --allow-principal User:watcher --operation ")
     assert row.fix.endswith(line)
+
+
+def test_an_old_transaction_version_is_raised_alone() -> None:
+    """`upgrade --release-version` would raise kraft.version too, which Kafka cannot lower again."""
+    (row,) = bad(replace(GOOD, brokers={1: replace(BROKER, transaction_version=1)}))
+    assert row.fix == (
+        "kafka-features.sh --bootstrap-server a:1 --command-config ADMIN.properties "
+        "upgrade --feature transaction.version=2"
+    )
+
+
+def test_brokers_before_4_0_have_no_transaction_version_to_raise() -> None:
+    old = replace(BROKER, versions={**NEW, "EndTxnRequest": 3}, transaction_version=None)
+    assert bad(replace(GOOD, brokers={1: old})) == []
 
 
 ABSENT, HIDDEN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED

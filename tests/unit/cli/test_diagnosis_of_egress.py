@@ -7,10 +7,11 @@ import pytest
 from support.problems import a_problem
 from txnwatch.cli.doctor_rows import Caller, Health, census_row, egress_row, log_row
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs
+from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.log_traffic import WINDOW_MS, LogBytes, WriteRates, bytes_per_second
 from txnwatch.streaming.source.census_schedule import CensusBytes
 
-CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
+CALLER = Caller(Grantee("a:1", "User:watcher"), "txnwatch.events")
 RATES = {
     "half of the log is of the last hour": (7_200_000, 0, 100, 50, 1_000.0),
     "all of it": (3_600_000, 40, 100, 40, 1_000.0),

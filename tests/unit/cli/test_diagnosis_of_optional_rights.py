@@ -1,30 +1,116 @@
-"""Which row doctor shows for the right on share groups."""
+"""Which row doctor shows for the rights that no command needs to start."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from txnwatch.cli.doctor import optional_rights
+from txnwatch.cli.doctor import of_the_watch, optional_rights
 from txnwatch.cli.doctor_rows import Caller, CheckRow, Health
+from txnwatch.cli.main import parser
+from txnwatch.cli.one_shot import take_settings
+from txnwatch.state.model.values import ErrorCode
+from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.groups import GroupRights
-from txnwatch.streaming.checks.checkup import Checkup
+from txnwatch.streaming.admin.requests import TopicSetting
+from txnwatch.streaming.admin.rights import DESCRIBE, DESCRIBE_CONFIGS, READ, Operations, TopicRights
+from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, Checkup
 
-CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
+CALLER = Caller(Grantee("a:1", "User:watcher"), "txnwatch.events")
 
 
-def share_group_rows(rights: GroupRights) -> list[CheckRow]:
-    found = Checkup(
+def checkup(
+    operations: dict[str, Operations] | None = None,
+    rights: GroupRights | None = None,
+    offsets: TopicRights | None = None,
+) -> Checkup:
+    return Checkup(
         brokers={},
         cluster_operations=None,
-        topic_operations={},
+        topic_operations=operations or {},
         without_leader=(),
         id_problems=(),
         events_problem=None,
         newest_stamp_ms=None,
         asked_ms=0,
-        group_rights=rights,
+        group_rights=rights or GroupRights(),
+        internal_rights={GROUP_OFFSETS: offsets or TopicRights()},
     )
-    return [row for row in optional_rights(found, CALLER) if row.subject == "DescribeConfigs on all share groups"]
+
+
+def rows(found: Checkup, subject: str) -> list[CheckRow]:
+    return [row for row in optional_rights(found, CALLER) if row.subject == subject]
+
+
+def share_group_rows(rights: GroupRights) -> list[CheckRow]:
+    return rows(checkup(rights=rights), "DescribeConfigs on all share groups")
+
+
+ALLOWED, REFUSED = frozenset({READ, DESCRIBE, DESCRIBE_CONFIGS}), frozenset({READ, DESCRIBE})
+ABSENT, HIDDEN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_right_on_the_settings_of_the_topics_of_a_prefix_is_enough() -> None:
+    """An event has no policy of the events topic or of an internal topic, so no right is missing there."""
+    shown = {"orders-a": ALLOWED, "orders-b": ALLOWED, "txnwatch.events": REFUSED, "__share_group_state": REFUSED}
+    (row,) = rows(checkup(shown), "DescribeConfigs on topics")
+    assert (row.status, row.fix) == (Health.OK, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "flags"),
+    [
+        (["a"], "--topic a"),
+        (["a", "b"], "--topic a --topic b"),
+        (["a", "b", "c", "d"], "--topic TOPIC_PREFIX --resource-pattern-type prefixed"),
+        ([], "--topic TOPIC_PREFIX --resource-pattern-type prefixed"),
+    ],
+    ids=["one", "two", "many", "none is shown"],
+)
+def test_the_line_grants_the_settings_of_no_other_topic(names: list[str], flags: str) -> None:
+    (row,) = rows(checkup(dict.fromkeys(names, REFUSED)), "DescribeConfigs on topics")
+    assert row.fix is not None
+    assert row.fix.endswith(f"--operation DescribeConfigs {flags}")
+
+
+def test_no_right_is_asked_for_on_a_topic_that_run_would_not_watch() -> None:
+    flags = ["--bootstrap-server", "a:1", "--topics", "orders.*", "--census-topics", "clicks"]
+    parsed = parser(("doctor",)).parse_args(["doctor", *flags])
+    take_settings(parsed)
+    names = ("orders-a", "clicks", "payments", "__consumer_offsets", "txnwatch.events")
+    found = replace(checkup(dict.fromkeys(names, REFUSED)), elections=dict.fromkeys(names, TopicSetting("false", 5)))
+    kept = of_the_watch(found, parsed)
+    assert set(kept.topic_operations) == set(kept.elections) == set(names) - {"payments"}
+
+
+OFFSETS = {
+    "a fresh cluster": (
+        TopicRights(ALLOWED, ABSENT),
+        Health.OK,
+        "does not exist yet: no group has committed an offset",
+    ),
+    "a broker that reports no rights": (
+        TopicRights(None, ABSENT),
+        Health.OK,
+        "does not exist yet: no group has committed an offset",
+    ),
+    "it exists": (TopicRights(ALLOWED), Health.OK, "allowed"),
+    "hidden": (
+        TopicRights(frozenset(), HIDDEN),
+        Health.WARNING,
+        "not shown: no group has committed an offset, or a right is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("offsets", "health", "detail"), OFFSETS.values(), ids=OFFSETS.keys())
+def test_the_topic_of_group_offsets_is_missing_only_if_a_right_is(
+    offsets: TopicRights, health: Health, detail: str
+) -> None:
+    (row,) = rows(checkup(offsets=offsets), "Read on topic __consumer_offsets")
+    assert (row.status, row.detail) == (health, detail)
+    assert (row.fix is None) is (health is Health.OK)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from txnwatch.cli.doctor_rows import Caller, egress_rows
 from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
 from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.log_traffic import LogBytes, WriteRates
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.census_schedule import CensusBytes
@@ -22,7 +23,7 @@ from txnwatch.streaming.source.census_schedule import CensusBytes
 NAMES = ("orders", "mirror.orders", "clicks", "logs", "__consumer_offsets", "__transaction_state")
 TOPICS = {name: TopicInfo(name, "id", {0: PartitionInfo(1, 0)}) for name in NAMES}
 HIDDEN = TopicInfo("secret", "", {}, a_problem("TOPIC_AUTHORIZATION_FAILED"))
-CALLER = Caller("a:1", "User:watcher", "txnwatch.events")
+CALLER = Caller(Grantee("a:1", "User:watcher"), "txnwatch.events")
 LOG, API = CoordinatorAccess.LOG, CoordinatorAccess.API
 
 

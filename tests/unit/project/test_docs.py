@@ -23,6 +23,7 @@ from txnwatch.sinks.delivery.encoding import schema_text
 from txnwatch.state.model.verdicts import Reason, Severity, Verdict
 
 ROOT = Path(__file__).parents[3]
+RUNBOOK, CAUSES = ((ROOT / "docs" / name).read_text() for name in ("runbook.md", "causes.md"))
 PAGES = sorted(
     path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if ".venv" not in path.parts
 )
@@ -181,7 +182,7 @@ def _has_test(path: Path, name: str) -> bool:
 
 
 def test_the_runbook_has_every_verdict_reason_and_outcome_under_its_own_anchor() -> None:
-    text = (ROOT / "docs" / "runbook.md").read_text()
+    text = RUNBOOK
     headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert headings == [*Verdict, "watcher"]
     hanging = text.partition("## hanging")[2].partition("\n## ")[0]
@@ -194,6 +195,24 @@ def test_the_runbook_has_every_verdict_reason_and_outcome_under_its_own_anchor()
             "Do",
             "Do nothing",
         ], part[:20]
+
+
+def test_a_bug_of_kafka_that_is_a_cause_is_named_with_the_releases_that_have_it() -> None:
+    causes = [found[1] for found in re.finditer(r"(?<=[(: ])KAFKA-(\d+\S*\s+\S+\s+\S+)", RUNBOOK)]
+    assert causes
+    bad = [cause for cause in causes if re.match(r"\d+\s+(on|before)\s\d|\d+\s+\((up|\d)", cause) is None]
+    assert bad == []
+    assert (
+        "KAFKA-19999" not in RUNBOOK
+    )  # the strict check of a marker's epoch and its fix are both in Kafka 4.2.0 first
+
+
+def test_no_page_raises_every_feature_to_raise_one() -> None:
+    """`upgrade --release-version` raises kraft.version too."""
+    for page in (*PAGES, Path("README.md")):
+        blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+        assert "--release-version" not in "".join(blocks), page
+    assert "upgrade --feature transaction.version=2" in CAUSES
 
 
 def test_the_readme_has_a_row_for_each_verdict() -> None:

@@ -33,14 +33,36 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default (ternary (include "txnwatch.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
 {{- end }}
 
-{{/* One rule of egress, without ports none: a list of TCP ports, and the peers. */}}
+{{/*
+One rule of egress: the TCP ports of a setting (host:port or URLs, comma-separated), the further ports and the peers of
+a service. A reference to a file or a variable hides a port; then a further port must be named.
+*/}}
 {{- define "txnwatch.egress" -}}
-{{- if .ports -}}
+{{- $ofScheme := dict "http" 80 "https" 443 "redis" 6379 "rediss" 6379 "redis+cluster" 6379 "rediss+cluster" 6379 }}
+{{- $ofScheme = merge $ofScheme (dict "redis+sentinel" 26379 "rediss+sentinel" 26379) }}
+{{- $further := default list .rule.ports }}
+{{- $scheme := "" }}
+{{- $ports := list }}
+{{- range splitList "," (regexReplaceAll "[$][{][^{}]*[}]" (default "" .text) "*") }}
+{{- $parts := splitList "://" . }}
+{{- $scheme = ternary (first $parts) $scheme (gt (len $parts) 1) }}
+{{- $place := regexReplaceAll "^.*@" (regexReplaceAll "[/?].*$" (last $parts) "") "" }}
+{{- $port := default (get $ofScheme $scheme) (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $place)) }}
+{{- if and $port (not (hasSuffix "*" $place)) }}
+{{- $ports = append $ports (int $port) }}
+{{- else if and . (ne $scheme "unix") (not $further) }}
+{{- fail (printf "networkPolicy.%s.ports: expected the port of %s, which is not in the value: name it here" $.service $.of) }}
+{{- end }}
+{{- end }}
+{{- range $further }}
+{{- $ports = append $ports (int .) }}
+{{- end }}
+{{- if $ports -}}
 - ports:
-    {{- range .ports }}
+    {{- range uniq $ports }}
     - {protocol: TCP, port: {{ . }}}
     {{- end }}
-  {{- with .to }}
+  {{- with .rule.to }}
   to: {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end }}

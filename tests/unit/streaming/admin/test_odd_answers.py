@@ -9,7 +9,7 @@ import pytest
 
 from txnwatch.state.model.values import BrokerId
 from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, ScanInterval
-from txnwatch.streaming.admin.requests import cleanup_policies
+from txnwatch.streaming.admin.requests import topic_settings_in
 from txnwatch.streaming.admin.rights import topic_operations
 
 pytestmark = pytest.mark.unit
@@ -35,7 +35,7 @@ class OneAnswer:
 
 
 def configs(of: str, name: str, value: str | None) -> Any:
-    config = SimpleNamespace(name=name, value=value)
+    config = SimpleNamespace(name=name, value=value, config_source=5)
     return SimpleNamespace(results=[SimpleNamespace(error_code=0, resource_name=of, configs=[config])])
 
 
@@ -60,7 +60,8 @@ def test_a_scan_interval_that_kafka_does_not_allow_is_not_used(value: str | None
 
 @pytest.mark.parametrize(("value", "expected"), [("compact", {"orders": "compact"}), (None, {})])
 def test_a_cleanup_policy_without_a_value_is_left_out(value: str | None, expected: dict[str, str]) -> None:
-    assert cleanup_policies(configs("orders", "cleanup.policy", value)) == expected
+    found = topic_settings_in(configs("orders", "cleanup.policy", value), "cleanup.policy")
+    assert {topic: setting.value for topic, setting in found.items()} == expected
 
 
 def test_a_topic_without_a_name_is_left_out_of_the_rights() -> None:
