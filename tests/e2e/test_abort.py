@@ -171,7 +171,7 @@ def test_a_committed_transaction_is_never_aborted_automatically_and_the_suggeste
         "--start-offset",
         str(searched["start_offset"]),
     ]
-    assert main([*by_itself, "--yes"]) == 1
+    assert main([*by_itself, "--yes"]) == 5
     assert printed(capsys)["result"] == "refused (outcome_was_commit)"
 
     # As it is suggested, by the watch and by whoever was asked.
@@ -182,7 +182,7 @@ def test_a_committed_transaction_is_never_aborted_automatically_and_the_suggeste
         assert main([*arguments[1:], "--dry-run", "--format", "json"]) == 0
         assert printed(capsys)["result"] == "dry_run"
     pasted = suggested[1:]
-    assert main(pasted) == 1, "nobody can be asked here"
+    assert main(pasted) == 5, "nobody can be asked here"
     assert is_open(world, partition, producer_id)
     capsys.readouterr()
     assert main([*pasted, "--yes", "--format", "json"]) == 0
@@ -219,7 +219,7 @@ def test_by_hand_the_same_rules_refuse(world: FaultWorld, capsys: pytest.Capture
     eventually(lambda: not is_open(world, partition, producer.producer_id), IN_TIME_S, "its marker")
     producer.produce(partition)
     by_id = [*where, "--producer-id", str(producer.producer_id), "--format", "json"]
-    assert main(by_id) == 1
+    assert main(by_id) == 5
     refused = printed(capsys)
     assert refused["result"] == "refused (epoch_may_be_reused)", "its client could go on"
     fencing = shlex.split(refused["detail"].partition(", or run: ")[2])

@@ -99,7 +99,9 @@ def test_a_hang_is_explained_with_its_reason_and_the_marker_that_is_right(
     (row,) = ask("explain", str(partition))
     assert (row["state"], row["transactional_id"], row["ends_by_itself"]) == ("hanging", late.transactional_id, "no")
     assert "an ABORT marker is right" in " ".join(row["text"])
-    assert row["next"].startswith(f"txnwatch abort --topic {partition.topic} --partition 0 --start-offset 2 ")
+    fence, abort = row["next"].split(" && ")
+    assert fence.startswith(f"txnwatch fence --transactional-id {row['transactional_id']} "), "its epoch is in use"
+    assert abort.startswith(f"txnwatch abort --topic {partition.topic} --partition 0 --start-offset 2 ")
 
 
 def test_no_abort_is_suggested_for_what_may_have_been_committed(
@@ -127,11 +129,15 @@ def test_the_suggested_abort_works_after_a_restart_of_the_application(
 ) -> None:
     producer = late_write(cluster, unique("late"), partition, commit=False)
     (row,) = ask("explain", str(partition))
-    refused = pasted(f"{row['next']} --yes")
-    assert (refused.returncode, "epoch_may_be_reused" in refused.stdout) == (1, True), refused
+    _, abort = row["next"].split(" && ")
+    refused = pasted(f"{abort} --yes")
+    assert (refused.returncode, "epoch_may_be_reused" in refused.stdout) == (5, True), refused
+    asked = pasted(row["next"])
+    assert (asked.returncode, "is fenced, and must start again" in asked.stderr) == (5, True), asked
     producer.init()
     nobody = pasted(row["next"])
-    assert (nobody.returncode, "use --yes" in nobody.stderr) == (1, True), nobody
+    assert "fenced_before" in nobody.stdout, "the application that has started again is left alone"
+    assert (nobody.returncode, "Write the marker" in nobody.stderr or "use --yes" in nobody.stderr) == (5, True), nobody
     done = pasted(f"{row['next']} --yes")
     assert (done.returncode, "verified" in done.stdout) == (0, True), done
     assert ask("find-hanging", "--topic", partition.topic) == []
@@ -207,7 +213,7 @@ def test_a_copy_of_another_clusters_topic_is_not_judged(
     assert "foreign_topics" in explained
     refused = told("abort", *place, "--start-offset", "0", "--dry-run", *copies, code=1)
     assert "foreign_topics" in refused
-    assert "fence the id first" in told("abort", *place, "--start-offset", "0", "--dry-run", code=1), "it is judged"
+    assert "fence the id first" in told("abort", *place, "--start-offset", "0", "--dry-run", code=5), "it is judged"
 
 
 def test_open_spans_after_the_first_are_reported(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:

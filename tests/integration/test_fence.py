@@ -48,7 +48,7 @@ def test_after_a_fence_the_abort_that_was_refused_is_carried_out(
     producer = late_write_after_abort(cluster, unique("old client"), partition)
     at = ("--topic", partition.topic, "--partition", "0", "--producer-id", str(producer.producer_id))
     abort = ["abort", *at, "--bootstrap-server", kafka.bootstrap_servers, "--format", "json", "--yes"]
-    assert main(abort) == 1
+    assert main(abort) == 5
     refused = row(capsys)
     assert refused["result"] == "refused (epoch_may_be_reused)"
     of_it = ("--producer-id", str(producer.producer_id), "--producer-epoch", str(producer.producer_epoch))
@@ -79,7 +79,7 @@ def test_an_open_transaction_is_aborted_and_its_client_is_fenced(
     assert fence(kafka, producer.transactional_id, "--dry-run") == 0
     assert "its open transaction is aborted, on 1 partition" in row(capsys)["detail"]
     assert described(cluster, producer.transactional_id).state is TransactionState.ONGOING
-    assert fence(kafka, producer.transactional_id) == 1, "nobody can be asked here"
+    assert fence(kafka, producer.transactional_id) == 5, "nobody can be asked here"
     assert row(capsys)["detail"] == "not confirmed: nothing was sent"
     assert described(cluster, producer.transactional_id).state is TransactionState.ONGOING
     assert fence(kafka, producer.transactional_id, "--yes") == 0

@@ -33,7 +33,7 @@ from txnwatch.cli.one_shot import (
     id64,
     origin_of,
 )
-from txnwatch.cli.output import CommandAnswer, Line, write
+from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.connection import options_of
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
@@ -213,9 +213,10 @@ class _NotTaken(argparse.Action):
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Ends the transaction; exit code 0 if the log shows that a marker of the requested kind closed it, else 1.
+    """Ends the transaction; exit code 0 if the log shows that a marker of the requested kind closed it.
 
-    With --dry-run: 0 if the marker would be written, else 1.
+    5 if it was refused, by a rule or by the operator: no marker was written. Else 1. With --dry-run: 0 if the marker
+    would be written.
     """
     target = ManualTarget(
         partition=TopicPartition(parsed.topic, parsed.partition),
@@ -235,7 +236,7 @@ def run(parsed: argparse.Namespace) -> int:
             return 0
         if not parsed.yes and not _agreed(incident, parsed.result, loss):
             _show(parsed, incident, "refused", "not confirmed: nothing was written")
-            return 1
+            return REFUSED
         with publishing() as publish:
             result = abort.end(incident, evidence, publish)
         if isinstance(result, Refused):
@@ -270,7 +271,7 @@ def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
         advice += " (--lose-acknowledged-data allows it)"
     _show(parsed, incident, f"refused ({refused.refusal})", f"{refused.detail}; {advice}")
-    return 1
+    return REFUSED
 
 
 def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, detail: str) -> None:

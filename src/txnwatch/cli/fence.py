@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, epoch, id64, kafka_text, origin_of
-from txnwatch.cli.output import CommandAnswer, Line, write
+from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.connection import options_of
 from txnwatch.sinks.incidents.event_builder import Origin, explain_id
 from txnwatch.state.abort.fencing import (
@@ -39,6 +39,13 @@ from txnwatch.streaming.client.cluster import Cluster
 _TIMEOUT_S = 10.0
 _WAIT_S = 30.0  # a coordinator writes the markers of a transaction within milliseconds, if it can
 _PAUSE_S = 0.25
+
+# By the last step: the result, and the exit code. After the time for a fence has passed, the last step is to wait.
+_RESULTS = {
+    FenceStep.DONE: ("fenced", CLEAN),
+    FenceStep.REFUSE: ("refused", REFUSED),
+    FenceStep.WAIT: ("failed", FAILURE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +87,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Fences the id; exit code 0 if it has a higher epoch and no open transaction of the one before, else 1.
+    """Fences the id; exit code 0 if it has a higher epoch and no open transaction of the one before.
 
-    With --dry-run: 0 if InitProducerId would be sent, else 1.
+    5 if it was refused: by the operator, by the coordinator, or because the id has changed. Else 1. With --dry-run: 0
+    if InitProducerId would be sent.
     """
     options = options_of(parsed.bootstrap_server, parsed.command_config)
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
@@ -91,15 +99,15 @@ def run(parsed: argparse.Namespace) -> int:
         found, before = fence.look()
         effect = consequence(found)
         if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
-            result, detail, is_done = "fenced_before", f"it has {before} already: nothing was sent", True
+            result, detail, code = "fenced_before", f"it has {before} already: nothing was sent", CLEAN
         elif parsed.dry_run:
-            result, detail, is_done = "dry_run", f"would send InitProducerId: {effect}", True
+            result, detail, code = "dry_run", f"would send InitProducerId: {effect}", CLEAN
         elif not parsed.yes and not _agreed(found, before, effect):
-            result, detail, is_done = "refused", "not confirmed: nothing was sent", False
+            result, detail, code = "refused", "not confirmed: nothing was sent", REFUSED
         else:
             ended = fence.carry_out(before, origin_of(cluster, parsed))
-            is_done = ended.step is FenceStep.DONE
-            result, detail = ("fenced" if is_done else "failed"), ended.why
+            result, code = _RESULTS[ended.step]
+            detail = ended.why
         row = FencedRow(
             transactional_id=found.transactional_id,
             coordinator_id=found.coordinator,
@@ -110,7 +118,7 @@ def run(parsed: argparse.Namespace) -> int:
             detail=detail,
         )
         write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
-    return 0 if is_done else 1
+    return code
 
 
 class Fence:

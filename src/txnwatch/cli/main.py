@@ -4,7 +4,8 @@ Law: an answer that cannot be written is a failure, whatever was found, with one
 pipe (`| head`) gets no line.
 
 Exit codes: 0 clean, 1 failure or an incomplete answer, 2 usage, 3 found something (`--fail-on-found`), 4 no watcher
-evaluates barriers, so that an empty answer proves nothing (`status`).
+evaluates barriers, so that an empty answer proves nothing (`status`), 5 refused, and nothing was written (`abort`,
+`fence`).
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def _decision(action: Action) -> str:
     return f"{action.decision}: {came_to}" if came_to is not None else str(action.decision)
 
 
-CLEAN, FAILURE, USAGE, FOUND, UNWATCHED = 0, 1, 2, 3, 4
+CLEAN, FAILURE, USAGE, FOUND, UNWATCHED, REFUSED = 0, 1, 2, 3, 4, 5
 _NAMED = 5  # names of each reason in the text output; JSON has all of them
 
 
@@ -298,7 +298,7 @@ class CommandAnswer:
     @property
     def is_complete(self) -> bool:
         """Whether everything could be checked."""
-        return not self.not_checked
+        return not self.not_checked and not self.unwatched
 
     def exit_code(self, *, fail_on_found: bool) -> int:
         """3 for a finding with `--fail-on-found`, 4 if unwatched, 1 for a failure or an incomplete answer, else 0."""
