@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from txnwatch.cli.cluster_search import searcher_of
 from txnwatch.cli.describe import described_with_log
@@ -27,11 +27,12 @@ from txnwatch.sinks.incidents.event_builder import (
     end_hanging,
     explain_id,
     explain_partition,
+    fence,
     holder_of,
     rehearse_abort,
 )
 from txnwatch.sinks.incidents.search import Search, Searcher
-from txnwatch.state.abort.fencing import ProducerIdentity
+from txnwatch.state.abort.fencing import ProducerIdentity, identity_of
 from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.ending import blocking_order, hidden_records
@@ -42,8 +43,21 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
-from txnwatch.state.model.values import LONG_AGO, ProducerId, TimestampMs, TopicPartition, elapsed
-from txnwatch.state.model.verdicts import REASON_MEANS, TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
+from txnwatch.state.model.values import (
+    LONG_AGO,
+    TRANSACTION_STATE_TOPIC,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+    elapsed,
+)
+from txnwatch.state.model.verdicts import (
+    REASON_MEANS,
+    TWO_PHASE_TIMEOUT_MS,
+    DetectionPolicy,
+    Verdict,
+    is_two_phase,
+)
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -305,7 +319,7 @@ def of_id(
     """
     known = list(readings)
     if described.is_live:
-        return _live_id(described, last, known, now_ms, found)
+        return _live_id(origin, described, last, known, now_ms, found)
     name, state = described.transactional_id, described.state
     data = open_data(described.producer_id, known)
     ended_ms = last.timestamp_ms if last is not None else None
@@ -339,6 +353,7 @@ def _ended(described: DescribedTransaction, ended_ms: TimestampMs | None) -> str
 
 
 def _live_id(
+    origin: Origin,
     described: DescribedTransaction,
     last: LogRecord | None,
     readings: list[PartitionReading],
@@ -353,11 +368,13 @@ def _live_id(
         since_ms = last.timestamp_ms if last is not None else since_ms
         how_it_ends = _waits(described, readings)
     holds = open_data(described.producer_id, readings).open
+    sooner = _sooner(origin, described, last, end)
     text = (
         f"{name}: {state}{since(since_ms, now_ms)}.",
         _producer(described),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
+        *([sooner.text] if sooner is not None else []),
     )
     return Explanation(
         target=name,
@@ -368,8 +385,44 @@ def _live_id(
         hidden_records=None,
         ends_by_itself=end.by_itself,
         ends_by_ms=end.by_ms,
-        next=None,
+        next=sooner.command if sooner is not None else None,
         text=text,
+    )
+
+
+class Door(NamedTuple):
+    """What ends a transaction sooner, and the command that does it or that leads on."""
+
+    text: str
+    command: str | None
+
+
+def _sooner(origin: Origin, described: DescribedTransaction, last: LogRecord | None, end: Ending) -> Door | None:
+    """What ends a transaction that is late, stuck or old; None for one that ends by itself, or by its client alone.
+
+    A fence would abort a prepared two-phase transaction, which its client may want to commit.
+    """
+    is_usual = end.state == _OPEN and end.by_itself == _YES
+    if is_usual or is_two_phase(described):
+        return None
+    log = TRANSACTION_STATE_TOPIC
+    if last is not None and last.partition is not None:
+        log += f"-{last.partition}"
+    broker = f"broker {described.coordinator}"
+    move = f"move the leader of {log} away from {broker}, or restart {broker}"
+    if described.state.is_prepare:
+        waits_for = min(described.partitions, default=None)
+        return Door(
+            f"If its partitions have leaders and it still waits: {move}; then all markers are sent again.",
+            explain_partition(origin, waits_for) if waits_for is not None else None,
+        )
+    identity = identity_of(described)
+    if identity is None:
+        return None
+    return Door(
+        "To end it sooner, restart its application or fence its id: both abort it, and consumers do not get its data. "
+        f"If that is answered with CONCURRENT_TRANSACTIONS, or not at all: {move}.",
+        fence(origin, described.transactional_id, identity),
     )
 
 

@@ -235,7 +235,35 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     admin.prepare(NAME, commit=True)
     found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=after_ms)
     assert (found.state, found.ends_by_itself) == (state, "unknown")
-    assert found.text[-1] == "Its outcome is decided: commit. It waits for the markers of orders-0."
+    assert found.text[3] == "Its outcome is decided: commit. It waits for the markers of orders-0."
+    assert found.text[4].startswith("If its partitions have leaders and it still waits: move the leader of ")
+    assert "__transaction_state-0 away from broker 1, or restart broker 1; " in found.text[4]
+    assert found.next == "txnwatch explain --topic orders --partition 0 --bootstrap-server a:1"
+
+
+def test_a_transaction_that_ends_by_itself_has_no_next_step(admin: FakeAdmin) -> None:
+    admin.begin(NAME, *admin.partitions)
+    found = of(admin)
+    assert (found.state, found.ends_by_itself, found.next, len(found.text)) == ("open", "yes", None, 4)
+
+
+def test_an_old_transaction_leads_to_the_fence_and_to_the_leader_of_its_log(admin: FakeAdmin) -> None:
+    producer = admin.begin(NAME, *admin.partitions)
+    found = of(admin, a_record(admin, S.ONGOING, 0), age_ms=10**7)
+    assert found.ends_by_itself != "yes"
+    assert found.text[4].startswith("To end it sooner, restart its application or fence its id: ")
+    assert "CONCURRENT_TRANSACTIONS, or not at all: move the leader of __transaction_state-0 " in found.text[4]
+    identity = f"--producer-id {producer.producer_id} --producer-epoch 0"
+    assert found.next == f"txnwatch fence --transactional-id {NAME} {identity} --bootstrap-server a:1"
+
+
+def test_a_two_phase_transaction_is_not_fenced(admin: FakeAdmin) -> None:
+    """Its client may have prepared it, and may want to commit it."""
+    admin.begin(NAME, *admin.partitions)
+    admin.transactions[NAME].timeout_ms = TWO_PHASE_TIMEOUT_MS
+    found = of(admin, a_record(admin, S.ONGOING, 0), age_ms=10**9)
+    assert found.next is None
+    assert "fence" not in " ".join(found.text)
 
 
 def test_the_configured_threshold_decides_what_is_stuck(admin: FakeAdmin) -> None:
@@ -257,4 +285,4 @@ def test_a_partition_that_cannot_be_read_is_named_as_awaited(admin: FakeAdmin) -
     admin.prepare(NAME, commit=False)
     (partition,) = admin.partitions
     admin.problems[partition] = "NO_LEADER"
-    assert of(admin).text[-1].endswith("Not reachable: orders-0 (NO_LEADER).")
+    assert of(admin).text[3].endswith("Not reachable: orders-0 (NO_LEADER).")
