@@ -29,7 +29,7 @@ from matplotlib import pyplot as plt
 from support.broker_faults import in_sync
 from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.raw_producer import RawProducer
-from txnwatch.connection import options_of
+from txnwatch.cluster_connection import options_of
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.transaction_log import coordinator_partition

@@ -1,4 +1,7 @@
-"""Finds the java program, which Spark needs."""
+"""Finds the java program, which Spark needs.
+
+Separate from `spark_start.py`, so that `doctor` does not import what only `run` needs.
+"""
 
 from __future__ import annotations
 

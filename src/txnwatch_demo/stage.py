@@ -13,8 +13,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from txnwatch.cluster_connection import options_of
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import options_of
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.redis_sink import prefix_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from txnwatch.cluster_connection import options_of
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import options_of
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.sinks.delivery.events_topic import ensure_topic

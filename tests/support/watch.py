@@ -15,8 +15,8 @@ from typing import Self
 
 from support.process_memory import descendants
 from support.waiting import eventually
+from txnwatch.cluster_connection import options_of
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch.connection import options_of
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.errors import BadEventError, BrokerError

@@ -34,8 +34,8 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
+from txnwatch.cluster_connection import options_of
 from txnwatch.config import CONFLUENT_AVRO
-from txnwatch.connection import options_of
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget, Publish

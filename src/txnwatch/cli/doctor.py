@@ -37,8 +37,8 @@ from txnwatch.cli.one_shot import (
     topic_pattern,
 )
 from txnwatch.cli.output import CommandAnswer, duration
+from txnwatch.cluster_connection import options_of
 from txnwatch.config import EVENTS_TOPIC, RunSettings
-from txnwatch.connection import options_of
 from txnwatch.java import java
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
 from txnwatch.state.model.values import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs

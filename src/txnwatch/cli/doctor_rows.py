@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from txnwatch.cli.output import IN_NOTES
-from txnwatch.connection import options_of
+from txnwatch.cluster_connection import options_of
 from txnwatch.state.model.values import (
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC,

@@ -10,7 +10,7 @@ from typing import Any
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, with_command_from_here
 from txnwatch.cli.output import CLEAN, FAILURE, delivering, event_line
-from txnwatch.connection import options_of
+from txnwatch.cluster_connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.encoding import Keys, to_json

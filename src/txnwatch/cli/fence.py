@@ -16,7 +16,7 @@ from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, epoch, id64, kafka_text, origin_of
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
-from txnwatch.connection import options_of
+from txnwatch.cluster_connection import options_of
 from txnwatch.sinks.incidents.event_builder import Origin, explain_id
 from txnwatch.state.abort.fencing import (
     FenceNext,

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from txnwatch.cli.output import CommandAnswer, write
+from txnwatch.cluster_connection import connected
 from txnwatch.config import EVENTS_TOPIC, INT16, INT32, INT64, THRESHOLDS, RunSettings, is_redis_url, is_registry_url
-from txnwatch.connection import connected
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
 from txnwatch.sinks.incidents.event_builder import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent

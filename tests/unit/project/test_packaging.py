@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,41 @@ def test_no_two_classes_have_the_same_name() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    names = Counter(name.rpartition(".")[2] for name in SOURCES.keys() - PACKAGES)
+    assert [name for name, times in names.items() if times > 1] == ["__main__"] * (names["__main__"] > 1)
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """At the top of a module: an import inside a function may go back."""
+
+    def imported(name: str) -> set[str]:
+        found: set[str] = set()
+        for node in ast.parse(SOURCES[name].read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        return found & SOURCES.keys() - {name}
+
+    sorter = TopologicalSorter({name: imported(name) for name in SOURCES})
+    sorter.prepare()
+
+
+SHORTEST_FILE = 40
+
+
+def test_a_short_file_has_a_reason() -> None:
+    """Of its own: what it keeps apart, in its docstring."""
+    short = {
+        name
+        for name in SOURCES.keys() - PACKAGES
+        if len(SOURCES[name].read_text(encoding="utf-8").splitlines()) < SHORTEST_FILE
+    }
+    assert short == {
+        "txnwatch.__main__",  # Python's name for `python -m txnwatch`
+        "txnwatch.java",  # commands look for Java without the imports of Spark
+        "txnwatch.cluster_connection",  # commands connect without the imports of librdkafka
+        "txnwatch.streaming.client.clock",  # the only clocks
+        "txnwatch.streaming.job.zipped_package",  # runs in executors, before anything else of txnwatch can be imported
+    }
