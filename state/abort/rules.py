@@ -1,6 +1,6 @@
 """The table of refusals: all reasons not to end a hanging transaction, in the order of the checks.
 
-Each row is a pure check of one case. rules.py has the decision and its argument. The page docs/abort.md is generated
+Each row is a pure check of one case. The decision and its argument are below the table. The page docs/abort.md is generated
 from the table.
 """
 
@@ -268,7 +268,7 @@ REFUSALS: tuple[RefusalRule, ...] = (
 RULE_OF_REFUSAL: dict[Refusal, RefusalRule] = {rule.refusal: rule for rule in REFUSALS}
 
 
-# Decides whether a hanging transaction may be ended, and by which marker, with the table of rules.py.
+# Decides whether a hanging transaction may be ended, and by which marker, with the table above.
 #
 # A marker names a producer id and an epoch, but no transaction. Anything can happen between the last fresh read and the
 # append, and speed does not protect the next healthy transaction. These three rules do:

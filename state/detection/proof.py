@@ -306,7 +306,7 @@ class BarrierContext:
         return emission is None or self.now_ms >= emission.next_ms
 
 
-# Looks at one open span at a barrier: what the barrier shows, and the step of the proof (proof.py) that follows.
+# Looks at one open span at a barrier: what the barrier shows, and the step of the proof that follows.
 
 _SIGHTS = {
     (Look.COVERED, False): Sight.HELD,

@@ -128,7 +128,7 @@ def ended(
     return (SpanEnded(producer_id, partition, span, how, marker),) if span.emission else ()
 
 
-# Applies facts about a partition to the open span of a producer. Pure; span.py has the table of events.
+# Applies facts about a partition to the open span of a producer. Pure; the table of events is above.
 
 
 def after_range(

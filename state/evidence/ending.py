@@ -126,7 +126,7 @@ def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) 
 
 # How an incident ends: its resolution, by what ended its subject. Pure: no I/O; the time is an argument.
 #
-# ending.py has the rules for who wrote a marker, and when a span is over.
+# The rules for who wrote a marker, and when a span is over, are in this file, too.
 
 _END_OF = {ExpectedOutcome.COMMIT: EndKind.COMMITTED, ExpectedOutcome.ABORT: EndKind.ABORTED}
 _ABORTED_BY = {

@@ -12,7 +12,7 @@ replica that lacks it becomes the leader. A power failure is enough for that, wi
 gets the answer "committed" for a transaction that no record shows any more. So three conditions come first:
 
   1. The records that say who used an epoch were appended under one leader epoch of their log partition
-     (screen.py).
+     (detection/view.py).
   2. The log partition still had that leader epoch when its end T was listed, after the data had been read.
   3. The data was appended after the log partition had this leader.
 
@@ -28,7 +28,7 @@ Condition 3 holds if the watcher has seen that the span began after it had liste
 producer's marker below the data is from the coordinator under this leader epoch; or if the leader is the first one of
 the log.
 
-Everything else is `unknown`, with its reason (outcome.py). An id that expired or was forgotten may have
+Everything else is `unknown`, with its reason (the table of doubts). An id that expired or was forgotten may have
 committed. If several transactions have used the epoch, an earlier one may have committed. Only the partition's own log,
 read once the hang is confirmed, shows whether there is a marker: the leader can lose its producer state, and our own
 memory would have the same weakness.

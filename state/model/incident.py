@@ -33,7 +33,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import RULE_OF, Reason, Severity, Verdict
 
-# The parts of an incident event, and the closed sets of their values; the event is in incident.py.
+# The parts of an incident event, and the closed sets of their values; the event follows below.
 #
 # The field names and the values are the public contract. `sinks/delivery/incident_event.avsc` documents every field.
 

@@ -305,7 +305,7 @@ class OpenIncidentsView(Protocol):
         """
 
 
-# The port of the search for transactional ids that have expired; ports.py has the other ports.
+# The port of the search for transactional ids that have expired; the other ports are above.
 
 
 class FormerOwnersRead(NamedTuple):

@@ -184,7 +184,7 @@ class SpanData(NamedTuple):
 
 
 class EpochUse(StrEnum):
-    """Whether only the transaction in view can have written data of its epoch; the rules are in screen.py."""
+    """Whether only the transaction in view can have written data of its epoch; the rules are in detection/view.py."""
 
     UNJUDGED = ""  # its range has no earlier record of the id
     NEXT = "next"  # its range also has the end of the transaction before, but not the beginning of that one

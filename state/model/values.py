@@ -65,7 +65,7 @@ def lease_group(cluster_id: str) -> str:
 #
 # At run time each is a plain `int`. For mypy each has its arithmetic: the difference of two times is a duration, and a
 # time plus a duration is a time, without a call or a cast. What has no meaning (the sum of two times) is an `int`, and
-# no parameter of these types accepts an `int`. Ids, epochs and the numbers of barriers are in values.py.
+# no parameter of these types accepts an `int`. Ids, epochs and the numbers of barriers are above.
 
 if TYPE_CHECKING:
 

@@ -32,7 +32,7 @@ from txnwatch.state.model.values import DurationMs, ModelValue, ProducerId, Time
 # The stored types of the state: producers and the shared state of a bucket, as bytes.
 #
 # state/model/serializer.py encodes them by their types. A stored producer and a part of the shared state have no
-# version of their own: the log entry that contains them has one, which covers them (bucket_log.py).
+# version of their own: the log entry that contains them has one, which covers them.
 
 _PRODUCER = PartSerializer[ProducerState](ProducerState)
 _HINTS = get_type_hints(SharedState)

@@ -2,7 +2,7 @@
 
 A broker lists the groups that it coordinates (ListGroups), so the listing also shows which broker to ask for a group's
 offsets (OffsetFetch, many groups in one request). These are the groups of the consumer protocols, old and new, and of
-Kafka Streams' own protocol (KIP-1071); groups.py has the share groups. Groups are read only while an incident is
+Kafka Streams' own protocol (KIP-1071); the share groups are below. Groups are read only while an incident is
 open, and within the admin's budget: on a cluster with thousands of groups, what does not fit is a problem and not an
 empty answer.
 """

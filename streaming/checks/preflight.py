@@ -200,7 +200,7 @@ def longest_timeout(timeouts: Sequence[BrokerTimeout]) -> LongestTimeout:
 # A missing right must not look like a hanging transaction, nor like a healthy cluster. So a topic that is configured by
 # its name and that this user may not describe is an error here, in one line. A topic that it may describe and not read
 # is only reported: nothing is proven on its partitions until the right is granted. Without the right to read the
-# coordinators' log, preflight.py chooses another way, and the watch names it.
+# coordinators' log, another way is chosen, and the watch names it.
 
 _NAMED = 3
 _NOTHING_PROVEN = "nothing is proven on the partitions of these topics until it is granted (docs/rights.md)"

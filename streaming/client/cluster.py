@@ -469,7 +469,7 @@ class Cluster:
         timeout_s: float,
         receive: Callable[[BrokerId, Connection, float, float], Any] | None = None,
     ) -> dict[BrokerId, Any]:
-        """Sends one request to each broker; see cluster.py. Returns the answer or the BrokerError of each broker.
+        """Sends one request to each broker. Returns the answer or the BrokerError of each broker.
 
         `requests` maps a broker id to a function that builds the request for its connection. `receive`, if given, reads
         the answer from a broker's connection, within a patience and by a deadline.
@@ -519,7 +519,7 @@ class Cluster:
         isolation: int = READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, ListedOffset | Problem]:
-        """Asks each partition's leader for an offset; one answer or problem per partition. See cluster.py."""
+        """Asks each partition's leader for an offset; one answer or problem per partition."""
         return list_offsets(self, self.known, partitions, timestamp=timestamp, isolation=isolation, timeout_s=timeout_s)
 
     def offsets_since(

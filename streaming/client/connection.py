@@ -2,7 +2,7 @@
 
 A blocking socket, read into one buffer that is reused and grown. This simple design makes the header scan several times
 faster than a consumer library (docs/decisions/0003). kafka-python's generated classes encode and decode the messages,
-and its mechanisms do SASL. connection.py has the rules for timeouts and for throttling.
+and its mechanisms do SASL. The rules for timeouts and for throttling are below.
 
 Law: any failure closes the connection and is raised as `BrokerError`, because after a lost or late answer the stream of
 answers cannot be trusted any more. The caller connects again.

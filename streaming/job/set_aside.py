@@ -1,7 +1,7 @@
 """Moves a checkpoint of another version aside, so that a new one begins in the same directory.
 
 The state is rebuilt from the logs: the new query reads `__transaction_state` from its beginning, and data from where
-the moved checkpoint ends (set_aside.py). The moved checkpoint is kept until the next move. All of it goes
+the moved checkpoint ends. The moved checkpoint is kept until the next move. All of it goes
 through Spark's own file system, so a URI is moved like a local directory.
 
 A checkpoint without a committed micro-batch has nothing to keep: it is deleted, and an earlier one stays.
@@ -113,7 +113,7 @@ class _Directory:
         return CheckpointError(f"--checkpoint {self._root} is of another version and has to be moved aside: {why}")
 
 
-# Where the checkpoint ends that the current one replaces (set_aside.py): the new query continues reading there.
+# Where the checkpoint ends that the current one replaces: the new query continues reading there.
 #
 # Only the positions are used, which have one meaning in every version. They are those of the last committed
 # micro-batch: what a later one has read may not have reached the events topic.

@@ -186,7 +186,7 @@ def ddl_of(of: pa.DataType) -> str:
     return f"ARRAY<{ddl_of(of.value_type)}>" if pa.types.is_list(of) else _DDL[of]
 
 
-# The rows of facts for Spark users; txnwatch's own job uses the packed format instead (rows.py).
+# The rows of facts for Spark users; txnwatch's own job uses the packed format instead.
 #
 # All kinds of facts are in one table, because partition facts, coordinator facts and the barrier must be in one batch
 # under one offset.

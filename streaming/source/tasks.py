@@ -1,4 +1,4 @@
-"""Plans the tasks of a batch: the ranges that each one reads. tasks.py runs a plan.
+"""Plans the tasks of a batch: the ranges that each one reads; and runs a plan.
 
 The first plan of a batch has the barrier. Data ranges and those of `__transaction_state` are spread over more plans if
 they are large: each further Spark task costs about 18 ms.
