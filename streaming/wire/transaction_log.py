@@ -20,6 +20,7 @@ from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LEN
 
 _KEY_VERSION = 0
 _HIGHEST_VALUE_VERSION = 1
+_LATEST_POSSIBLE_VERSION = 20  # a higher number is none of a later broker: these bytes are something else
 _TAG_PREVIOUS_PRODUCER_ID = 0
 _TAG_NEXT_PRODUCER_ID = 1
 _TAG_CLIENT_TRANSACTION_VERSION = 2
@@ -74,9 +75,9 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
     reader = Reader(value)
     version = reader.int16("value version")
     if not 0 <= version <= _HIGHEST_VALUE_VERSION:
-        raise WireError(
-            "value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION} (if the broker is newer, upgrade txnwatch)"
-        )
+        is_later = _HIGHEST_VALUE_VERSION < version <= _LATEST_POSSIBLE_VERSION
+        advice = " (if the broker is newer, upgrade txnwatch)" if is_later else ""
+        raise WireError("value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION}{advice}")
     flexible = version >= 1
     producer_id = ProducerId(reader.int64("producer id"))
     producer_epoch = ProducerEpoch(reader.int16("producer epoch"))
