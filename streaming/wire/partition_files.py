@@ -23,7 +23,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TimestampMs,
 )
-from txnwatch.streaming.wire.primitives import present
+from txnwatch.streaming.wire.primitives import check_version, present
 
 Bytes = memoryview | bytes
 
@@ -41,7 +41,7 @@ class SnapshotProducer(NamedTuple):
     txn_start_offset: Offset | None
 
 
-SNAPSHOT_VERSION = 1  # the only one, in every release up to 4.3
+SNAPSHOT_VERSION = 1  # the only one that releases up to 4.3 write
 _SNAPSHOT_HEAD = struct.Struct(">hIi")  # version, CRC, number of producers
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _CHECKSUMMED_FROM = 6
@@ -56,8 +56,7 @@ def decode_snapshot(data: Bytes) -> list[SnapshotProducer]:
     if len(data) < _SNAPSHOT_HEAD.size:
         raise WireError("snapshot", 0, f"{len(data)} bytes", f"at least {_SNAPSHOT_HEAD.size} bytes")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
-    if version != SNAPSHOT_VERSION:
-        raise WireError("snapshot version", 0, version, str(SNAPSHOT_VERSION))
+    check_version(version, SNAPSHOT_VERSION, "snapshot version")
     size = _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size
     if len(data) != size:
         raise WireError("size of the file", len(data), f"{len(data)} bytes", f"{size} bytes for {count} producers")
@@ -150,8 +149,7 @@ def aborted_transactions(data: Bytes) -> Iterator[AbortedTransaction]:
         WireError: another version, impossible offsets, or an incomplete last entry.
     """
     for at, (version, producer_id, first, last, last_stable) in _entries(_ABORTED, data):
-        if version != _ABORTED_VERSION:
-            raise WireError("version of an aborted transaction", at, version, str(_ABORTED_VERSION))
+        check_version(version, _ABORTED_VERSION, "version of an aborted transaction", at)
         if producer_id < 0 or not 0 <= first <= last or last_stable < 0:
             found = f"{producer_id}, {first}, {last}, {last_stable}"
             raise WireError(

@@ -21,7 +21,7 @@ _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
 _SPACED = re.compile(r"(?:\\x[0-9a-fA-F]{2}\s+)+\\x[0-9a-fA-F]{2}")
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{1,3})|\\([\\'\"abtnvfr])|([ -\[\]-~])")
 _NAMED = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "\\": 92, "'": 39, '"': 34}
-_SEPARATOR = re.compile(r"0x|[\s:,\[\]]")
+_SEPARATOR = re.compile(r"(?<![0-9a-fA-F])0x|[\s:,\[\]]")
 _JAVA_ARRAY = re.compile(r"\[?\s*-?\d{1,3}(?:\s*,\s*-?\d{1,3})+\s*\]?")
 _JAVA_BYTE = re.compile(r"-?\d{1,3}")
 # A line of a dump: address, bytes, and the same bytes as characters.
@@ -49,7 +49,7 @@ def bytes_of(text: str) -> bytes:
     bare = _SEPARATOR.sub("", inner)
     if _HEX.fullmatch(bare):
         return bytes.fromhex(bare)
-    if _DIGITS.fullmatch(bare) and bare != inner:
+    if _DIGITS.fullmatch(bare):
         raise ValueError(f"an odd number of hexadecimal digits ({len(bare)}): one is missing")
     return _base64(inner)
 

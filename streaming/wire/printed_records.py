@@ -61,7 +61,8 @@ class _Place(NamedTuple):
 
 MOST_PROBLEMS = 200
 _SHOWN = 60
-_DUMPING = re.compile(r"Dumping .*__transaction_state-(\d{1,9})[^/\\]*[/\\][^/\\]*")
+_LOG_FOLDER = re.compile(r"__transaction_state-(\d{1,9})\b")
+_LONGEST_NAME = (1 << 15) - 1  # bytes of a transactional id
 _OTHER_LINES = re.compile(
     r"\s*|Dumping .*|(?:Log )?[Ss]tarting offset: .*|(?:baseOffset|offset): \d+ .*position: .*|Processed a total of .*"
     r"|Found \d+ invalid bytes.*|\| offset: .* key: unknown::version=.*|Snapshot end offset: .*"
@@ -111,8 +112,7 @@ def printed_records(text: str) -> Iterator[PrintedRecord | PrintedProblem]:
                 found = _of_console(value)
             else:
                 one = text[at:end].rstrip("\r")
-                dumping = _DUMPING.fullmatch(one)
-                partition = int(dumping[1]) if dumping else partition
+                partition = _dumped_partition(one) if one.startswith("Dumping ") else partition
                 found = _of_line(one, partition)
         except (ValueError, RecursionError) as exc:
             found = PrintedProblem(line, f"{_why(exc)}: {_shown(text[at : at + _SHOWN])}")
@@ -124,6 +124,13 @@ def printed_records(text: str) -> Iterator[PrintedRecord | PrintedProblem]:
             yield found
         line += text.count("\n", at, after)
         at = after
+
+
+def _dumped_partition(line: str) -> int | None:
+    """The partition in the path of the file that is dumped."""
+    folder = line.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]
+    found = _LOG_FOLDER.match(folder)
+    return int(found[1]) if found is not None else None
 
 
 def _why(error: Exception) -> str:
@@ -156,7 +163,7 @@ def _first(found: re.Match[str] | None) -> int | None:
 
 def _of_old_console(line: str) -> PrintedRecord:
     if line.endswith(_CONSOLE_GONE):
-        return PrintedRecord(line.rpartition("::")[0])
+        return _record(line.rpartition("::")[0], None, _Place())
     for between in _CONSOLE:
         name, sign, rest = line.partition(between)
         if sign:
@@ -186,6 +193,8 @@ def _of_json(key: Any, value: Any, place: _Place) -> PrintedRecord | None:  # no
 
 
 def _record(name: str, fields: Mapping[str, Any] | None, place: _Place, version: int | None = None) -> PrintedRecord:
+    if len(name) > _LONGEST_NAME:
+        raise _NoRecordError(f"expected a transactional id of at most {_LONGEST_NAME} bytes, found a longer one")
     if fields is None:
         return PrintedRecord(name, *place)
     numbers = {

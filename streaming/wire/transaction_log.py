@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from txnwatch.streaming.wire.primitives import Reader
+from txnwatch.streaming.wire.primitives import Reader, check_version
 from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME
 
 _KEY_VERSION = 0
 _HIGHEST_VALUE_VERSION = 1
-_LATEST_POSSIBLE_VERSION = 20  # a higher number is none of a later broker: these bytes are something else
 _TAG_PREVIOUS_PRODUCER_ID = 0
 _TAG_NEXT_PRODUCER_ID = 1
 _TAG_CLIENT_TRANSACTION_VERSION = 2
@@ -74,10 +73,7 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
     """
     reader = Reader(value)
     version = reader.int16("value version")
-    if not 0 <= version <= _HIGHEST_VALUE_VERSION:
-        is_later = _HIGHEST_VALUE_VERSION < version <= _LATEST_POSSIBLE_VERSION
-        advice = " (if the broker is newer, upgrade txnwatch)" if is_later else ""
-        raise WireError("value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION}{advice}")
+    check_version(version, _HIGHEST_VALUE_VERSION, "value version")
     flexible = version >= 1
     producer_id = ProducerId(reader.int64("producer id"))
     producer_epoch = ProducerEpoch(reader.int16("producer epoch"))

@@ -26,7 +26,7 @@ from txnwatch.cli.decode_rows import (
     snapshot_row,
 )
 from txnwatch.cli.output import CommandAnswer, LeftOut, NotChecked
-from txnwatch.state.model.errors import ConfigError, InputError, WireError
+from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionError, WireError
 from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset
 from txnwatch.streaming.log.coordinator_log import records_of
 from txnwatch.streaming.log.log_files import (
@@ -46,11 +46,13 @@ from txnwatch.streaming.wire.partition_files import (
     index_entries,
     time_index_entries,
 )
+from txnwatch.streaming.wire.primitives import END
 from txnwatch.streaming.wire.printed_bytes import FORMS, bytes_of
 from txnwatch.streaming.wire.printed_records import PrintedProblem, PrintedRecord, is_dump, printed_records
 from txnwatch.streaming.wire.record_batch import (
     LENGTH_OVERHEAD,
     LENGTH_POSITION,
+    end_of_entry,
     end_of_whole_entries,
     read_marker,
     walk,
@@ -104,7 +106,8 @@ def decode_file(name: str, wanted: Wanted) -> CommandAnswer:
     try:
         answer = reader.read(given, wanted)
     except WireError as exc:
-        why = f"{exc}: {reader.advice}" if given.cut is None else _cut_gzip(given)
+        advice = "" if isinstance(exc, LaterVersionError) else f": {reader.advice}"
+        why = f"{exc}{advice}" if given.cut is None else _cut_gzip(given)
         raise InputError(f"{given.name} is not {kind} that can be read: {why}") from exc
     if given.cut is None:
         return answer
@@ -125,18 +128,20 @@ def row_of_bytes(key: bytes | None, value: bytes | None, where: str) -> LogRow:
     try:
         name = decode_key(key) if key is not None else None
     except WireError as exc:
-        raise InputError(f"--key: {exc}. {_what_else(key or b'')}") from exc
+        raise InputError(f"--key: {exc}. {_what_else(key or b'', exc)}") from exc
     if key is not None and name is None:
         raise ConfigError(
             f"--key: expected a key of the coordinators' log (type 0), found another type. {_what_else(key)}"
         )
     try:
         return log_row(name, decode_value(value) if value is not None else None)
+    except LaterVersionError as exc:
+        raise InputError(f"{where}: {exc}") from exc
     except WireError as exc:
-        raise InputError(f"{where}: {exc}. {_what_else(value or b'')}") from exc
+        raise InputError(f"{where}: {exc}. {_what_else(value or b'', exc)}") from exc
 
 
-def _what_else(raw: bytes) -> str:
+def _what_else(raw: bytes, error: WireError | None = None) -> str:
     """What bytes are that are not what they were given as, and what to do."""
     for decode, what in ((decode_key, "a key: give them as --key"), (decode_value, "a value: give them as --value")):
         try:
@@ -146,8 +151,10 @@ def _what_else(raw: bytes) -> str:
             continue
     if begins_with_batch(raw):
         return "These bytes are record batches: write them to a file, and give it as --file"
+    if error is not None and error.expected == END:
+        return "Other bytes follow it: copy only the key or the value"
     if raw[:2] in _VERSIONS:
-        return "The bytes may be cut: copy the whole value or key"
+        return "The bytes may be cut: copy the whole key or value"
     return (
         f"Expected the key or the value of a record of {TRANSACTION_STATE_TOPIC}, which begins with 0000 or 0001; "
         f"found {len(raw)} bytes that begin with {raw[:8].hex(' ') or 'nothing'}: check from which record they are"
@@ -205,9 +212,14 @@ def _segment(given: GivenFile, wanted: Wanted) -> CommandAnswer:
 
 
 def _log_rows(given: GivenFile, wanted: Wanted) -> Iterator[LogRow]:
-    for record in records_of(given.data, given.log_partition):
-        if record.offset >= (wanted.offset or FIRST_OFFSET):
-            yield record_row(record)
+    for at, header in walk(given.data):
+        batch = given.data[at : end_of_entry(given.data, at)]
+        try:
+            found = list(records_of(batch, given.log_partition))
+        except WireError as exc:
+            field = f"batch at offset {header.base_offset}: {exc.field}"
+            raise type(exc)(field, exc.position, exc.found, exc.expected) from exc
+        yield from (record_row(one) for one in found if one.offset >= (wanted.offset or FIRST_OFFSET))
 
 
 def _batch_rows(given: GivenFile, wanted: Wanted) -> Iterator[BatchRow]:

@@ -15,6 +15,7 @@ import pytest
 from support.batches import a_batch, a_marker, a_record, an_old_entry
 from support.partition_files import IDLE_PRODUCER, PRODUCER, a_snapshot, a_time_index, an_aborted_index, an_index
 from support.transaction_log import a_key, a_value
+from txnwatch.cli import decode_files
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.log import log_files
@@ -116,10 +117,18 @@ def test_the_folder_names_the_partition(capsys: pytest.CaptureFixture[str], tmp_
 
 NOT_THE_LOG = {
     "transactional": a_batch(records=[a_record(key=a_key("app"), value=a_value(VALUE))]),
+    "transactional without a producer": a_batch(
+        producer_id=-1, records=[a_record(key=a_key("app"), value=a_value(VALUE))]
+    ),
     "idempotent": a_batch(transactional=False, records=[a_record(key=a_key("app"), value=a_value(VALUE))]),
     "compressed": a_batch(transactional=False, producer_id=-1, codec=1),
     "another key": a_batch(transactional=False, producer_id=-1, records=[a_record(key=b"\0\0\0\1ab", value=b"x")]),
     "another value": a_batch(transactional=False, producer_id=-1, records=[a_record(key=a_key("app"), value=b"x")]),
+    "one record of two": a_batch(
+        transactional=False,
+        producer_id=-1,
+        records=[a_record(key=a_key("app"), value=a_value(VALUE)), a_record(1)],
+    ),
     "no key": a_batch(transactional=False, producer_id=-1, records=[a_record(key=None)]),
 }
 
@@ -139,6 +148,39 @@ def test_a_compacted_log_is_recognised_behind_its_empty_batch(
     assert [row["transactional_id"] for row in decoded(capsys, path)["rows"]] == ["app", "gone"]
 
 
+def test_an_empty_batch_is_no_sign_of_the_coordinators_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    empty = a_batch(records=[], last_offset_delta=0, producer_id=-1, transactional=False)
+    rows = decoded(capsys, put(tmp_path / "x", empty + NOT_THE_LOG["no key"]))["rows"]
+    assert [row["kind"] for row in rows] == ["data", "data"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "field"),
+    [
+        (f"{NAME}.log", DATA + a_batch(3), "base_offset"),
+        (
+            "log",
+            LOGGED + a_batch(3, producer_id=-1, transactional=False, records=[a_record(key=a_key("x"), value=None)]),
+            "offset",
+        ),
+        (
+            "pasted.txt",
+            b"".join(
+                b"| offset: %d CreateTime: 1 key: transaction_metadata::transactionalId=a payload: <DELETE>\n" % at
+                for at in (0, 1, 3)
+            ),
+            "offset",
+        ),
+    ],
+)
+def test_an_offset_is_where_the_rows_begin(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: bytes, field: str
+) -> None:
+    path = put(tmp_path / name, content)
+    assert len(decoded(capsys, path)["rows"]) == 3
+    assert [row[field] for row in decoded(capsys, path, "--offset", "3")["rows"]] == [3]
+
+
 def test_old_messages_have_no_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert decoded(capsys, put(tmp_path / f"{NAME}.log", an_old_entry() + DATA))["rows"][0]["base_offset"] == 0
 
@@ -151,6 +193,11 @@ def test_the_rows_before_the_damage_are_shown(capsys: pytest.CaptureFixture[str]
     assert what.endswith(f"{NAME}.log")
     assert why.startswith(f"magic at byte {len(DATA) + 16}: expected at most 2, found 9. The rows are those before it")
     assert "copy the file again" in why
+
+    bad = a_batch(2, producer_id=-1, transactional=False, records=[a_record(key=a_key("app"), value=b"bad")])
+    answer = decoded(capsys, put(tmp_path / "x", LOGGED + bad), code=1)
+    assert len(answer["rows"]) == 2
+    assert answer["not_checked"][0]["why"].startswith("batch at offset 2: value version at byte 0: expected 0 to 1")
 
     answer = decoded(capsys, put(tmp_path / f"{NAME}.index", an_index((2, 81)) + b"\0"), code=1)
     assert len(answer["rows"]) == 1
@@ -176,6 +223,7 @@ def test_what_a_cut_gzip_file_has_is_shown(capsys: pytest.CaptureFixture[str], t
 REFUSED = {
     "a changed snapshot": (f"{NAME}.snapshot", SNAPSHOT[:-1] + b"\0", "checksum at byte 2"),
     "a cut snapshot": (f"{NAME}.snapshot", SNAPSHOT[:-1], "txnwatch describe-producers"),
+    "a later snapshot": (f"{NAME}.snapshot", a_snapshot(version=2), "upgrade txnwatch), found 2\n"),
     "an empty snapshot": (f"{NAME}.snapshot", b"", "is not a snapshot of the producer state that can be read"),
     "a damaged index": (f"{NAME}.index", an_index((9, 0), (2, 81))[8:-1], "decode the .log file of the same name"),
     "a damaged time index": (f"{NAME}.timeindex", b"\0\1", "is not a time index that can be read: entry at byte 0"),
@@ -193,7 +241,7 @@ REFUSED = {
     "a dump without its decoder": ("dump.log", b"baseOffset: 5 lastOffset: 5\n", "add --transaction-log-decoder"),
     "another text": ("notes.txt", b"hello world\n", "found 'hello world\\n'"),
     "a key as text": ("key.txt", a_key("app").hex().encode(), "These bytes are a key: give them as --key"),
-    "a cut value as text": ("v.txt", a_value(VALUE)[:-3].hex().encode(), "may be cut: copy the whole value or key"),
+    "a cut value as text": ("v.txt", a_value(VALUE)[:-3].hex().encode(), "may be cut: copy the whole key or value"),
 }
 
 
@@ -248,6 +296,16 @@ def test_a_stream_larger_than_a_segment_is_not_stored(
     assert "expected at most 1000 bytes, as a segment has, found more" in failed(capsys, path)
 
 
+@pytest.mark.parametrize("limit", ["_LARGEST_TEXT", "_LARGEST_BYTES_TEXT"])
+def test_a_text_that_is_too_large_is_not_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    path = put(tmp_path / "value.txt", a_value(VALUE).hex().encode())
+    assert len(decoded(capsys, path)["rows"]) == 1
+    monkeypatch.setattr(decode_files, limit, 20)
+    assert "20" in failed(capsys, path)
+
+
 def test_pasted_lines_that_are_no_records_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = put(tmp_path / "pasted.txt", b"app::NULL\n" + b"junk\n" * 30)
     answer = decoded(capsys, path, code=1)
@@ -272,8 +330,9 @@ WRONG_BYTES = {
     "a value as a key": (["--key", a_value(VALUE).hex()], "These bytes are a value: give them as --value"),
     "batches": (["--value", DATA.hex()], "These bytes are record batches: write them to a file"),
     "a later version": (["--value", "0002" + a_value(VALUE).hex()[4:]], "if the broker is newer, upgrade txnwatch"),
+    "more than a value": (["--value", a_value(VALUE).hex() + "00"], "Other bytes follow it: copy only the key or"),
     "another record": (["--value", b"hello".hex()], "found 5 bytes that begin with 68 65 6c 6c 6f: check from which"),
-    "a cut value": (["--value", a_value(VALUE)[:-2].hex()], "The bytes may be cut: copy the whole value or key"),
+    "a cut value": (["--value", a_value(VALUE)[:-2].hex()], "The bytes may be cut: copy the whole key or value"),
 }
 
 
@@ -285,3 +344,4 @@ def test_bytes_of_something_else_are_named(
     shown = capsys.readouterr().err
     assert message in shown
     assert ("upgrade" in shown) == ("upgrade" in message)
+    assert ("check from which" in shown) == ("check from which" in message)

@@ -59,7 +59,21 @@ def test_the_text_files_show_epochs_and_the_topic_id() -> None:
 DAMAGED: dict[str, tuple[Callable[[bytes], Iterable[object]], bytes, str]] = {
     "a snapshot that is cut": (decode_snapshot, SNAPSHOT[:-1], "size of the file at byte 101: expected 102 bytes"),
     "a snapshot without a head": (decode_snapshot, SNAPSHOT[:9], "snapshot at byte 0: expected at least 10 bytes"),
-    "a later snapshot": (decode_snapshot, a_snapshot(version=2), "snapshot version at byte 0: expected 1, found 2"),
+    "a later snapshot": (
+        decode_snapshot,
+        a_snapshot(version=2),
+        "expected 0 to 1 (if the broker is newer, upgrade txnwatch), found 2",
+    ),
+    "another file": (
+        decode_snapshot,
+        a_snapshot(version=300),
+        "snapshot version at byte 0: expected 0 to 1, found 300",
+    ),
+    "a negative version": (
+        aborted_transactions,
+        an_aborted_index((7, 3, 5, 3), version=-1),
+        "expected 0 to 0, found -1",
+    ),
     "a count that is too large": (decode_snapshot, SNAPSHOT[:6] + b"\x7f\xff\xff\xff", "for 2147483647 producers"),
     "a negative count": (decode_snapshot, SNAPSHOT[:6] + b"\xff\xff\xff\xff", "for -1 producers, found 10 bytes"),
     "a changed byte": (decode_snapshot, SNAPSHOT[:-1] + b"\0", "checksum at byte 2: expected"),
@@ -75,7 +89,11 @@ DAMAGED: dict[str, tuple[Callable[[bytes], Iterable[object]], bytes, str]] = {
     "an end before its begin": (aborted_transactions, an_aborted_index((7, 5, 3, 3)), "last stable offset at byte 0"),
     "a negative producer id": (aborted_transactions, an_aborted_index((-7, 3, 5, 3)), "found -7, 3, 5, 3"),
     "a negative stable offset": (aborted_transactions, an_aborted_index((7, 3, 5, -1)), "found 7, 3, 5, -1"),
-    "a later index": (aborted_transactions, an_aborted_index((7, 3, 5, 3), version=1), "expected 0, found 1"),
+    "a later index": (
+        aborted_transactions,
+        an_aborted_index((7, 3, 5, 3), version=1),
+        "expected 0 to 0 (if the broker is newer, upgrade txnwatch), found 1",
+    ),
     "half a transaction": (aborted_transactions, ABORTED[:-1], "entry at byte 34: expected 34 bytes, found 33 bytes"),
     "a later checkpoint": (epoch_starts, b"1\n0\n", "head at byte 0: expected the version 0"),
     "a count that is no number": (epoch_starts, b"0\nx\n", "head at byte 0"),

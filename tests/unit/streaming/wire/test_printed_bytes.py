@@ -60,6 +60,11 @@ def test_a_dump_of_a_part_begins_at_another_address() -> None:
     assert bytes_of("\n".join(XXD.splitlines()[1:])) == VALUE[16:]
 
 
+def test_numbers_of_two_digits_are_hexadecimal() -> None:
+    assert bytes_of("00, 01, 10") == b"\0\1\x10"
+    assert bytes_of("[0, 1, 10]") == b"\0\1\x0a"
+
+
 def test_a_blank_in_the_quotes_is_a_byte() -> None:
     assert bytes_of(r"b'\x00 \x01'") == b"\0 \1"
     assert bytes_of(r"b'\t\n\\\'\"\0a'") == b"\t\n\\'\"\0a"
@@ -75,6 +80,7 @@ UNREADABLE = {
     "an escape that is cut": (r"\x00\x", r"character 5 is neither printable ASCII nor an escape"),
     "an octal number that is too large": (r"\777", "character 1 is an escape above a byte"),
     "numbers that are no bytes": ("[0, 1, 256]", "256 is no byte"),
+    "0x within a number": ("00,00x1", "Only base64"),
     "half a byte": ("00:01:0", "an odd number of hexadecimal digits (5): one is missing"),
 }
 

@@ -138,6 +138,7 @@ BAD = {
     "a boolean": (changed(producerId=True), "expected a whole number of 64 bits, found 'True'"),
     "a number of thousands of digits": (changed(producerId="9" * 9_000), "expected a whole number of 64 bits"),
     "an unknown state": (changed(transactionStatus=99), "no transaction state has the id 99"),
+    "an id that is too long": ("x" * 40_000 + "::NULL", "expected a transactional id of at most 32767 bytes"),
     "no state": (changed(transactionStatus=None), "expected a transaction state"),
     "partitions that are none": (changed(transactionPartitions=[1]), "expected transactionPartitions with topic"),
     "a topic that is none": (changed(transactionPartitions=[{"topic": 1, "partitionIds": [0]}]), "the name of a topic"),
