@@ -71,7 +71,8 @@ _THE_PARTITION = "decode a .snapshot, .log or .txnindex file in the directory of
 _NOT_DECODED = (
     (r"meta\.properties", "the ids of the cluster and of the broker, as text", "read it with cat"),
     (r".*-offset-checkpoint", "one offset for each partition of the broker, as text", "read it with cat"),
-    (r"\.(lock|kafka_cleanshutdown)", "a file without content that the broker needs at its start", _THE_PARTITION),
+    (r"\.(lock|kafka_cleanshutdown)", "a mark of the broker, which has no records", _THE_PARTITION),
+    (r"quorum-state", "the last vote of a controller (KRaft), as text", "read it with cat"),
     (
         r".*\.checkpoint",
         "a snapshot of the cluster's metadata (KRaft), which has no transactions",
@@ -236,11 +237,9 @@ def kind_of(given: GivenFile) -> FileKind:
     """
     named = next((kind for suffix, kind in _BY_SUFFIX.items() if given.bare_name.endswith(suffix)), None)
     is_open = named in {None, FileKind.SEGMENT}  # a name that can also be that of text
-    if is_open and not given.data:
-        return FileKind.SEGMENT
     if is_open:
         _refuse_others(given)
-        named = _by_content(given.data) or named
+        named = _by_content(given.data) or named if given.data else FileKind.SEGMENT
     if named is None:
         raise InputError(
             f"{given.name}: expected {FileKind.SEGMENT}, {FileKind.SNAPSHOT} or {FileKind.TEXT}, found "

@@ -27,6 +27,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_records
 from txnwatch.streaming.log.lookups import read_batches
 from txnwatch.streaming.wire.printed_bytes import FORMS, bytes_of
+from txnwatch.streaming.wire.printed_records import PrintedRecord, printed_records
 
 _SHOWN = 40
 _FORMS = "hexadecimal, base64, a dump of xxd or hexdump -C, b'...' of Python, or an escaped string"
@@ -102,6 +103,11 @@ def _bytes(text: str | None, flag: str) -> bytes | None:
     try:
         return bytes_of(text)
     except ValueError as exc:
+        if any(isinstance(one, PrintedRecord) for one in printed_records(text)):
+            raise ConfigError(
+                f"{flag}: expected bytes, found the output of one of Kafka's tools: give it on standard input of "
+                "txnwatch decode --file -"
+            ) from exc
         raise ConfigError(
             f"{flag}: expected hexadecimal or base64, found {text[:_SHOWN]!r} ({FORMS}). Reason: {exc}"
         ) from exc

@@ -39,6 +39,12 @@ def test_bytes_that_are_none_are_usage(capsys: pytest.CaptureFixture[str]) -> No
     assert "--value: expected hexadecimal or base64, found 'no bytes!'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["app::NULL", '{"key":{"data":{"transactionalId":"app"}},"value":null}'])
+def test_the_output_of_a_tool_is_no_value(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["decode", "--value", text]) == 2
+    assert "give it on standard input of txnwatch decode --file -" in capsys.readouterr().err
+
+
 def test_a_record_is_decoded_without_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decode", "--key", KEY, "--value", COMPLETE, "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
