@@ -1,7 +1,7 @@
 """The table of refusals: all reasons not to end a hanging transaction, in the order of the checks.
 
-Each row is a pure check of one case. The decision and its argument are below the table. The page docs/abort.md is generated
-from the table.
+Each row is a pure check of one case. The decision and its argument are below the table. The page docs/abort.md is
+generated from the table.
 """
 
 from __future__ import annotations

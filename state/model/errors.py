@@ -47,6 +47,14 @@ class WireError(TxnwatchError):
         super().__init__(f"{field} at byte {position}: expected {expected}, found {found}")
 
 
+class LaterVersionError(WireError):
+    """Bytes of a version that this txnwatch does not know, and that a newer broker can have written."""
+
+
+class InputError(TxnwatchError):
+    """A file or a text that the user gave cannot be decoded; the message has the place and what to do next."""
+
+
 class BrokerError(TxnwatchError):
     """A broker could not be reached, or answered with an error for the whole request."""
 

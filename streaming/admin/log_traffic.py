@@ -103,9 +103,9 @@ def _led_by(cluster: Cluster, node: BrokerId, result: object) -> dict[TopicParti
 
 # How many bytes the coordinators' log has, and how many are appended to it in a second.
 #
-# The estimate for data topics is wrong for this log: compaction removes most of its offsets, so its size divided by its offsets
-# is far below the size of a record. Here the size of a record is that of the newest records, which this user may read
-# if `run` may.
+# The estimate for data topics is wrong for this log: compaction removes most of its offsets, so its size divided by its
+# offsets is far below the size of a record. Here the size of a record is that of the newest records, which this user
+# may read if `run` may.
 
 _SAMPLED = 100  # newest offsets of each partition: about 15 kB
 

@@ -272,7 +272,7 @@ class BatchList(BatchWalker):
         return super().is_done or len(self.found) >= self.limit
 
     def feed(self, buffer: memoryview | bytes) -> None:
-        """Walks the `records` of one Fetch response, or a segment file.
+        """Walks the `records` of one Fetch response.
 
         Raises:
             WireError: bytes that no broker writes.

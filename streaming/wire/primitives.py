@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-from txnwatch.state.model.errors import WireError
+from txnwatch.state.model.errors import LaterVersionError, WireError
 
 _T = TypeVar("_T")
 _INT8 = struct.Struct(">b")
@@ -21,6 +21,7 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _MAX_VARINT_BYTES = 5
 _MAX_VARLONG_BYTES = 10
+END = "the end of the value"
 
 
 class Reader:
@@ -124,7 +125,24 @@ class Reader:
     def expect_end(self, field: str) -> None:
         """Raises WireError if bytes are left over."""
         if self.remaining:
-            raise WireError(field, self.position, f"{self.remaining} more bytes", "the end of the value")
+            raise WireError(field, self.position, f"{self.remaining} more bytes", END)
+
+
+_MOST_LATER_VERSIONS = 20  # a version above that is none: the bytes are something else
+
+
+def check_version(found: int, highest: int, field: str, position: int = 0) -> None:
+    """Checks that a version is known.
+
+    Raises:
+        LaterVersionError: a newer broker can have written it.
+        WireError: no broker writes it.
+    """
+    if highest < found <= highest + _MOST_LATER_VERSIONS:
+        expected = f"0 to {highest} (if the broker is newer, upgrade txnwatch)"
+        raise LaterVersionError(field, position, found, expected)
+    if not 0 <= found <= highest:
+        raise WireError(field, position, found, f"0 to {highest}")
 
 
 # Kafka's value of an absent id, epoch, offset or time. The code above this package has None instead.

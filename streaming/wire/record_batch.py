@@ -1,7 +1,8 @@
 """Record batches: the 61-byte header that consumers hide, and, for the few batches we may read, the records.
 
 Law: users' records are never read. The walk reads headers only and skips `records` by length; headers are never
-compressed. `records` is only for `__transaction_state` and for control batches.
+compressed. `records` is only for `__transaction_state`, for control batches, and for the first batch of a file that may
+be a segment of that log.
 
 Format: KIP-98, class `org.apache.kafka.common.record.DefaultRecordBatch` (magic 2). Entries of magic 0 and 1 begin with
 the same offset and length fields, so they can be skipped; they have no producer id.

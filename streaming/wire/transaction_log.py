@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from txnwatch.streaming.wire.primitives import Reader
+from txnwatch.streaming.wire.primitives import Reader, check_version
 from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME
 
 _KEY_VERSION = 0
@@ -73,10 +73,7 @@ def decode_value(value: memoryview | bytes) -> TransactionLogValue:
     """
     reader = Reader(value)
     version = reader.int16("value version")
-    if not 0 <= version <= _HIGHEST_VALUE_VERSION:
-        raise WireError(
-            "value version", 0, version, f"0 to {_HIGHEST_VALUE_VERSION} (if the broker is newer, upgrade txnwatch)"
-        )
+    check_version(version, _HIGHEST_VALUE_VERSION, "value version")
     flexible = version >= 1
     producer_id = ProducerId(reader.int64("producer id"))
     producer_epoch = ProducerEpoch(reader.int16("producer epoch"))

@@ -12,7 +12,6 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.transaction_log import a_key, a_value
-from txnwatch.cli.decode import bytes_of
 from txnwatch.cli.describe import row_of
 from txnwatch.cli.list import filters_of
 from txnwatch.cli.main import main
@@ -20,6 +19,7 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.coordinator_log import LogRecord
+from txnwatch.streaming.wire.printed_bytes import bytes_of
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 COMPLETE = "00010000000000000009 0001 0000ea60 04 01 000001a1f86c3ef0 000001a1f86c3ee6 02 00080000000000000009 02020002"
@@ -31,12 +31,18 @@ VALUE = TransactionLogValue(0, 9, 3, 60_000, S.EMPTY, None, 1, None)
     "text", ["0102ff", "0x0102FF", "01 02 ff", r"\x01\x02\xff", base64.b64encode(b"\x01\x02\xff").decode()]
 )
 def test_bytes_are_read_as_they_are_printed(text: str) -> None:
-    assert bytes_of(text, "--value") == b"\x01\x02\xff"
+    assert bytes_of(text) == b"\x01\x02\xff"
 
 
 def test_bytes_that_are_none_are_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decode", "--value", "no bytes!"]) == 2
     assert "--value: expected hexadecimal or base64, found 'no bytes!'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["app::NULL", '{"key":{"data":{"transactionalId":"app"}},"value":null}'])
+def test_the_output_of_a_tool_is_no_value(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["decode", "--value", text]) == 2
+    assert "give it on standard input of txnwatch decode --file -" in capsys.readouterr().err
 
 
 def test_a_record_is_decoded_without_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,8 +71,8 @@ def test_a_closed_pipe_gets_no_message_and_is_no_success(how: str) -> None:
 
 
 def test_a_name_that_is_no_utf_8_can_be_printed(tmp_path: Path) -> None:
-    name = bytes(tmp_path / "a") + b"\xff"
-    Path(name.decode(errors="surrogateescape")).write_bytes(b"cut")
+    name = bytes(tmp_path / "a") + b"\xff.log"
+    Path(name.decode(errors="surrogateescape")).write_bytes(b"\0\0\0")
     done = subprocess.run([*ANSWERING, "decode", "--file", name], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "a\\udcff from byte 0: a batch is cut: 3 bytes are there" in done.stdout
+    assert "a\\udcff.log from byte 0: a batch is cut: 3 bytes are there" in done.stdout

@@ -1,0 +1,262 @@
+"""Records of `__transaction_state` as Kafka's own tools print them.
+
+`kafka-dump-log.sh --transaction-log-decoder` and the console consumer with its `TransactionLogMessageFormatter` print
+JSON in newer releases, and `name=value` pairs in older ones. Other lines of these tools are skipped.
+
+Law: the text may be from anybody. A number is taken only if it fits its field. What is no record is a `PrintedProblem`
+with its line, and the lines after it are still read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.wire.primitives import present
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedRecord:
+    """One record; what the text does not have is None. A tombstone has a transactional id only."""
+
+    transactional_id: str
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    transaction_state: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    transaction_timeout_ms: int | None = None
+    start_time_ms: int | None = None
+    last_update_time_ms: int | None = None
+    topic_partitions: tuple[str, ...] | None = None
+    previous_producer_id: int | None = None
+    next_producer_id: int | None = None
+    client_transaction_version: int | None = None
+    version: int | None = None
+
+
+class PrintedProblem(NamedTuple):
+    """A line that is no record."""
+
+    line: int
+    why: str
+
+
+class _NoRecordError(ValueError):
+    """A text that is no record; the message has what was expected."""
+
+
+class _Place(NamedTuple):
+    """What a dump prints beside the key and the value."""
+
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+
+
+MOST_PROBLEMS = 200
+_SHOWN = 60
+_LOG_FOLDER = re.compile(r"__transaction_state-(\d{1,9})\b")
+_LONGEST_NAME = (1 << 15) - 1  # bytes of a transactional id
+_OTHER_LINES = re.compile(
+    r"\s*|Dumping .*|(?:Log )?[Ss]tarting offset: .*|(?:baseOffset|offset): \d+ .*position: .*|Processed a total of .*"
+    r"|Found \d+ invalid bytes.*|\| offset: .* key: unknown::version=.*|Snapshot end offset: .*"
+)
+_DUMP_LINE = re.compile(r"^(?:baseOffset: \d|\| offset: \d)", re.MULTILINE)
+_OFFSET = re.compile(r"(?:\| ?)?offset: (\d{1,19}) ")
+_TIMESTAMP = re.compile(r" (?:CreateTime|LogAppendTime): (-?\d{1,19}) ")
+_KEY, _PAYLOAD, _DELETED = "key: ", " payload: ", "<DELETE>"
+_OLD_KEY = "transaction_metadata::transactionalId="
+_OLD_PAYLOADS = (f"{_PAYLOAD}producerId:", f"{_PAYLOAD}{_DELETED}")
+# Between the id and the fields of the older console consumer.
+_CONSOLE = ("::TransactionMetadata(transactionalId=", "::Some(TransactionMetadata(transactionalId=")
+_CONSOLE_GONE = ("::NULL", "::None")
+_PAIR = re.compile(r"\b(\w{1,40})[=:]([\w-]*(?:[(\[][^()\[\]]*[)\]])?)")
+# The names of a field in JSON and in the older texts, its own name, its bits, and whether -1 is none.
+_NUMBERS = (
+    (("producerId",), "producer_id", 64, False),
+    (("producerEpoch",), "producer_epoch", 16, False),
+    (("transactionTimeoutMs", "txnTimeoutMs"), "transaction_timeout_ms", 32, False),
+    (("transactionStartTimestampMs", "txnStartTimestamp"), "start_time_ms", 64, True),
+    (("transactionLastUpdateTimestampMs", "txnLastUpdateTimestamp"), "last_update_time_ms", 64, False),
+    (("previousProducerId",), "previous_producer_id", 64, True),
+    (("nextProducerId",), "next_producer_id", 64, True),
+    (("clientTransactionVersion",), "client_transaction_version", 16, False),
+)
+_STATES = {state.value.lower(): state for state in TransactionState}
+
+
+def is_dump(text: str) -> bool:
+    """Whether the text has lines of kafka-dump-log.sh, with records or without."""
+    return _DUMP_LINE.search(text) is not None
+
+
+def printed_records(text: str) -> Iterator[PrintedRecord | PrintedProblem]:
+    """The records in the output of Kafka's tools, in its order."""
+    at, end, line, partition, problems = 0, -1, 1, None, 0
+    scan = json.JSONDecoder().raw_decode
+    while at < len(text):
+        if end < at:
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+        after = end + 1
+        found: PrintedRecord | PrintedProblem | None
+        try:
+            if text[at] == "{":
+                value, after = scan(text, at)
+                found = _of_console(value)
+            else:
+                one = text[at:end].rstrip("\r")
+                partition = _dumped_partition(one) if one.startswith("Dumping ") else partition
+                found = _of_line(one, partition)
+        except (ValueError, RecursionError) as exc:
+            found = PrintedProblem(line, f"{_why(exc)}: {_shown(text[at : at + _SHOWN])}")
+            problems += 1
+        if problems > MOST_PROBLEMS:
+            yield PrintedProblem(line, f"more than {MOST_PROBLEMS} lines are no records, so the rest is not read")
+            return
+        if found is not None:
+            yield found
+        line += text.count("\n", at, after)
+        at = after
+
+
+def _dumped_partition(line: str) -> int | None:
+    """The partition in the path of the file that is dumped."""
+    folder = line.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]
+    found = _LOG_FOLDER.match(folder)
+    return int(found[1]) if found is not None else None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "JSON that is nested too deeply"
+    return f"JSON that is cut or damaged ({error.msg})" if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _of_line(line: str, partition: int | None) -> PrintedRecord | None:
+    key_at = line.find(_KEY)
+    place = _Place(partition, _first(_OFFSET.match(line)), _first(_TIMESTAMP.search(line[: max(0, key_at)])))
+    key = line[key_at + len(_KEY) :] if key_at >= 0 else ""
+    if key.startswith("{"):
+        found, end = json.JSONDecoder().raw_decode(key)
+        payload = key[end:].removeprefix(_PAYLOAD)
+        return _of_json(found, None if payload == _DELETED else json.loads(payload), place)
+    if key.startswith(_OLD_KEY):
+        at = max(key.rfind(payload) for payload in _OLD_PAYLOADS)
+        if at < 0:
+            raise _NoRecordError("expected a payload")
+        payload = key[at + len(_PAYLOAD) :]
+        name = key[len(_OLD_KEY) : at]
+        return _record(name, None if payload == _DELETED else dict(_PAIR.findall(payload)), place)
+    return None if _OTHER_LINES.fullmatch(line) else _of_old_console(line)
+
+
+def _first(found: re.Match[str] | None) -> int | None:
+    return None if found is None else _whole(found[1], 64)
+
+
+def _of_old_console(line: str) -> PrintedRecord:
+    if line.endswith(_CONSOLE_GONE):
+        return _record(line.rpartition("::")[0], None, _Place())
+    for between in _CONSOLE:
+        name, sign, rest = line.partition(between)
+        if sign:
+            return _record(name, dict(_PAIR.findall(rest.removeprefix(f"{name}, "))), _Place())
+    raise _NoRecordError("expected a record as kafka-dump-log.sh or the console consumer prints it")
+
+
+def _of_console(record: Any) -> PrintedRecord | None:  # noqa: ANN401 - any JSON
+    if not isinstance(record, dict) or not {"key", "value"} <= record.keys():
+        raise _NoRecordError("expected a JSON object with key and value")
+    return _of_json(record["key"], record["value"], _Place())
+
+
+def _of_json(key: Any, value: Any, place: _Place) -> PrintedRecord | None:  # noqa: ANN401 - any JSON
+    data = key.get("data") if isinstance(key, dict) else None
+    if data == "unknown":
+        return None
+    name = data.get("transactionalId") if isinstance(data, dict) else None
+    if not isinstance(name, str):
+        raise _NoRecordError("expected a key with a transactionalId")
+    if value is None:
+        return _record(name, None, place)
+    fields = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(fields, dict):
+        raise _NoRecordError("expected a value with data that the tool could decode")
+    return _record(name, {"clientTransactionVersion": 0, **fields}, place, _whole(value.get("version"), 16))
+
+
+def _record(name: str, fields: Mapping[str, Any] | None, place: _Place, version: int | None = None) -> PrintedRecord:
+    if len(name) > _LONGEST_NAME:
+        raise _NoRecordError(f"expected a transactional id of at most {_LONGEST_NAME} bytes, found a longer one")
+    if fields is None:
+        return PrintedRecord(name, *place)
+    numbers = {
+        own: present(number) if is_none and number is not None else number
+        for names, own, bits, is_none in _NUMBERS
+        for number in [next((_whole(fields[one], bits) for one in names if one in fields), None)]
+    }
+    state = _state(fields["state"] if "state" in fields else fields.get("transactionStatus"))
+    return PrintedRecord(
+        name, *place, transaction_state=state, topic_partitions=_partitions(fields), version=version, **numbers
+    )
+
+
+def _state(found: object) -> str:
+    if isinstance(found, str) and found.replace("_", "").lower() in _STATES:
+        return str(_STATES[found.replace("_", "").lower()])
+    number = _whole(found, 8)
+    if number is None:
+        raise _NoRecordError("expected a transaction state")
+    return str(TransactionState.from_id(number))
+
+
+def _partitions(fields: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if "transactionPartitions" not in fields:
+        listed = fields.get("topicPartitions", fields.get("partitions"))
+        return None if listed is None else _listed(listed)
+    topics = fields["transactionPartitions"]
+    if topics is None:
+        return None
+    try:
+        return tuple(
+            f"{_name(topic['topic'])}-{_whole(number, 32)}" for topic in topics for number in topic["partitionIds"]
+        )
+    except (TypeError, KeyError) as exc:
+        raise _NoRecordError("expected transactionPartitions with topic and partitionIds") from exc
+
+
+def _listed(text: object) -> tuple[str, ...]:
+    """The partitions of `[a-0,b-1]` or `Set(a-0, b-1)`."""
+    inner = str(text).rstrip("])").replace("[", "(").rpartition("(")[2]
+    names = tuple(name.strip() for name in inner.split(",") if name.strip())
+    for name in names:
+        if not re.fullmatch(r"\d{1,10}", name.rpartition("-")[2], re.ASCII):
+            raise _NoRecordError(f"expected a partition, found {_shown(name)}")
+    return names
+
+
+def _name(found: object) -> str:
+    if not isinstance(found, str):
+        raise _NoRecordError(f"expected the name of a topic, found {_shown(str(found))}")
+    return found
+
+
+def _whole(found: object, bits: int) -> int | None:
+    """A number that fits into `bits`, from JSON or from text; None if there is none."""
+    if found is None:
+        return None
+    number = int(found) if isinstance(found, str) and re.fullmatch(r"-?\d{1,20}", found, re.ASCII) else found
+    if not isinstance(number, int) or isinstance(number, bool) or not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise _NoRecordError(f"expected a whole number of {bits} bits, found {_shown(str(found))}")
+    return number
+
+
+def _shown(text: str) -> str:
+    return repr(text.strip().partition("\n")[0][:_SHOWN])

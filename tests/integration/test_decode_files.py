@@ -1,0 +1,246 @@
+"""The files of a real broker, read by `txnwatch decode` and by Kafka's own DumpLogSegments.
+
+One broker gets transactions that end and one that stays open, and is stopped, so that it writes its snapshots and
+shortens its indexes. Every file in the directory of the partition is then decoded twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.history import await_end
+from support.raw_producer import RawProducer
+from support.servers import Clusters, connect
+from support.topics import create_topic
+from txnwatch.cli.main import main
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.log.lookups import list_extents
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+
+NAME = "decode-files"
+PROPERTIES = {"transaction.state.log.num.partitions": "1", "log.index.interval.bytes": "1"}
+FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
+OLDER = "3.9.2"  # its tools print name=value, not JSON
+OLDER_FORMATTER = "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter"
+FIELD = re.compile(r"(\w+): (\S+)")
+ORDERS = TopicPartition("orders", 0)
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a broker has left on its disk, and what is known about it from elsewhere."""
+
+    kafka: EmbeddedKafka
+    older: EmbeddedKafka
+    topic_id: str
+    open_id: int
+    open_from: int
+    end: int
+    console: str
+    older_console: str
+    running: Path
+
+    def file(self, partition: TopicPartition, suffix: str) -> Path:
+        """The newest file of the partition with this suffix."""
+        return max((self.kafka.log_directory(1) / str(partition)).glob(f"*{suffix}"))
+
+    def dumped(self, path: Path, *how: str) -> str:
+        """What DumpLogSegments prints."""
+        done = self.kafka.tool("org.apache.kafka.tools.DumpLogSegments", *how, "--files", str(path))
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def lines(self, path: Path) -> list[dict[str, str]]:
+        """The lines that DumpLogSegments prints about the entries of a file."""
+        return [dict(FIELD.findall(line)) for line in self.dumped(path).splitlines() if FIELD.match(line)]
+
+
+@pytest.fixture(scope="module")
+def written(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    directory = tmp_path_factory.mktemp(NAME)
+    kafka = clusters.start(NAME, lambda: EmbeddedKafka(directory, properties=PROPERTIES))
+    with contextlib.closing(connect(kafka)) as cluster:
+        create_topic(cluster, ORDERS.topic)
+        producer = RawProducer(cluster, "ends").init()
+        for commit in (True, False, True, False):
+            producer.add(ORDERS)
+            producer.produce(ORDERS, [b"one", b"two"])
+            producer.end(commit=commit)
+            await_end(cluster, "ends")
+        RawProducer(cluster, "old version").init()
+        stays_open = RawProducer(cluster, "stays open").init()
+        stays_open.add(ORDERS)
+        first = stays_open.produce(ORDERS, [b"three"])
+        stays_open.produce(ORDERS, [b"four"])
+        topic_id = cluster.refresh().topics[ORDERS.topic].topic_id
+        end = list_extents(cluster, [ORDERS])[ORDERS].end
+        count = list_extents(cluster, [LOG])[LOG].end
+    older = EmbeddedKafka(directory / "older", version=OLDER)
+    older.directory.mkdir()
+    consoles = [
+        tools.tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", kafka.bootstrap_servers, "--topic", LOG.topic, "--from-beginning"),
+            *("--formatter", formatter, "--max-messages", str(count), "--timeout-ms", "20000"),
+        ).stdout
+        for tools, formatter in ((kafka, FORMATTER), (older, OLDER_FORMATTER))
+    ]
+    running = shutil.copytree(kafka.log_directory(1) / str(ORDERS), directory / "running" / str(ORDERS))
+    kafka.stop()
+    yield Written(kafka, older, topic_id, stays_open.producer_id, first, end, *consoles, running)
+    clusters.end(NAME)
+
+
+def decoded(capsys: pytest.CaptureFixture[str], path: Path) -> list[dict[str, Any]]:
+    code = main(["decode", "--file", str(path), "--count", "100000", "--format", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert (code, answer["not_checked"], answer["left_out"]) == (0, [], [])
+    rows: list[dict[str, Any]] = answer["rows"]
+    return rows
+
+
+def number(text: str) -> int | None:
+    """A number of DumpLogSegments; None for -1 and for an empty OptionalLong."""
+    found = re.search(r"-?\d+", text)
+    return None if found is None or int(found[0]) < 0 else int(found[0])
+
+
+def test_a_snapshot_is_read_as_kafka_reads_it(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written.file(ORDERS, ".snapshot")
+    rows = decoded(capsys, path)
+    assert (rows[0]["producer_id"], rows[0]["current_transaction_start_offset"]) == (written.open_id, written.open_from)
+    assert int(path.stem) == written.end
+    printed = {
+        int(line["producerId"]): (
+            number(line["producerEpoch"]),
+            number(line["coordinatorEpoch"]),
+            number(line["currentTxnFirstOffset"]),
+            number(line.get("lastSequence", "-1")),
+            number(line.get("lastOffset", "-1")),
+            number(line["lastTimestamp"]),
+        )
+        for line in written.lines(path)
+    }
+    assert printed == {
+        row["producer_id"]: (
+            row["producer_epoch"],
+            row["latest_coordinator_epoch"],
+            row["current_transaction_start_offset"],
+            row["last_sequence"],
+            row["last_offset"],
+            row["last_timestamp_ms"],
+        )
+        for row in rows
+    }
+    assert len(printed) == 2
+
+
+@pytest.mark.parametrize(
+    ("suffix", "names"),
+    [
+        (".index", {"offset": "offset", "position": "position"}),
+        (".timeindex", {"timestamp": "timestamp_ms", "offset": "offset"}),
+        (
+            ".txnindex",
+            {
+                "producerId": "producer_id",
+                "firstOffset": "first_offset",
+                "lastOffset": "last_offset",
+                "lastStableOffset": "last_stable_offset",
+            },
+        ),
+    ],
+)
+def test_an_index_is_read_as_kafka_reads_it(
+    written: Written, capsys: pytest.CaptureFixture[str], suffix: str, names: dict[str, str]
+) -> None:
+    path = written.file(ORDERS, suffix)
+    rows = decoded(capsys, path)
+    assert len(rows) > 1
+    printed = [{name: int(line[name]) for name in names} for line in written.lines(path)]
+    assert printed == [{name: row[own] for name, own in names.items()} for row in rows]
+
+
+def test_the_room_in_the_index_of_a_running_broker_is_no_entry(
+    written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written.file(ORDERS, ".index")
+    copied = written.running / path.name
+    assert copied.stat().st_size > path.stat().st_size
+    assert decoded(capsys, copied) == decoded(capsys, path)
+
+
+def test_the_small_text_files_are_those_of_the_topic(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = written.file(ORDERS, ".log").parent
+    assert decoded(capsys, folder / "partition.metadata") == [{"version": 0, "topic_id": written.topic_id}]
+    assert decoded(capsys, folder / "leader-epoch-checkpoint") == [{"leader_epoch": 0, "start_offset": 0}]
+
+
+def test_a_segment_of_the_coordinators_log_is_recognised_under_any_name(
+    written: Written, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = written.file(LOG, ".log")
+    there = decoded(capsys, path)
+    assert {row["transactional_id"] for row in there} == {"ends", "old version", "stays open"}
+    elsewhere = tmp_path / "orders-0" / "evidence.bin"
+    elsewhere.parent.mkdir()
+    shutil.copy(path, elsewhere)
+    assert decoded(capsys, elsewhere) == [{**row, "partition": None} for row in there]
+    packed = tmp_path / "00000000000000000000.log.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert decoded(capsys, packed) == [{**row, "partition": None} for row in there]
+
+
+def test_a_segment_of_a_topic_is_not_taken_for_the_coordinators_log(
+    written: Written, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = shutil.copy(written.file(ORDERS, ".log"), tmp_path / "segment")
+    kinds = [row["kind"] for row in decoded(capsys, path)]
+    assert kinds == [*["transactional", "COMMIT", "transactional", "ABORT"] * 2, "transactional", "transactional"]
+    assert b"three" in path.read_bytes()
+
+
+def test_the_output_of_kafkas_tools_is_read_as_the_segment(
+    written: Written, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = written.file(LOG, ".log")
+    there = decoded(capsys, path)
+    pasted = tmp_path / "pasted.txt"
+    pasted.write_text(written.dumped(path, "--transaction-log-decoder"))
+    assert decoded(capsys, pasted) == there
+    pasted.write_text(written.console)
+    unknown = {"partition": None, "offset": None, "timestamp_ms": None}
+    assert decoded(capsys, pasted) == [{**row, **unknown} for row in there]
+
+
+def test_the_output_of_older_tools_is_read_as_far_as_it_goes(
+    written: Written, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = written.file(LOG, ".log")
+    there = decoded(capsys, path)
+    pasted = tmp_path / "pasted.txt"
+    done = written.older.tool("kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(path))
+    not_there = dict.fromkeys(["version", "previous_producer_id", "next_producer_id", "client_transaction_version"])
+    for text, missing in (
+        (done.stdout, ["start_time_ms"]),
+        (written.older_console, ["partition", "offset", "timestamp_ms"]),
+    ):
+        pasted.write_text(text)
+        expected = [{**row, **not_there, **dict.fromkeys(missing)} for row in there]
+        assert without_null(decoded(capsys, pasted)) == without_null(expected)
+
+
+def without_null(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The older tools print an id without a transaction as one with no partitions."""
+    return [{**row, "topic_partitions": row["topic_partitions"] or []} for row in rows]
