@@ -100,7 +100,12 @@ def consequence(found: DescribedTransaction) -> str:
     return f"{ends}; the application that has {epoch_text(found.producer_epoch)} is fenced, and must start again"
 
 
-def next_step(before: ProducerIdentity, now: TransactionDescription, *, is_sent: bool) -> FenceNext:
+def is_as_named(found: DescribedTransaction, epoch: ProducerEpoch | None) -> bool:
+    """Whether an id has the epoch that was named; a lower one is another client than the one that was meant."""
+    return epoch is None or found.producer_epoch == epoch
+
+
+def next_step(before: DescribedTransaction, now: TransactionDescription, *, is_sent: bool) -> FenceNext:
     """The next step of a fence.
 
     Args:
@@ -116,11 +121,14 @@ def next_step(before: ProducerIdentity, now: TransactionDescription, *, is_sent:
         return FenceNext(
             FenceStep.WAIT, f"its coordinator has not written all markers of its transaction ({now.state})"
         )
-    return _by_identity(before, identity_of(now), now.state, is_sent=is_sent)
+    is_open = now.state is TransactionState.ONGOING
+    if not is_sent and is_open and (before.state, before.start_ms) != (now.state, now.start_ms):
+        return FenceNext(FenceStep.REFUSE, "a transaction has begun since it was shown: its application is at work")
+    return _by_identity(identity_of(before), identity_of(now), now.state, is_sent=is_sent)
 
 
 def _by_identity(
-    before: ProducerIdentity, has: ProducerIdentity | None, state: TransactionState, *, is_sent: bool
+    before: ProducerIdentity | None, has: ProducerIdentity | None, state: TransactionState, *, is_sent: bool
 ) -> FenceNext:
     if has == before:
         return FenceNext(FenceStep.WAIT, f"it still has {has} ({state})") if is_sent else FenceNext(FenceStep.SEND, "")

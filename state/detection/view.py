@@ -147,7 +147,9 @@ def is_same_transaction(prior: CoordinatorView, view: CoordinatorView) -> bool:
         return False
     if view.state is TransactionState.ONGOING:
         return prior.state is TransactionState.ONGOING and prior.producer_epoch == view.producer_epoch
-    if prior.state in _COMPLETE and view.epoch_use is EpochUse.UNJUDGED and view.data_epoch is not None:
+    if view.data_epoch is not None and prior.data_epoch not in {None, view.data_epoch}:
+        return False
+    if prior.state in _COMPLETE and view.data_epoch is not None and view.epoch_use is not EpochUse.SHARED:
         return False  # its own range has its Ongoing record: another transaction, even if the start is equal
     return prior.state.is_live or (prior.state is view.state and prior.producer_epoch == view.producer_epoch)
 
@@ -169,9 +171,9 @@ def _lowest_unused(view: CoordinatorView) -> ProducerEpoch | None:
 
 def _was_out_before(prior: CoordinatorView | None, view: CoordinatorView, same: CoordinatorView | None) -> bool:
     """Whether a range begins with an InitProducerId whose epoch was handed out before, so it is not its first use."""
-    if prior is None or same is not None or view.epoch_use is not EpochUse.FIRST:
+    if prior is None or view.epoch_use is not EpochUse.FIRST:
         return False
-    return _has_reached(prior, view.data_epoch)
+    return _has_reached(prior, view.data_epoch) if same is None else same.epoch_use not in ITS_OWN
 
 
 def _has_reached(prior: CoordinatorView, data_epoch: ProducerEpoch | None) -> bool:

@@ -25,7 +25,7 @@ from txnwatch.metrics.server import served_metrics
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 _REPORT_S = 20.0
-_AT_REST, _PAUSE_S = 10, 0.02  # so many equal answers in a row
+_AT_REST, _PAUSE_S = 15, 0.1  # so many equal answers in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class MetricsProcess:
 
     def at_rest(self) -> InUse:
         """What the process has in use before its first client: a module that it loads is a descriptor for a moment."""
-        lately = [self.in_use() for _ in range(_AT_REST)]
-        while len(set(lately)) > 1:
+        lately = [self.in_use()]
+        while len(lately) < _AT_REST or len(set(lately)) > 1:
             time.sleep(_PAUSE_S)
-            lately = [*lately[1:], self.in_use()]
+            lately = [*lately[1 - _AT_REST :], self.in_use()]
         return lately[0]
 
 

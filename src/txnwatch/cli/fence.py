@@ -25,6 +25,7 @@ from txnwatch.state.abort.fencing import (
     consequence,
     expected_in,
     identity_of,
+    is_as_named,
     is_fenced,
     next_step,
     why_not,
@@ -100,12 +101,15 @@ def run(parsed: argparse.Namespace) -> int:
         effect = consequence(found)
         if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
             result, detail, code = "fenced_before", f"it has {before} already: nothing was sent", CLEAN
+        elif not is_as_named(found, parsed.producer_epoch):
+            expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
+            result, detail, code = "refused", f"{expected}: nothing was sent", REFUSED
         elif parsed.dry_run:
             result, detail, code = "dry_run", f"would send InitProducerId: {effect}", CLEAN
         elif not parsed.yes and not _agreed(found, before, effect):
             result, detail, code = "refused", "not confirmed: nothing was sent", REFUSED
         else:
-            ended = fence.carry_out(before, origin_of(cluster, parsed))
+            ended = fence.carry_out(found, origin_of(cluster, parsed))
             result, code = _RESULTS[ended.step]
             detail = ended.why
         row = FencedRow(
@@ -146,7 +150,7 @@ class Fence:
         assert before is not None
         return found, before
 
-    def carry_out(self, before: ProducerIdentity, origin: Origin) -> FenceNext:
+    def carry_out(self, before: DescribedTransaction, origin: Origin) -> FenceNext:
         """Sends InitProducerId once, and waits until the id shows its effect; the last step, and why."""
         is_sent, problem = False, None
         until_s = time.monotonic() + _WAIT_S

@@ -168,7 +168,8 @@ def test_a_connection_has_one_deadline(authority: Authority, capfd: pytest.Captu
         clients.callback(ended.set)
         for (process, _), steps, at_first in zip(servers, begun, before, strict=True):
             left_s = since + DEADLINE_S - 1.0 - time.monotonic()
-            assert eventually(lambda: process.in_use().descriptors == at_first.descriptors + len(steps), left_s)  # noqa: B023
+            expected = at_first.descriptors + len(steps)
+            assert eventually(lambda: process.in_use().descriptors >= expected, left_s), (at_first, process.in_use())  # noqa: B023
         for (process, context), at_first in zip(servers, before, strict=True):
             left_s = since + DEADLINE_S + 3.0 - time.monotonic()
             assert eventually(lambda: process.in_use().descriptors == at_first.descriptors, left_s), context  # noqa: B023

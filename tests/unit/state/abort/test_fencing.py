@@ -10,6 +10,7 @@ from txnwatch.state.abort.fencing import (
     consequence,
     expected_in,
     identity_of,
+    is_as_named,
     is_fenced,
     may_begin_again,
     next_step,
@@ -28,9 +29,11 @@ BEFORE = ProducerIdentity(7, 3)
 COMPLETING = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.PREPARE_EPOCH_FENCE)
 
 
-def described(state: S, epoch: int | None = 3, producer_id: int = 7, partitions: int = 0) -> DescribedTransaction:
+def described(
+    state: S, epoch: int | None = 3, producer_id: int = 7, partitions: int = 0, start_ms: int | None = None
+) -> DescribedTransaction:
     held = frozenset(TopicPartition("orders", number) for number in range(partitions))
-    return DescribedTransaction("app", 1, state, producer_id, epoch, 60_000, None, held)
+    return DescribedTransaction("app", 1, state, producer_id, epoch, 60_000, start_ms, held)
 
 
 AWAY, UNKNOWN = NotDescribed("app", Problem("its coordinator is away")), UnknownTransactionalId("app", 1)
@@ -54,8 +57,20 @@ STEPS: dict[str, tuple[TransactionDescription, FenceStep, FenceStep]] = {
 def test_the_step_follows_from_what_the_id_has_now(
     now: TransactionDescription, first: FenceStep, later: FenceStep
 ) -> None:
-    assert next_step(BEFORE, now, is_sent=False).step is first
-    assert next_step(BEFORE, now, is_sent=True).step is later
+    before = described(S.ONGOING) if now == described(S.ONGOING) else described(S.EMPTY)
+    assert next_step(before, now, is_sent=False).step is first
+    assert next_step(before, now, is_sent=True).step is later
+
+
+@pytest.mark.parametrize("before", [described(S.EMPTY), described(S.COMPLETE_COMMIT), described(S.ONGOING, start_ms=1)])
+def test_a_transaction_that_has_begun_since_it_was_shown_is_not_aborted(before: DescribedTransaction) -> None:
+    """A client with transaction.version 0 or 1 goes on under the same epoch."""
+    found = next_step(before, described(S.ONGOING, start_ms=2), is_sent=False)
+    assert (found.step, "has begun since it was shown" in found.why) == (FenceStep.REFUSE, True)
+
+
+def test_a_lower_epoch_than_the_named_one_is_another_client() -> None:
+    assert [is_as_named(described(S.EMPTY), epoch) for epoch in (None, 3, 4)] == [True, True, False]
 
 
 def test_only_the_epoch_that_was_seen_is_named() -> None:

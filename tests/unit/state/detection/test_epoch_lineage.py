@@ -227,6 +227,21 @@ def test_the_use_of_an_epoch_is_known_although_a_range_begins_within_the_transac
     assert whole.epoch_use is use
 
 
+@pytest.mark.parametrize("start_ms", [1_000, 1_001])
+@pytest.mark.parametrize("states", [COMMIT, ABORT])
+def test_an_epoch_that_is_returned_again_after_a_transaction_is_shared_wherever_ranges_begin(
+    states: tuple[S, S], start_ms: int
+) -> None:
+    """Also if both transactions began in one millisecond, and if a range is read again from an earlier offset."""
+    records = [init(0), *ended(COMMIT, 0), init(0), *ended(states, 0, start_ms=start_ms)]
+    for seen in range(6, len(records) + 1):
+        for cut in range(1, seen):
+            known = in_ranges(records[:seen], [cut])
+            assert known.epoch_use is EpochUse.SHARED, (seen, cut)
+            for again in range(1, cut + 1):
+                assert follow(known, after(records[again:seen])).epoch_use is EpochUse.SHARED, (seen, cut, again)
+
+
 def test_the_use_of_an_epoch_is_not_known_if_the_end_of_the_transaction_before_may_be_missing() -> None:
     records = [init(0), *ended(COMMIT, 0, 1), (S.ONGOING, 1, 2_000, ORDERS)]
     first, rest = after(records[:2]), after(records[2:])
