@@ -30,8 +30,6 @@ from txnwatch.state.model.values import (
     NO_TIME,
     CoordinatorAccess,
     Offset,
-    ProducerEpoch,
-    ProducerId,
     TimestampMs,
     TopicPartition,
     elapsed,
@@ -84,14 +82,6 @@ def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: Offs
     return f"{_abort(origin, partition, start_offset)} --dry-run"
 
 
-class NamedOwner(NamedTuple):
-    """A transactional id, and the producer id and epoch that its coordinator has for it."""
-
-    transactional_id: str
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch | None
-
-
 class HangingData(NamedTuple):
     """A transaction that hangs: where it begins, who wrote it, and how it would have ended."""
 
@@ -101,18 +91,19 @@ class HangingData(NamedTuple):
     expected_outcome: str
 
 
-def end_hanging(origin: Origin, data: HangingData, holder: NamedOwner | None) -> str:
+def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction | None) -> str:
     """The command that writes the missing marker; if its kind is unknown, the command that explains the partition.
 
-    An abort is refused while the holder may begin a transaction under the epoch of the data, so the fence comes first.
+    `owner` is the id that has the producer id. An abort is refused while it may begin a transaction under the epoch of
+    the data, so the fence comes first.
     """
     if data.expected_outcome == ExpectedOutcome.UNKNOWN:
         return explain_partition(origin, data.partition)
     result = {"result": ExpectedOutcome.COMMIT} if data.expected_outcome == ExpectedOutcome.COMMIT else {}
     abort = _abort(origin, data.partition, data.start_offset, **result)
-    if holder is None or not may_begin_again(holder.producer_id, holder.producer_epoch, data.written_by):
+    if owner is None or not may_begin_again(owner, data.written_by):
         return abort
-    return f"{fence(origin, holder.transactional_id, data.written_by)} && {abort}"
+    return f"{fence(origin, owner.transactional_id, data.written_by)} && {abort}"
 
 
 def suggested(origin: Origin, event: IncidentEvent) -> str | None:
@@ -224,14 +215,7 @@ def _command_about(
         return explain_partition(origin, candidate.partition)
     written_by = ProducerIdentity(candidate.producer_id, producer.producer_epoch)
     data = HangingData(candidate.partition, producer.start_offset, written_by, outcome)
-    return end_hanging(origin, data, holder_of(description))
-
-
-def holder_of(description: DescribedTransaction | None) -> NamedOwner | None:
-    """The transactional id that a coordinator describes; None if no id has the producer id."""
-    if description is None:
-        return None
-    return NamedOwner(description.transactional_id, description.producer_id, description.producer_epoch)
+    return end_hanging(origin, data, description)
 
 
 def transaction_event(

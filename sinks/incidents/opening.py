@@ -18,7 +18,7 @@ from txnwatch.sinks.incidents.confirm import (
     confirm_transactions,
     with_histories,
 )
-from txnwatch.sinks.incidents.event_builder import HangingData, Origin, end_hanging, holder_of
+from txnwatch.sinks.incidents.event_builder import HangingData, Origin, end_hanging
 from txnwatch.sinks.incidents.incident_store import IncidentStore
 from txnwatch.sinks.incidents.own_findings import Findings, key_of
 from txnwatch.state.abort.case import ProvenHang, agreed, is_same_data, unconfirmed
@@ -225,7 +225,7 @@ class OutcomeRetries:
         assert start is not None
         written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
         data = HangingData(where(incident), start, written_by, outcome.outcome)
-        command = end_hanging(self.origin, data, holder_of(owner))
+        command = end_hanging(self.origin, data, owner)
         return updated(replace(with_outcome(incident, outcome), suggested_command=command), now_ms)
 
     def _take(self, incident: IncidentEvent, awaited: _Awaited, outcome: Outcome, now_ms: TimestampMs) -> None:

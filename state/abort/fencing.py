@@ -28,10 +28,6 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import ProducerEpoch, ProducerId
 
-_COMPLETING = frozenset(
-    {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE}
-)
-
 
 class ProducerIdentity(NamedTuple):
     """A producer id and an epoch of it."""
@@ -64,9 +60,9 @@ def identity_of(found: DescribedTransaction) -> ProducerIdentity | None:
     return None if found.producer_epoch is None else ProducerIdentity(found.producer_id, found.producer_epoch)
 
 
-def may_begin_again(has_id: ProducerId | None, has_epoch: ProducerEpoch | None, data: ProducerIdentity) -> bool:
-    """Whether the next transaction of an id with this producer id and epoch may begin under the epoch of some data."""
-    return has_id == data.producer_id and (has_epoch is None or has_epoch <= data.producer_epoch)
+def may_begin_again(owner: DescribedTransaction, data: ProducerIdentity) -> bool:
+    """Whether the next transaction of an id may begin under the producer id and epoch of some data."""
+    return not is_fenced(owner, data.producer_id, data.producer_epoch)
 
 
 def why_not(found: TransactionDescription) -> str | None:
@@ -93,7 +89,7 @@ def consequence(found: DescribedTransaction) -> str:
     """What a fence does to the id and to its application, in one line."""
     if found.state is TransactionState.ONGOING:
         ends = f"its open transaction is aborted, on {_partitions(found)}: consumers do not get its data"
-    elif found.state in _COMPLETING:
+    elif found.is_ending:
         ends = f"its transaction is in {found.state}: its end is decided, and the fence waits for it"
     else:
         ends = "it has no open transaction"
@@ -117,7 +113,7 @@ def next_step(before: DescribedTransaction, now: TransactionDescription, *, is_s
         return FenceNext(FenceStep.WAIT, str(now.problem))
     if isinstance(now, UnknownTransactionalId):
         return FenceNext(FenceStep.REFUSE, "its coordinator does not know the id any more")
-    if now.state in _COMPLETING:
+    if now.is_ending:
         return FenceNext(
             FenceStep.WAIT, f"its coordinator has not written all markers of its transaction ({now.state})"
         )

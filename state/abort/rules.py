@@ -15,7 +15,7 @@ from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Refusal
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.transaction import SpanData, TransactionState, epoch_text
+from txnwatch.state.model.transaction import SpanData, epoch_text
 from txnwatch.state.model.values import CoordinatorEpoch, TopicPartition
 
 
@@ -116,8 +116,7 @@ def _still_owned(case: Case) -> str | None:
     if found.answer is Answer.REFUTED:
         return found.why
     # The marker of this partition may count as written, but a new leader of the coordinators' log sends all again.
-    is_ending = owner.is_live and owner.state is not TransactionState.ONGOING
-    if is_ending and owner.producer_id == case.proven.row.producer_id:
+    if owner.is_ending and owner.producer_id == case.proven.row.producer_id:
         return f"{owner.transactional_id} is {owner.state}: its coordinator will write the markers"
     return None
 
@@ -148,7 +147,7 @@ def _may_be_reused(case: Case) -> str | None:
     if found is None or row is None:
         return "the fresh read does not show the transaction"
     owner, data = found.description, ProducerIdentity(row.producer_id, row.producer_epoch)
-    if owner is None or not may_begin_again(owner.producer_id, owner.producer_epoch, data):
+    if owner is None or not may_begin_again(owner, data):
         return None
     return (
         f"{owner.transactional_id} still has producer id {row.producer_id} and {epoch_text(owner.producer_epoch)}: its "

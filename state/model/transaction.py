@@ -77,6 +77,7 @@ class TransactionState(StrEnum):
 _BY_ID = tuple(TransactionState)
 _LIVE = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 _PREPARE = _LIVE - {TransactionState.ONGOING}
+COMPLETE_STATES = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 _OUTCOME = {
     TransactionState.PREPARE_COMMIT: "commit",
     TransactionState.COMPLETE_COMMIT: "commit",
@@ -325,6 +326,11 @@ class DescribedTransaction(ModelValue, frozen=True, tag="described"):
     def is_live(self) -> bool:
         """Whether the coordinator still has to write markers; this is also true while it fences a transaction."""
         return self.state.is_live or self.state is TransactionState.PREPARE_EPOCH_FENCE
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end of its transaction is decided, and markers may still have to be written."""
+        return self.is_live and self.state is not TransactionState.ONGOING
 
 
 @dataclass(frozen=True, slots=True)

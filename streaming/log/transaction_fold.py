@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from txnwatch.state.detection.view import begun, follow
 from txnwatch.state.model.completion_latency import End, Tally
 from txnwatch.state.model.facts import FirstDecision, TransactionalIdGone, TransactionSeen
-from txnwatch.state.model.transaction import CoordinatorView, TransactionState
+from txnwatch.state.model.transaction import COMPLETE_STATES, CoordinatorView, TransactionState
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     CoordinatorEpoch,
@@ -84,7 +84,6 @@ def last_hole_end(before: Offset, position: Offset, header: BatchHeader) -> Offs
     return header.base_offset if header.base_offset > position else before
 
 
-_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 # A view has the values of its record that have the same name, so a new field of both needs no change here.
 _COPIED = tuple(spec.name for spec in fields(TransactionLogValue) if spec.name in CoordinatorView.__struct_fields__)
 _values_of = attrgetter(*_COPIED)
@@ -202,7 +201,7 @@ class TransactionFold(BatchWalker):
 
     def _time(self, use: Use, end: End | None) -> None:
         """Measures a transaction that ends here; if it was prepared before the range, the state measures it."""
-        if end is None or end.state not in _COMPLETE:
+        if end is None or end.state not in COMPLETE_STATES:
             return
         prior = self._views.get(use)
         if prior is None:

@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import getpass
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -30,6 +29,7 @@ from txnwatch.cli.one_shot import (
     add_foreign_flag,
     add_output_flags,
     add_partition_flags,
+    confirmed,
     id64,
     origin_of,
 )
@@ -51,7 +51,7 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.state.text import Grantee, printable
+from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.checks.preflight import check_write
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -234,7 +234,7 @@ def run(parsed: argparse.Namespace) -> int:
         if parsed.dry_run:
             _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")
             return 0
-        if not parsed.yes and not _agreed(incident, parsed.result, loss):
+        if not parsed.yes and not confirmed([_about(incident), f"{parsed.result}: {loss}."], "Write the marker?"):
             _show(parsed, incident, "refused", "not confirmed: nothing was written")
             return REFUSED
         with publishing() as publish:
@@ -250,16 +250,6 @@ def _loss(incident: IncidentEvent) -> str:
     if incident.expected_outcome == ExpectedOutcome.UNKNOWN:
         why = f"{incident.outcome_detail} ({incident_of_a_watcher(incident.incident_id)})"
     return f"{_LOSS[incident.expected_outcome]}{why}"
-
-
-def _agreed(incident: IncidentEvent, result: str, loss: str) -> bool:
-    print(printable(_about(incident)), file=sys.stderr)
-    print(printable(f"{result}: {loss}."), file=sys.stderr)
-    if not sys.stdin.isatty():
-        print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
-        return False
-    print("Write the marker? [yes/no] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip() == "yes"
 
 
 def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:

@@ -28,7 +28,6 @@ from txnwatch.sinks.incidents.event_builder import (
     explain_id,
     explain_partition,
     fence,
-    holder_of,
     rehearse_abort,
 )
 from txnwatch.sinks.incidents.search import Search, Searcher
@@ -226,7 +225,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     )
     is_known = outcome != ExpectedOutcome.UNKNOWN
     data = HangingData(span.partition, start, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
-    command = end_hanging(origin, data, holder_of(described)) if is_known else None
+    command = end_hanging(origin, data, described) if is_known else None
     return Explanation(
         target=str(span.partition),
         state=Verdict.HANGING,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, epoch, id64, kafka_text, origin_of
+from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, confirmed, epoch, id64, kafka_text, origin_of
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
 from txnwatch.sinks.incidents.event_builder import Origin, explain_id
@@ -33,7 +32,6 @@ from txnwatch.state.abort.fencing import (
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, ProducerEpoch, ProducerId
-from txnwatch.state.text import printable
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.cluster import Cluster
 
@@ -106,7 +104,7 @@ def run(parsed: argparse.Namespace) -> int:
             result, detail, code = "refused", f"{expected}: nothing was sent", REFUSED
         elif parsed.dry_run:
             result, detail, code = "dry_run", f"would send InitProducerId: {effect}", CLEAN
-        elif not parsed.yes and not _agreed(found, before, effect):
+        elif not parsed.yes and not confirmed(_shown(found, before, effect), "Fence it?"):
             result, detail, code = "refused", "not confirmed: nothing was sent", REFUSED
         else:
             ended = fence.carry_out(found, origin_of(cluster, parsed))
@@ -180,11 +178,5 @@ def _is_final(problem: Problem) -> bool:
     return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def _agreed(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> bool:
-    print(printable(f"transactional id {found.transactional_id}: {found.state}, {before}"), file=sys.stderr)
-    print(printable(f"fence: {effect}."), file=sys.stderr)
-    if not sys.stdin.isatty():
-        print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
-        return False
-    print("Fence it? [yes/no] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip() == "yes"
+def _shown(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> tuple[str, str]:
+    return f"transactional id {found.transactional_id}: {found.state}, {before}", f"fence: {effect}."

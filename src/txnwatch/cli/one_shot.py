@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -19,7 +20,7 @@ from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference
 from txnwatch.sinks.incidents.event_builder import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name
-from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, shown_url, without_credentials
+from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url, without_credentials
 from txnwatch.streaming.client.cluster import Cluster
 
 # The types of flags: one function for each range of numbers in Kafka, and for text that Kafka accepts.
@@ -273,6 +274,17 @@ def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = 
         )
     if found_if is not None:
         parser.add_argument("--fail-on-found", action="store_true", help=f"exit code 3 if {found_if}")
+
+
+def confirmed(shown: Iterable[str], question: str) -> bool:
+    """Shows what would happen, and asks on the terminal; without a terminal, the answer is no."""
+    for line in shown:
+        print(printable(line), file=sys.stderr)
+    if not sys.stdin.isatty():
+        print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
+        return False
+    print(f"{question} [yes/no] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() == "yes"
 
 
 def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]) -> int:

@@ -8,7 +8,6 @@ from support.incidents import an_event
 from txnwatch.sinks.incidents.event_builder import (
     EventsFlags,
     HangingData,
-    NamedOwner,
     Origin,
     end_hanging,
     explain_id,
@@ -18,6 +17,7 @@ from txnwatch.sinks.incidents.event_builder import (
     suggested,
 )
 from txnwatch.state.abort.fencing import ProducerIdentity
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.state.model.values import TopicPartition
 
 ORIGIN = Origin("cluster", "a:1,b:2")
@@ -25,6 +25,10 @@ SECURED = Origin("cluster", "a:1", "/etc/my kafka/client.properties")
 ORDERS = TopicPartition("orders", 3)
 AT = "--topic orders --partition 3"
 WRITTEN_BY = ProducerIdentity(5, 3)
+
+
+def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
+    return DescribedTransaction("app", 1, TransactionState.EMPTY, producer_id, epoch, 60_000)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ WRITTEN_BY = ProducerIdentity(5, 3)
 def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -> None:
     data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
     assert end_hanging(ORIGIN, data, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
-    for fenced in (NamedOwner("app", 5, 4), NamedOwner("app", 6, 3)):
+    for fenced in (an_owner(5, 4), an_owner(6, 3)):
         assert end_hanging(ORIGIN, data, fenced) == end_hanging(ORIGIN, data, None)
 
 
@@ -48,7 +52,7 @@ def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -
 def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, epoch: int | None) -> None:
     data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
     alone = end_hanging(ORIGIN, data, None)
-    whole = end_hanging(ORIGIN, data, NamedOwner("app", 5, epoch))
+    whole = end_hanging(ORIGIN, data, an_owner(5, epoch))
     first = "txnwatch fence --transactional-id app --producer-id 5 --producer-epoch 3 --bootstrap-server a:1,b:2 && "
     assert whole == (alone if outcome == "unknown" else f"{first}{alone}")
 

@@ -118,6 +118,6 @@ def test_an_epoch_is_safe_once_the_id_has_a_higher_one_or_another_producer_id(
     has: tuple[int, int | None], *, again: bool
 ) -> None:
     producer_id, epoch = has
-    assert may_begin_again(producer_id, epoch, BEFORE) is again
+    assert may_begin_again(described(S.EMPTY, epoch, producer_id), BEFORE) is again
     assert is_fenced(described(S.EMPTY, epoch, producer_id), 7, 3) is not again
     assert not is_fenced(described(S.EMPTY, epoch, producer_id), None, None)
