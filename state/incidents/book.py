@@ -48,12 +48,14 @@ class Book:
         findings: what this process has found; the abort uses nothing else.
         store: the latest event of each incident.
         acted: the last decision of this process about each incident, as it was published.
+        contested: open incidents whose last record differs from what is known, and that this process has not found yet.
     """
 
     origin: Origin
     findings: Findings
     store: IncidentStore = field(init=False)
     acted: dict[str, Action] = field(default_factory=dict)
+    contested: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.store = IncidentStore(self.origin.cluster_id, self.content_of, self.is_found)
@@ -144,4 +146,5 @@ class Book:
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""
         self.acted.pop(incident_id, None)
+        self.contested.discard(incident_id)
         return self.findings.transactions.pop(incident_id, None)

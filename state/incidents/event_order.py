@@ -237,9 +237,14 @@ def is_usable(event: IncidentEvent, cluster_id: str, sent: IncidentEvent | None)
     return event.sequence < SPENT_SEQUENCE - ROOM or event == sent
 
 
-def hides_end(event: IncidentEvent, known: IncidentEvent | None) -> bool:
-    """Whether an event of the same sequence that is not an end follows a known end on the topic."""
-    return known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
+def hides(event: IncidentEvent, known: IncidentEvent) -> bool:
+    """Whether an event of the same sequence that follows the last event on the topic says something else.
+
+    A consumer that keeps `ce_id` drops it, and compaction keeps it.
+    """
+    if known.sequence != event.sequence:
+        return False
+    return event.is_open is not known.is_open or (known.is_open and differs(event, known))
 
 
 def end_after(event: IncidentEvent, sent: IncidentEvent | None) -> Resolution | None:

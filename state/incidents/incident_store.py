@@ -26,7 +26,7 @@ from txnwatch.state.incidents.event_order import (
     arrival,
     differs,
     end_after,
-    hides_end,
+    hides,
     is_left_to_watch,
     is_long_over,
     is_usable,
@@ -241,6 +241,10 @@ class IncidentStore:
         known = self.known.get(event.incident_id)
         return known is not None and known.is_open and known.sequence < event.sequence
 
+    def is_behind(self, event: IncidentEvent) -> bool:
+        """Whether the topic has a later event of the incident."""
+        return event.sequence < self._on_topic.get(event.incident_id, 0)
+
     def open_span(self, topic_id: str, partition: TopicPartition, producer_id: ProducerId) -> IncidentEvent | None:
         """The open incident about a span."""
         incident_id = self._spans.get((topic_id, partition, producer_id))
@@ -285,8 +289,8 @@ class IncidentStore:
             case Arrival.OLDER:
                 return Received(False, Happening.RECORD_IS_OLDER, known, self.known_as(known))
             case Arrival.REPEATED:
-                happens = Happening.RECORD_HIDES_END if hides_end(event, known) else None
-                return Received(False, happens, known, Known.ENDED)
+                happens = Happening.RECORD_HIDES_LAST if known is not None and hides(event, known) else None
+                return Received(False, happens, known, self.known_as(known))
             case Arrival.KNOWN:
                 self._on_topic[incident_id] = event.sequence
                 return _OF_NO_MEANING

@@ -205,6 +205,7 @@ class Ledger:
         """
         made: list[IncidentEvent] = []
         yield from intercepted(plan, lambda change: self._make(change, made))
+        made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
         if self.follows:
             self.store.sent(made)
         return (yield from ask(Publish(made)))
@@ -216,6 +217,7 @@ class Ledger:
             if not change.event.is_open:
                 self.book.forget_found(change.event.incident_id)
         if change.is_published:
+            self.book.contested.discard(change.event.incident_id)
             made.append(fitting(change.event))
 
     def _listen(self, now_ms: TimestampMs) -> Plan[None]:
@@ -246,6 +248,8 @@ class Ledger:
                 yield Change(known, is_stored=False)
             case NextStep.CORRECT:
                 yield Change(self.book.as_found(updated(known, now_ms)))
+            case NextStep.WAIT:
+                self.book.contested.add(known.incident_id)
             case NextStep.READ_AGAIN:
                 self.doubts.add(known)
 

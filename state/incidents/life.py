@@ -36,7 +36,7 @@ class NextStep(StrEnum):
     CORRECT = "publish `updated` with what was found here"
     READ_AGAIN = "read again at once: if it still hangs, it is opened under another id"
     PUBLISH_AGAIN = "publish the last event again, with its sequence"
-    WAIT = "publish the last event again once it is found here"
+    WAIT = "wait; once it is found here, publish it"
 
 
 class Happening(Enum):
@@ -53,7 +53,7 @@ class Happening(Enum):
     RECORD_DIFFERS = "Another writer publishes the next event, which differs in a relevant field"
     RECORD_ENDS = "Another writer publishes its end"
     RECORD_IS_OLDER = "An older event follows the last one on the events topic"
-    RECORD_HIDES_END = "An event with the sequence of the end, that is no end, follows the end on the events topic"
+    RECORD_HIDES_LAST = "An event with the sequence of the last one, and with another content, follows it on the topic"
     RECORD_BEFORE_END = "An event of another writer is on the events topic before our end with the same sequence"
     RECORD_IS_INVALID = "A tombstone, or a record that is no event, follows the last event on the events topic"
     ID_IS_SPENT = "A record uses up the sequences of its id"
@@ -95,7 +95,7 @@ LIFE: Final[dict[Happening, Row]] = {
     ),
     Happening.RECORD_AGREES: Row(*(_N, _N, _N, _N), why="Only its sequence, status and time are taken over."),
     Happening.RECORD_DIFFERS: Row(
-        *(_N, _N, NextStep.CORRECT, _N),
+        *(_N, NextStep.WAIT, NextStep.CORRECT, _N),
         why="A claim never replaces a finding. A value that the record does not know yet is no difference.",
     ),
     Happening.RECORD_ENDS: Row(*(_N, _N, NextStep.READ_AGAIN, _N), why="The end may be forged."),
@@ -103,8 +103,8 @@ LIFE: Final[dict[Happening, Row]] = {
         *(_N, _N, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
         why="Compaction keeps the last record. A claim that this process has not found is not repeated.",
     ),
-    Happening.RECORD_HIDES_END: Row(
-        *(_N, _N, _N, NextStep.PUBLISH_AGAIN),
+    Happening.RECORD_HIDES_LAST: Row(
+        *(_N, _N, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
         why="Consumers drop the second of two events with one sequence, and compaction the first.",
     ),
     Happening.RECORD_BEFORE_END: Row(

@@ -179,7 +179,7 @@ class SpanIncidents:
             yield Change(updated(with_newer_verdict(known, event), now_ms))
         else:  # published before a restart or by another writer: its content becomes what was found here
             ours = found_too(known, event)
-            is_published = is_update_of_span(known, ours)
+            is_published = is_update_of_span(known, ours) or known.incident_id in book.contested
             yield Change(updated(ours, now_ms) if is_published else ours, is_published=is_published)
 
     def _is_settled(self, candidate: SpanCandidate) -> bool:

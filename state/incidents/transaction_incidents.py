@@ -62,7 +62,7 @@ class TransactionIncidents:
             yield Change(updated(worse, event.time_ms))
         else:
             ours = found_too(known, event)
-            is_published = differs(known, ours)
+            is_published = differs(known, ours) or known.incident_id in self.book.contested
             yield Change(updated(ours, event.time_ms) if is_published else ours, is_published=is_published)
         return known.incident_id
 

@@ -26,6 +26,7 @@ from simulation.forger import EVIL, Forger
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
 from simulation.run import RunOutcome
+from simulation.topic_oracle import wrong_on_topic
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
 from simulation.world_admin import WorldAdmin
@@ -59,7 +60,7 @@ class Actors:
 
     def __init__(self, world: World, truth: Truth, most_between: int, forger_seed: int | None = None) -> None:
         self.world, self.truth = world, truth
-        log = SharedLog()
+        log = self.log = SharedLog()
         self.forger = Forger(world, log, forger_seed) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
         self.calls = 0
@@ -91,6 +92,7 @@ class Actors:
         self.abort.on_batch()
         self.world.seen.update(self.abort.counts)
         self.abort.counts.clear()
+        self.problems.extend(wrong_on_topic(self.ledger.ledger, self.log))
         problems = [*self.problems, *(f"HARM: {harm}" for harm in self.admin.harm), *self.truth.late]
         for found in (self.problems, self.admin.harm, self.truth.late):
             found.clear()

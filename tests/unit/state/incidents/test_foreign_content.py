@@ -118,11 +118,11 @@ def test_these_fields_of_an_event_differ_from_the_finding(
     [
         ({"severity": "warning"}, {}, True, NextStep.CORRECT),
         ({}, {}, True, NextStep.NOTHING),
-        ({"severity": "warning"}, {}, False, NextStep.NOTHING),
+        ({"severity": "warning"}, {}, False, NextStep.WAIT),
         ({}, {"status": IncidentStatus.RESOLVED}, True, NextStep.READ_AGAIN),
         ({}, {"status": IncidentStatus.RESOLVED}, False, NextStep.NOTHING),
         ({}, {"status": IncidentStatus.RESOLVED, **ABORT_BY_HAND}, True, NextStep.NOTHING),
-        ({"severity": "warning"}, {**ABORT_BY_HAND}, True, NextStep.NOTHING),
+        ({"severity": "warning"}, {**ABORT_BY_HAND}, True, NextStep.WAIT),
     ],
 )
 def test_the_response_to_an_event_of_another_writer(

@@ -20,7 +20,7 @@ from txnwatch.state.incidents.event_order import (
     EndedIncident,
     arrival,
     end_after,
-    hides_end,
+    hides,
     is_left_to_watch,
     is_long_over,
     is_usable,
@@ -88,19 +88,21 @@ def test_after_an_older_event_the_latest_is_published_again_but_no_claim() -> No
 
 REPEATED = {
     "an open event hides the end": (OTHER_SECOND, END, True),
+    "an end hides an open event": (END, SECOND, True),
     "an end after an end": (END, END, False),
     "an open event after an open one": (OTHER_SECOND, SECOND, False),
+    "another outcome after an open event": (replace(SECOND, expected_outcome="none"), SECOND, True),
     "the end has another sequence": (OTHER_SECOND, replace(END, sequence=3), False),
-    "nothing is known": (OTHER_SECOND, None, False),
 }
 
 
 @pytest.mark.parametrize(("event", "known", "expected"), REPEATED.values(), ids=REPEATED.keys())
-def test_an_end_that_is_hidden_is_published_again(
-    event: IncidentEvent, known: IncidentEvent | None, *, expected: bool
+def test_an_event_that_is_hidden_is_published_again(
+    event: IncidentEvent, known: IncidentEvent, *, expected: bool
 ) -> None:
-    assert hides_end(event, known) is expected
-    assert step(Known.ENDED, Happening.RECORD_HIDES_END) is NextStep.PUBLISH_AGAIN
+    assert hides(event, known) is expected
+    for found in (Known.FOUND, Known.ENDED):
+        assert step(found, Happening.RECORD_HIDES_LAST) is NextStep.PUBLISH_AGAIN
 
 
 def test_our_end_follows_an_event_that_came_first() -> None:
