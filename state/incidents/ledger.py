@@ -27,9 +27,10 @@ from txnwatch.state.incidents.doubts import Doubts
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.event_order import fitting
 from txnwatch.state.incidents.incident_store import IncidentStore
-from txnwatch.state.incidents.life import NextStep, step
+from txnwatch.state.incidents.life import Happening, NextStep, step
 from txnwatch.state.incidents.outcomes import OutcomeRetries, OwnerSearch
 from txnwatch.state.incidents.own_findings import Findings
+from txnwatch.state.incidents.silence import Silence
 from txnwatch.state.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncidents
 from txnwatch.state.incidents.transaction_incidents import TransactionIncidents
 from txnwatch.state.incidents.wanted import (
@@ -112,6 +113,7 @@ class Ledger:
     checks: OpenChecks = field(init=False)
     doubts: Doubts = field(init=False)
     answers: Answers = field(init=False)
+    _silence: Silence = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _outcomes: OutcomeRetries = field(init=False)
     _owners: OwnerSearch = field(init=False)
@@ -122,6 +124,7 @@ class Ledger:
     def __post_init__(self, before: StoredFindings | None, may_read_log: bool) -> None:
         book = self.book = Book(self.origin, Findings(before))
         self.answers = Answers(self.counts)
+        self._silence = Silence(book.store)
         self.doubts = Doubts(book)
         self.checks = OpenChecks(book, self.doubts, FollowUp())
         self._outcomes = OutcomeRetries(book)
@@ -152,6 +155,8 @@ class Ledger:
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
         self.store.remember(found, now_ms)
+        for event in self.book.open_incidents if self.follows else ():
+            self._silence.heard(event, agrees=True)
         self.checks.due_ms = AT_ONCE
 
     def on_batch(self, emitted: Sequence[Finding]) -> Plan[None]:
@@ -166,6 +171,8 @@ class Ledger:
 
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         yield from self._listen(now_ms)
+        for end in self._silence.due(now_ms):
+            yield Change(end)
         self._queues.over(one for one in emitted if isinstance(one, SpanEnded))
         yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
         yield Within(CONFIRM_BUDGET_MS, self.checks.check(now_ms))
@@ -204,14 +211,17 @@ class Ledger:
         Returns whether the events topic has everything that was published.
         """
         made: list[IncidentEvent] = []
-        yield from intercepted(plan, lambda change: self._make(change, made))
+        now_ms = yield from ask(Now())
+        yield from intercepted(plan, lambda change: self._make(change, made, now_ms))
         made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
         if self.follows:
             self.store.sent(made)
         return (yield from ask(Publish(made)))
 
-    def _make(self, change: Change, made: list[IncidentEvent]) -> None:
+    def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> None:
         """The only place that changes an incident."""
+        if change.may_wait and self._silence.is_kept(change.event, now_ms):
+            return
         if change.is_stored:
             self.store.enter(change.event)
             if not change.event.is_open:
@@ -243,6 +253,7 @@ class Ledger:
         if received.is_new:
             yield FollowRecord(record, known)
             self.checks.due_ms = now_ms
+            self._silence.heard(record, agrees=received.happens is Happening.RECORD_AGREES)
         match step(received.was, received.happens):
             case NextStep.PUBLISH_AGAIN:
                 yield Change(known, is_stored=False)

@@ -85,7 +85,7 @@ class OutcomeRetries:
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
             is_answered = fresh.answer is Answer.CONFIRMED and is_settled(incident, outcome)
             if is_answered or outcome.outcome != ExpectedOutcome.UNKNOWN:
-                yield Change(self._next(incident, outcome, fresh.description, now_ms))
+                yield Change(self._next(incident, outcome, fresh.description, now_ms), may_wait=True)
 
     def withdrawn(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents with a published outcome that no longer counts."""

@@ -81,7 +81,7 @@ class SpanIncidents:
             if book.step(incident, Happening.OVER) is NextStep.END:
                 ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
                 resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
-                yield Change(book.end_of(incident, resolution, now_ms))
+                yield Change(book.end_of(incident, resolution, now_ms), may_wait=ours is None)
         for ended in found:
             book.findings.over(_key_of_end(ended))
 
