@@ -312,7 +312,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: 
             ledger.ledger.store.known.clear()
             last = client._sequences[partition] - 1
             plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, None, start))
-            abort._tries.clear()
+            abort.abort._tries.clear()
             while thread.is_alive():
                 abort._tries.clear()
                 abort.on_batch()
