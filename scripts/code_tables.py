@@ -20,6 +20,7 @@ from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Phase, Sight
 from txnwatch.state.detection.span import EFFECTS, Effect
 from txnwatch.state.evidence.outcome import DOUBTS
+from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.verdicts import REASON_MEANS, VERDICTS
 from txnwatch.streaming.source.options import KNOWN, parse_options
@@ -78,6 +79,10 @@ def _proof_after(effect: Effect) -> str | None:
     if effect.end is not None:
         return None
     return "starts again" if effect.restarts_proof else "continues"
+
+
+def _step_if(known: Known) -> Key:
+    return lambda row: str(step(known, row[0]))
 
 
 def _metrics_of(group: str) -> Callable[[], str]:
@@ -239,6 +244,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
             "why": lambda row: row[1].why,
         },
         EFFECTS.items(),
+    ),
+    "life of an incident": lambda: table(
+        {
+            "what happens": lambda row: row[0].value,
+            **{str(known): _step_if(known) for known in Known},
+            "why": lambda row: row[1].why,
+        },
+        LIFE.items(),
     ),
     "refusals": lambda: table(
         {"refusal": code_of("refusal"), "when": "when", "what to do": "what_to_do", "event": "is_published"}, REFUSALS

@@ -20,7 +20,7 @@ from txnwatch.metrics.collector import Metrics
 from txnwatch.setting_sources import broker_properties, client_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.event_log import SkippedRecords
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import started_session
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
@@ -206,7 +206,7 @@ class Watch:
         except Exception:  # noqa: BLE001 - Spark is shutting down: the progress is unknown
             return None
 
-    def open_ledger(self) -> Ledger:
+    def open_ledger(self) -> RunningLedger:
         """Opens a ledger with its sinks and loads the published events; closes the previous ledger first.
 
         Raises:

@@ -15,7 +15,7 @@ from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings
 from txnwatch.setting_sources import expanded, registry_config
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, Keys, from_bytes, mode_warning, read_keys
 from txnwatch.sinks.delivery.registry import RegistryCodec
-from txnwatch.sinks.incidents.event_builder import EventsFlags
+from txnwatch.state.incidents.event_builder import EventsFlags
 from txnwatch.state.model.errors import ConfigError, MissingMechanismError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text import Grantee, without_credentials

@@ -10,14 +10,16 @@ from pathlib import Path
 
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, grantee_of, librdkafka_config
-from txnwatch.sinks.abort.automatic import OFF, AutoAbort, GroupLease
+from txnwatch.sinks.abort.group_lease import GroupLease
+from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, OpenList, TopicOutbox
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger, Retention
-from txnwatch.sinks.incidents.own_findings import EvidenceFile
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.remediation import OFF
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
@@ -65,9 +67,9 @@ class SinkSet:
     progress: Callable[[], Progress | None]
     missing_evidence: Callable[[], MissingEvidence]
     cluster: Cluster = field(init=False)
-    _ledger: Ledger | None = field(default=None, init=False)
+    _ledger: RunningLedger | None = field(default=None, init=False)
     _event_log: EventLog | None = field(default=None, init=False)
-    _abort: AutoAbort | None = field(default=None, init=False)
+    _abort: RunningAbort | None = field(default=None, init=False)
     _open_list: OpenList | None = field(default=None, init=False)
     _heartbeats: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
@@ -77,12 +79,12 @@ class SinkSet:
         self.cluster = Cluster(self.options.bootstrap, self.options.security, timeout_s=_ADMIN_TIMEOUT_S)
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RunningLedger:
         """The ledger; `open` has been called."""
         assert self._ledger is not None
         return self._ledger
 
-    def open(self) -> Ledger:
+    def open(self) -> RunningLedger:
         """Composes the ledger and its sinks, and loads the published events. If it fails, `close` is still due.
 
         Raises:
@@ -107,7 +109,7 @@ class SinkSet:
         )
         log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
         may_read_log = self.coordinator_view is CoordinatorAccess.LOG
-        ledger = Ledger(
+        ledger = RunningLedger(
             origin=self._origin(),
             admin=ClusterAdmin(self.cluster),
             groups=ClusterGroups(self.cluster),
@@ -117,7 +119,8 @@ class SinkSet:
             new_records=lambda: self.listening.events_of(log.new_records()),
             on_event=self.on_event,
             report=self.log.warning,
-            retention=Retention(self.settings.events_retention_ms, topic.bury),
+            retention_ms=self.settings.events_retention_ms,
+            bury=topic.bury,
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
         )
@@ -144,9 +147,9 @@ class SinkSet:
         flags = events_flags(self.settings)
         return Origin(self.cluster_id, self.settings.bootstrap_server, path, flags, self.coordinator_view)
 
-    def _auto_abort(self, ledger: Ledger, config: LibrdkafkaConfig) -> AutoAbort:
+    def _auto_abort(self, ledger: RunningLedger, config: LibrdkafkaConfig) -> RunningAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF
-        return AutoAbort(
+        return RunningAbort(
             mode=settings.auto_abort,
             policy=settings.abort_policy,
             cooldown_ms=settings.abort_breaker_cooldown_ms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.outcome import Doubt, Outcome, expected_outcome, known_outcome, unknown
@@ -114,6 +115,16 @@ class StoredEvidence:
     data: SpanData
     outcome: ExpectedOutcome
     witness: Witness | None
+
+
+Marked = tuple[str, TimestampMs]  # incident id, and when its marker was announced
+
+
+class StoredFindings(NamedTuple):
+    """What outlives the process: evidence, and the markers of the last hour."""
+
+    evidence: tuple[StoredEvidence, ...] = ()
+    markers: tuple[Marked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The protocol of every abort, automatic or by hand: announce, write the marker, read again, report.
 
-This module has its decisions, without I/O; sinks/abort/manual.py reads, writes and publishes in this order:
+This module has its decisions, without I/O; state/incidents/marker.py reads, writes and publishes in this order:
 
   1. The announcement is published before the marker is written. If the process dies after the write, the announcement
      without a result remains, and the next process reads the partition again.

@@ -140,7 +140,7 @@ class SpanConfirmation:
             that the state knows applies to all the data.
         log_epoch: the leader epoch of the log partition of the candidate's view, listed after all other readings; or
             why it is not known. None without a view.
-        history: what its log shows about the start of the span, once it was read (sinks/incidents/confirm.py).
+        history: what its log shows about the start of the span, once it was read (state/incidents/confirm.py).
     """
 
     answer: Answer

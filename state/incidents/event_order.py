@@ -37,26 +37,6 @@ from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
 
 
-class Response(Enum):
-    """What follows from a new event of another writer."""
-
-    NOTHING = auto()
-    CORRECT = auto()
-    READ_AGAIN = auto()
-
-
-def response_to(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> Response:
-    """The response to another writer's event; `known` is what is stored now, `is_found` whether this process found it.
-
-    If an event ends an incident that this process has found, it is read again. An event that differs is corrected.
-    """
-    if not is_found or known.is_by_hand:
-        return Response.NOTHING
-    if not known.is_open:
-        return Response.READ_AGAIN
-    return Response.CORRECT if differs(event, known) else Response.NOTHING
-
-
 def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: str | None) -> bool:
     """Whether an incident about a span has the content that this process has built.
 
@@ -194,34 +174,6 @@ def with_newer_verdict(known: IncidentEvent, event: IncidentEvent) -> IncidentEv
     )
 
 
-# Decides what follows on the events topic when a fresh read has confirmed a candidate. Pure: no I/O, no clock.
-
-
-class NextStep(Enum):
-    """What follows when a candidate is confirmed."""
-
-    OPEN = auto()
-    END_AND_OPEN = auto()
-    CHANGE_VERDICT = auto()
-    COMPARE = auto()
-
-
-def step_of_span(known: IncidentEvent | None, found: IncidentEvent) -> NextStep:
-    """What follows for a span; `known` is the open incident about the same producer on the same partition."""
-    if known is None:
-        return NextStep.OPEN
-    if known.txn_start_offset != found.txn_start_offset:
-        return NextStep.END_AND_OPEN
-    return NextStep.CHANGE_VERDICT if known.verdict != found.verdict else NextStep.COMPARE
-
-
-def step_of_transaction(known: IncidentEvent | None, verdict: Verdict) -> NextStep:
-    """What follows for a transaction; `known` is the open incident about it. A verdict only becomes worse."""
-    if known is None:
-        return NextStep.OPEN
-    return NextStep.CHANGE_VERDICT if rank(verdict) < rank(known.verdict) else NextStep.COMPARE
-
-
 def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
     """Whether what was found about a published span is published too: it differs, or it adds the outcome or the id."""
     is_outcome_new = known.expected_outcome == ExpectedOutcome.UNKNOWN != found.expected_outcome
@@ -285,15 +237,14 @@ def is_usable(event: IncidentEvent, cluster_id: str, sent: IncidentEvent | None)
     return event.sequence < SPENT_SEQUENCE - ROOM or event == sent
 
 
-def after_older(known: IncidentEvent | None, *, is_found: bool) -> IncidentEvent | None:
-    """The event to publish again after an older one; None for an open incident that this process has not found."""
-    return known if known is not None and (is_found or not known.is_open) else None
+def hides(event: IncidentEvent, known: IncidentEvent) -> bool:
+    """Whether an event of the same sequence that follows the last event on the topic says something else.
 
-
-def after_repeated(event: IncidentEvent, known: IncidentEvent | None) -> IncidentEvent | None:
-    """The end to publish again, if an event of the same sequence that is not an end follows it on the topic."""
-    is_hidden = known is not None and known.sequence == event.sequence and not known.is_open and event.is_open
-    return known if is_hidden else None
+    A consumer that keeps `ce_id` drops it, and compaction keeps it.
+    """
+    if known.sequence != event.sequence:
+        return False
+    return event.is_open is not known.is_open or (known.is_open and differs(event, known))
 
 
 def end_after(event: IncidentEvent, sent: IncidentEvent | None) -> Resolution | None:

@@ -9,8 +9,8 @@ import pytest
 
 from support.kept_evidence import KeptEvidence
 from support.ledger_world import LedgerWorld
-from txnwatch.sinks.incidents.own_findings import EvidenceFile, EvidenceStore, StoredFindings
-from txnwatch.state.abort.case import StoredEvidence
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile, EvidenceStore
+from txnwatch.state.abort.case import StoredEvidence, StoredFindings
 
 Again = Callable[[], EvidenceStore]
 
@@ -29,7 +29,8 @@ def found(*names: str) -> tuple[StoredEvidence, ...]:
     world.batch(*[world.hang(name) for name in names])
     evidence = world.evidence.load().evidence
     assert [(one.key, one.data, one.outcome, one.witness) for one in evidence] == [
-        (incident.span, proven.data, proven.outcome, proven.witness) for incident, proven in world.ledger.proven()
+        (incident.span, proven.data, proven.outcome, proven.witness)
+        for incident, proven in world.ledger.ledger.book.proven()
     ]
     return evidence
 

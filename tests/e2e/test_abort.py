@@ -29,11 +29,11 @@ from support.servers import Clusters
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec
@@ -264,7 +264,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: 
     partition = world.partition(2)
     admin = Witness(world.cluster)
     admin.markers = []
-    ledger = Ledger(
+    ledger = RunningLedger(
         Origin("cluster", world.bootstrap),
         admin,
         FakeGroups(),
@@ -272,7 +272,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: 
         wall_clock_ms,
     )
     policy = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
-    abort = AutoAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)
+    abort = RunningAbort("on", policy, 0, ledger, FakeLease(), "racing", wall_clock_ms)
     with (
         contextlib.closing(type(world.cluster)(world.cluster.bootstrap, world.cluster.security)) as own,
         as_it_was_found(),
@@ -309,10 +309,10 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: 
 
             thread = threading.Thread(target=go_on, args=(rng.random() * 0.1, version, failures))
             thread.start()
-            ledger.store.known.clear()
+            ledger.ledger.store.known.clear()
             last = client._sequences[partition] - 1
             plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, None, start))
-            abort._tries.clear()
+            abort.abort._tries.clear()
             while thread.is_alive():
                 abort._tries.clear()
                 abort.on_batch()

@@ -13,7 +13,8 @@ from support.topics import create_topic, unique
 from support.upgrade import Upgrade, of_another_version
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, statuses
-from txnwatch.sinks.incidents.own_findings import EvidenceFile, StoredFindings
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
+from txnwatch.state.abort.case import StoredFindings
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import SideFiles
 from txnwatch.streaming.job.set_aside import PREVIOUS

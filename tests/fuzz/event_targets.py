@@ -21,7 +21,7 @@ from txnwatch.metrics.web_config import Users, read_web_config
 from txnwatch.setting_sources import read_properties
 from txnwatch.sinks.delivery.encoding import from_bytes, plain, to_avro, to_json
 from txnwatch.sinks.delivery.redis_views import event_of_hash
-from txnwatch.sinks.incidents.own_findings import EvidenceFile
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.state.incidents import heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, CheckpointError, ConfigError
 from txnwatch.streaming.client.tokens import token_of

@@ -17,11 +17,12 @@ from support.recording_sink import RecordingTopic
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.sinks.abort.automatic import AutoAbort, GroupLease
+from txnwatch.sinks.abort.group_lease import GroupLease
+from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -89,12 +90,12 @@ def test_a_missing_right_is_a_refusal_that_names_what_to_grant(guarded: Embedded
             expected_outcome="none",
         )
         sink = RecordingTopic()
-        ledger = Ledger(
+        ledger = RunningLedger(
             Origin("cluster", "guarded"), ClusterAdmin(ours), FakeGroups(), TopicOutbox(sink, LogLines()), wall_clock_ms
         )
         plant(ledger, event, row)
         policy = AbortPolicy(after_ms=0)
-        abort = AutoAbort("on", policy, 60_000, ledger, FakeLease(), "here", wall_clock_ms)
+        abort = RunningAbort("on", policy, 60_000, ledger, FakeLease(), "here", wall_clock_ms)
 
         abort.on_batch()
 

@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from support.kafka_faults import late_write_after_abort
+from support.plans import FollowUpReads
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.sinks.incidents.checking import FollowUp, Surroundings
+from txnwatch.state.incidents.checking import Surroundings
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -81,7 +82,7 @@ def write(kafka: EmbeddedKafka, partition: TopicPartition, count: int) -> None:
     assert producer.flush(10.0) == 0
 
 
-def look(follow_up: FollowUp, partition: TopicPartition, now_ms: int) -> Surroundings:
+def look(follow_up: FollowUpReads, partition: TopicPartition, now_ms: int) -> Surroundings:
     return follow_up.around(follow_up.admin.read_partitions([partition]), now_ms)[partition]
 
 
@@ -90,7 +91,7 @@ def by_group(found: Surroundings) -> AffectedGroups:
     return {one.group_id: (one.state, one.committed_offset, one.hidden_lag) for one in groups}
 
 
-def settled(follow_up: FollowUp, partition: TopicPartition, groups: set[str]) -> AffectedGroups:
+def settled(follow_up: FollowUpReads, partition: TopicPartition, groups: set[str]) -> AffectedGroups:
     """Waits until exactly these groups are affected and no offset was committed for ten commit intervals."""
 
     def unchanged() -> AffectedGroups | None:
@@ -120,7 +121,7 @@ def test_the_read_committed_group_is_stopped_and_the_other_is_not_affected(
 ) -> None:
     stable = hang_with_traffic(kafka, cluster, partition)
     reports: list[str] = []
-    follow_up = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
+    follow_up = FollowUpReads(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
     frozen, free = readers["read_committed"], readers["read_uncommitted"]
     end = BEFORE + AFTER + 5  # an aborted record, another one, their two markers, and the one that hangs
     eventually(lambda: frozen.count >= BEFORE and free.count >= end - 2, 20.0, "both to read what they can")
@@ -151,7 +152,7 @@ def test_a_java_consumer_that_does_not_move_is_stopped(
     )
     thread = threading.Thread(target=kafka.tool, args=("org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments))
     thread.start()
-    follow_up = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), lambda _: None)
+    follow_up = FollowUpReads(ClusterAdmin(cluster), ClusterGroups(cluster), lambda _: None)
 
     def arrived() -> bool:
         state, committed, _ = by_group(look(follow_up, partition, 0)).get(group, ("", -1, 0))

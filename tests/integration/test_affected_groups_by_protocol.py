@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 
 from support.group_protocols import StreamsMember, configure_group
 from support.kafka_faults import late_write_after_abort
+from support.plans import FollowUpReads
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from txnwatch.sinks.incidents.checking import FollowUp
 from txnwatch.state.model.incident import AffectedGroup
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -46,17 +46,17 @@ def reports() -> list[str]:
 
 
 @pytest.fixture
-def follow_up(cluster: Cluster, reports: list[str]) -> FollowUp:
-    return FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
+def follow_up(cluster: Cluster, reports: list[str]) -> FollowUpReads:
+    return FollowUpReads(ClusterAdmin(cluster), ClusterGroups(cluster), reports.append)
 
 
-def look(follow_up: FollowUp, partition: TopicPartition, now_ms: int) -> dict[str, AffectedGroup]:
+def look(follow_up: FollowUpReads, partition: TopicPartition, now_ms: int) -> dict[str, AffectedGroup]:
     found = follow_up.around(follow_up.admin.read_partitions([partition]), now_ms)[partition]
     return {group.group_id: group for group in found.consumer_groups or ()}
 
 
 def test_a_group_of_kafka_streams_own_protocol_is_stopped(
-    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, follow_up: FollowUp, reports: list[str]
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, follow_up: FollowUpReads, reports: list[str]
 ) -> None:
     group = unique("streams")
     member = StreamsMember(cluster, group, partition.topic)
@@ -80,7 +80,7 @@ def consume_as_share_group(kafka: EmbeddedKafka, group: str, topic: str) -> thre
 
 @pytest.mark.long
 def test_of_share_groups_those_that_read_committed_are_stopped(
-    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, follow_up: FollowUp, reports: list[str]
+    kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, follow_up: FollowUpReads, reports: list[str]
 ) -> None:
     frozen, free, usual = unique("share-committed"), unique("share-uncommitted"), unique("share-usual")
     configure_group(cluster, frozen, share_isolation_level="read-committed", share_auto_offset_reset="earliest")

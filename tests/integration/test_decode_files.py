@@ -23,7 +23,7 @@ from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.topics import create_topic
 from txnwatch.cli.main import main
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, DurationMs, TopicPartition
 from txnwatch.streaming.log.lookups import list_extents
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
@@ -79,7 +79,7 @@ def written(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
             producer.end(commit=commit)
             await_end(cluster, "ends")
         RawProducer(cluster, "old version").init()
-        stays_open = RawProducer(cluster, "stays open").init()
+        stays_open = RawProducer(cluster, "stays open", timeout_ms=DurationMs(600_000)).init()
         stays_open.add(ORDERS)
         first = stays_open.produce(ORDERS, [b"three"])
         stays_open.produce(ORDERS, [b"four"])

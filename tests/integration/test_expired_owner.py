@@ -16,8 +16,8 @@ from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.transaction import UnknownTransactionalId
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -64,7 +64,7 @@ def named_in_an_update(cluster: Cluster) -> None:
     outbox = TopicOutbox(topic, LogLines())
     origin = Origin(cluster.known.cluster_id, "kafka:9092")
     owners = FormerOwnersReader(cluster)
-    ledger = Ledger(origin, admin, FakeGroups(), outbox, wall_clock_ms, former_owners=owners)
+    ledger = RunningLedger(origin, admin, FakeGroups(), outbox, wall_clock_ms, former_owners=owners)
     ledger.on_batch([candidate])
     eventually(lambda: ledger.on_batch([]) or len(topic.published) > 1, 10.0, "the name of the owner")
     found = [(event.status, event.transactional_id) for event in topic.published]

@@ -34,6 +34,7 @@ from support.group_protocols import join_share_group
 from support.guarded_broker import IN_FORCE_S, USER, Guarded, guarded_broker, missing_rights
 from support.kafka_faults import stray_write
 from support.log_lines import log_restored
+from support.plans import FollowUpReads
 from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
@@ -42,8 +43,7 @@ from txnwatch.cli.main import main
 from txnwatch.cluster_connection import connected, options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.abort.automatic import GroupLease
-from txnwatch.sinks.incidents.checking import FollowUp
+from txnwatch.sinks.abort.group_lease import GroupLease
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -176,7 +176,7 @@ def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> N
         """Of `run` while the incident is open, with new connections of the user."""
         reported: list[str] = []
         with connected(guarded.kafka.listener("SASL"), guarded.config, timeout_s=5.0) as cluster:
-            follow_up = FollowUp(ClusterAdmin(cluster), ClusterGroups(cluster), reported.append)
+            follow_up = FollowUpReads(ClusterAdmin(cluster), ClusterGroups(cluster), reported.append)
             follow_up.around(follow_up.admin.read_partitions([hanging]), TimestampMs(0))
         return reported
 

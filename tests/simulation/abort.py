@@ -26,6 +26,7 @@ from simulation.forger import EVIL, Forger
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
 from simulation.run import RunOutcome
+from simulation.topic_oracle import wrong_on_topic
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
 from simulation.world_admin import WorldAdmin
@@ -35,13 +36,15 @@ from support.incidents import an_event, an_evidence
 from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
 from support.shared_log import SharedLog
-from txnwatch.sinks.abort.automatic import AutoAbort
+from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.claims import Claims
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import AbortPolicy, ProvenHang
 from txnwatch.state.abort.rules import partition_of
+from txnwatch.state.incidents import incident_store
+from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, IncidentStatus
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
@@ -57,7 +60,7 @@ class Actors:
 
     def __init__(self, world: World, truth: Truth, most_between: int, forger_seed: int | None = None) -> None:
         self.world, self.truth = world, truth
-        log = SharedLog()
+        log = self.log = SharedLog()
         self.forger = Forger(world, log, forger_seed) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
         self.calls = 0
@@ -67,12 +70,12 @@ class Actors:
         self.verified: set[tuple[str, str]] = set()
         outbox = TopicOutbox(log.sink(), LogLines())
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
-        self.ledger = Ledger(
+        self.ledger = RunningLedger(
             *(Origin("cluster", "simulated:1"), admin, FakeGroups(), outbox, self.now_ms),
             new_records=log.reader(),
             on_event=self._on_event,
         )
-        self.abort = AutoAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
+        self.abort = RunningAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
     def now_ms(self) -> int:
         """The time; it advances with each batch by more than every pause between two attempts."""
@@ -89,16 +92,17 @@ class Actors:
         self.abort.on_batch()
         self.world.seen.update(self.abort.counts)
         self.abort.counts.clear()
+        self.problems.extend(wrong_on_topic(self.ledger.ledger, self.log))
         problems = [*self.problems, *(f"HARM: {harm}" for harm in self.admin.harm), *self.truth.late]
         for found in (self.problems, self.admin.harm, self.truth.late):
             found.clear()
         return problems
 
     def _check_suppressed(self) -> None:
-        findings, claims = self.ledger.findings, self.ledger.claims
-        for key in findings.spans:
-            known = self.ledger.store.open_span(*key)
-            if known is None and key not in claims.ended_by_others:
+        ledger = self.ledger.ledger
+        for key in ledger.findings.spans:
+            known = ledger.store.open_span(*key)
+            if known is None and key not in ledger.doubts.spans:
                 self.problems.append(f"SUPPRESSED: {key} hangs, and no incident is open")
 
     def _on_event(self, event: IncidentEvent) -> None:
@@ -184,15 +188,15 @@ def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> Run
 @contextmanager
 def believing() -> Iterator[None]:
     """A planted bug: the outcome that an abort rests on is the one from the events topic."""
-    proven = Ledger.proven
+    proven = Book.proven
 
-    def as_published(self: Ledger) -> list[tuple[IncidentEvent, ProvenHang]]:
+    def as_published(self: Book) -> list[tuple[IncidentEvent, ProvenHang]]:
         return [(event, replace(found, outcome=event.expected_outcome)) for event, found in proven(self)]
 
     with (
-        mock.patch.object(Ledger, "proven", as_published),
-        mock.patch.object(Claims, "ours", lambda _, event: event),
-        mock.patch.object(Claims, "compare", return_value=None),
+        mock.patch.object(Book, "proven", as_published),
+        mock.patch.object(Book, "content_of", lambda _, event, __: event),
+        mock.patch.object(incident_store, "meaning", return_value=Happening.RECORD_AGREES),
         as_it_was_found(),
     ):
         yield
@@ -220,14 +224,14 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
             is_false_evidence = forged is not None and truth.is_live(world, forged)
             if forged is not None:
                 plant(actors.ledger, forged, _row(world, truth, forged))
-                actors.ledger.checks.due_ms = 2**62  # what is over is refused, not resolved
+                actors.ledger.ledger.checks.due_ms = 2**62  # what is over is refused, not resolved
                 actors.known.add(forged.incident_id)  # its outcome was given, also where an update repeats it
             found = actors.batch([])
             # False evidence excludes a commit, so only this counts: was the transaction live when it was ended?
             problems += [harm for harm in found if not (is_false_evidence and "was committed" in harm)]
-            known = actors.ledger.store.known
+            known = actors.ledger.ledger.store.known
             for one in [forged.incident_id] if forged is not None and is_false_evidence else list(known)[:-_AT_ONCE]:
-                actors.ledger.findings.spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
+                actors.ledger.ledger.findings.spans.pop(known.pop(one).span, None)  # type: ignore[arg-type]
             if problems:
                 break
         return problems, world.seen

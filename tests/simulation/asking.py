@@ -15,16 +15,15 @@ from simulation.shared_ids import TWO_IDS
 from simulation.truth import Truth
 from simulation.world import Setting, SpanId, World
 from simulation.world_admin import WorldAdmin
-from txnwatch.sinks.incidents.confirm import confirm_asked
+from support.plans import run_reads
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.screening import open_spans
+from txnwatch.state.incidents.confirm import confirm_asked
+from txnwatch.state.incidents.wanted import Plan
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.values import LONG_AGO, TimestampMs
 
-Confirm = Callable[
-    [TransactionAdmin, Sequence[SpanCandidate], TimestampMs], Sequence[tuple[SpanCandidate, SpanConfirmation]]
-]
+Confirm = Callable[[Sequence[SpanCandidate], TimestampMs], Plan[list[tuple[SpanCandidate, SpanConfirmation]]]]
 _ROUNDS, _MOST_BEFORE, _MOST_BETWEEN = 12, 40, 12
 
 
@@ -97,7 +96,7 @@ def _seen(world: World) -> list[SpanCandidate]:
 
 def _confirmed(admin: WitnessAdmin, seen: list[SpanCandidate], confirm: Confirm, asked: AskingOutcome) -> set[SpanId]:
     names = set()
-    for candidate, found in confirm(admin, seen, LONG_AGO):  # type: ignore[arg-type]
+    for candidate, found in run_reads(confirm(seen, LONG_AGO), admin):  # type: ignore[arg-type]
         asked.refuted += found.answer is Answer.REFUTED
         if found.answer is Answer.CONFIRMED:
             assert found.producer is not None

@@ -12,8 +12,8 @@ from simulation.reader import BatchResult, WorldReader
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting
 from support.facts import DictStore
-from txnwatch.sinks.incidents import confirm
 from txnwatch.state.evidence.confirmation import CoordinatorReading, coordinator_reading
+from txnwatch.state.incidents import confirm
 from txnwatch.state.model.facts import Fact, TransactionSeen
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.ports import TransactionListing

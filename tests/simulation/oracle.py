@@ -34,8 +34,9 @@ from simulation.time_oracle import TimeOracle
 from simulation.truth import Truth
 from simulation.world import SpanId, World
 from simulation.world_admin import WorldAdmin
-from txnwatch.sinks.incidents.confirm import confirm_contradicted, confirm_spans
+from support.plans import run_reads
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.incidents.confirm import confirm_contradicted, confirm_spans
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import (
     CensusIncomplete,
@@ -124,7 +125,7 @@ class Oracle:
 
     def _ask_about_two(self, candidate: SpanCandidate) -> None:
         """Two ids have the producer id, so the fresh read decides; what it confirms must be true now."""
-        for _, found in confirm_spans(self._admin(), [candidate]):  # type: ignore[arg-type]
+        for _, found in run_reads(confirm_spans([candidate]), self._admin()):  # type: ignore[arg-type]
             self.world.seen[f"two ids, candidate {found.answer}"] += 1
             is_owed = self.world.coordinators.owes(candidate.producer_id, candidate.partition)
             if found.answer is Answer.CONFIRMED and is_owed:
@@ -143,7 +144,7 @@ class Oracle:
     def _ask(self, candidate: SpanCandidate) -> None:
         """The ledger asks the coordinators twice; a hang that it derives from their answers must be true now."""
         self.world.seen["owner in doubt"] += 1
-        for _, found in confirm_contradicted(self._admin(), [candidate]):  # type: ignore[arg-type]
+        for _, found in run_reads(confirm_contradicted([candidate]), self._admin()):  # type: ignore[arg-type]
             if found.answer is Answer.CONFIRMED and found.producer is not None:
                 # The reported span begins where its leader has it: the state's span may be over, and another one open.
                 start = found.producer.txn_start_offset

@@ -9,13 +9,15 @@ from unittest import mock
 
 import pytest
 
-from simulation.asking import Confirm, ask
+from simulation.asking import Confirm
+from simulation.asking import ask as ask_world
 from simulation.run import USUAL
-from txnwatch.sinks.incidents import confirm
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.screening import screen
+from txnwatch.state.incidents import confirm
+from txnwatch.state.incidents.wanted import DescribeTransactions, ListTransactions, Plan, ReadPartitions, ask
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.ports import TransactionAdmin, TransactionListing
+from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.values import TimestampMs
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
@@ -26,27 +28,27 @@ _MOST_SEEDS = 600
 def test_no_answer_is_false_and_no_hang_is_missed() -> None:
     confirmed = refuted = 0
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
-        asked = ask(seed, USUAL)
+        asked = ask_world(seed, USUAL)
         assert not asked.problems, f"seed {seed}: {asked.problems[0]}"
         confirmed, refuted = confirmed + asked.confirmed, refuted + asked.refuted
     assert SEEDS < 300 or (confirmed > 100 and refuted > 1000)
 
 
 def test_without_faults_nothing_is_confirmed() -> None:
-    assert not any(ask(seed, replace(USUAL, faults=frozenset())).confirmed for seed in range(150))
+    assert not any(ask_world(seed, replace(USUAL, faults=frozenset())).confirmed for seed in range(150))
 
 
-Pairs = list[tuple[SpanCandidate, SpanConfirmation]]
+Pairs = Plan[list[tuple[SpanCandidate, SpanConfirmation]]]
 
 
-def the_first_answer_counts(admin: TransactionAdmin, asked: Sequence[SpanCandidate], now_ms: TimestampMs) -> Pairs:
+def the_first_answer_counts(asked: Sequence[SpanCandidate], now_ms: TimestampMs) -> Pairs:
     """What no coordinator owns hangs, without another read of its partition."""
-    listing = admin.list_transactions([span.producer_id for span in asked])
-    owners = admin.describe_transactions(sorted({row.transactional_id for row in listing.transactions}))
-    rows = {
-        span: admin.read_partitions([span.partition])[span.partition]
-        for span in screen(asked, owners, listing, now_ms).candidates
-    }
+    listing = yield from ask(ListTransactions([span.producer_id for span in asked]))
+    names = sorted({row.transactional_id for row in listing.transactions})
+    owners = yield from ask(DescribeTransactions(names))
+    rows = {}
+    for span in screen(asked, owners, listing, now_ms).candidates:
+        rows[span] = (yield from ask(ReadPartitions([span.partition])))[span.partition]
     return [
         (span, SpanConfirmation(Answer.CONFIRMED, reading=read, producer=read.open_transaction(span.producer_id)))
         for span, read in rows.items()
@@ -54,7 +56,7 @@ def the_first_answer_counts(admin: TransactionAdmin, asked: Sequence[SpanCandida
     ]
 
 
-def any_broker_will_do(admin: TransactionAdmin, asked: Sequence[SpanCandidate], now_ms: TimestampMs) -> Pairs:
+def any_broker_will_do(asked: Sequence[SpanCandidate], now_ms: TimestampMs) -> Pairs:
     """An id that the coordinators that answer do not have has no owner."""
     whole = TransactionListing.__init__
 
@@ -62,11 +64,11 @@ def any_broker_will_do(admin: TransactionAdmin, asked: Sequence[SpanCandidate], 
         whole(listing, transactions)  # type: ignore[arg-type]
 
     with mock.patch.object(TransactionListing, "__init__", blind):
-        return confirm.confirm_asked(admin, asked, now_ms)
+        return (yield from confirm.confirm_asked(asked, now_ms))
 
 
 @pytest.mark.parametrize("mutant", [the_first_answer_counts, any_broker_will_do], ids=lambda one: one.__name__)
 def test_a_planted_bug_is_found(mutant: Confirm) -> None:
-    found = next((seed for seed in range(_MOST_SEEDS) if ask(seed, USUAL, mutant).problems), None)
+    found = next((seed for seed in range(_MOST_SEEDS) if ask_world(seed, USUAL, mutant).problems), None)
     assert found is not None, f"went through {_MOST_SEEDS} seeds: {mutant.__doc__}"
-    assert not ask(found, USUAL).problems, "the seed fails without the planted bug, too"
+    assert not ask_world(found, USUAL).problems, "the seed fails without the planted bug, too"

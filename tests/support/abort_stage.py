@@ -9,10 +9,11 @@ from support.fake_admin import FakeAdmin
 from support.fake_lease import FakeLease
 from support.ledger_world import LedgerWorld
 from support.one_look import a_searcher
-from txnwatch.sinks.abort.automatic import AutoAbort
-from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget
-from txnwatch.sinks.incidents.event_builder import Origin
+from txnwatch.sinks.abort.run_abort import RunningAbort
+from txnwatch.sinks.abort.run_by_hand import ManualAbort
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.incidents.by_hand import ManualTarget
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -46,8 +47,8 @@ class AbortStage(LedgerWorld):
         self.repeated: list[SpanCandidate] = []
         self.abort = self.an_abort()
 
-    def an_abort(self) -> AutoAbort:
-        return AutoAbort(
+    def an_abort(self) -> RunningAbort:
+        return RunningAbort(
             self.mode,
             self.policy,
             COOLDOWN_MS,
@@ -75,9 +76,9 @@ class AbortStage(LedgerWorld):
         """A hang of an aborted transaction whose id has since been initialised anew; returns the producer id."""
         candidate = self.hang(name)
         self.emitted.append(candidate)
-        self.mode_was, self.abort.mode = self.abort.mode, "off"
+        mode, self.abort.abort.mode = self.abort.abort.mode, "off"
         self.batch(candidate)
-        self.abort.mode = self.mode_was
+        self.abort.abort.mode = mode
         self.admin.init(name)
         return candidate.producer_id
 

@@ -10,7 +10,7 @@ import msgspec
 
 from support.abort_stage import AT_ONCE, AbortStage
 from support.shared_log import SharedLog
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.findings import SpanCandidate
@@ -36,7 +36,7 @@ class Topic(AbortStage):
         self.log = SharedLog()
         super().__init__(mode, policy)
 
-    def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:  # noqa: ARG002 - it reads the topic
+    def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> RunningLedger:  # noqa: ARG002 - it reads the topic
         return self.another(self.log, evidence=self.evidence)
 
     def restart(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.sinks.incidents.own_findings import StoredFindings
+from txnwatch.state.abort.case import StoredFindings
 
 
 class KeptEvidence:

@@ -13,8 +13,8 @@ from support.log_lines import LogLines
 from support.recording_sink import RecordingMirror, RecordingTopic
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.incident import IncidentEvent
@@ -46,8 +46,8 @@ class LedgerWorld:
         (self.partition,) = self.admin.create_topic("orders")
         self.ledger = self.a_ledger()
 
-    def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> Ledger:
-        ledger = Ledger(
+    def a_ledger(self, remembering: Iterable[IncidentEvent] = ()) -> RunningLedger:
+        ledger = RunningLedger(
             *(self.origin, self.admin, self.groups, TopicOutbox(self.topic, self.reports), lambda: self.now_ms),
             mirrors=[self._mirror()],
             report=self.reports.append,
@@ -59,9 +59,9 @@ class LedgerWorld:
 
     def another(
         self, log: SharedLog, *, groups: FakeGroups | None = None, evidence: KeptEvidence | None = None
-    ) -> Ledger:
+    ) -> RunningLedger:
         """A ledger of another instance: it knows what the log holds, writes to it and follows it."""
-        ledger = Ledger(
+        ledger = RunningLedger(
             *(
                 self.origin,
                 self.admin,

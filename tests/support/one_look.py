@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from support.fake_admin import FakeAdmin
-from txnwatch.sinks.incidents.search import OwnerViews, ReadLog, Searcher
+from txnwatch.state.evidence.search_result import OwnerViews
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import Problem
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.search.searcher import ReadLog, Searcher
 
 
 def a_searcher(

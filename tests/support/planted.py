@@ -7,17 +7,18 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from txnwatch.sinks.abort import automatic as abort
-from txnwatch.sinks.incidents.ledger import Ledger
-from txnwatch.sinks.incidents.own_findings import key_of
+from support.plans import at_once
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.incidents import remediation as abort
 from txnwatch.state.incidents.event_order import candidate_of
+from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
 
 
-def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
+def plant(ledger: RunningLedger, event: IncidentEvent, row: ActiveProducer) -> None:
     """Makes the ledger believe that it has itself found the hang of an event."""
     ledger.remember([event])
     candidate = candidate_of(event)
@@ -25,10 +26,10 @@ def plant(ledger: Ledger, event: IncidentEvent, row: ActiveProducer) -> None:
         view = CoordinatorView(event.transactional_id, 0, 0, TransactionState.DEAD, 0, 60_000, None, 0, 0)
         candidate = replace(candidate, view=view)
     evidence = ProvenHang(candidate, row, event.expected_outcome, candidate.witness, since_ms=0)
-    ledger.findings.spans[key_of(candidate)] = evidence
-    ledger.findings.published_as(key_of(candidate), event.incident_id)
+    ledger.ledger.findings.spans[key_of(candidate)] = evidence
+    ledger.ledger.findings.published_as(key_of(candidate), event.incident_id)
 
 
 def as_it_was_found() -> AbstractContextManager[object]:
     """The outcome is not read once more before a marker."""
-    return mock.patch.object(abort, "read_anew", lambda _, *found: found)
+    return mock.patch.object(abort, "read_anew", lambda *found: at_once(found))

@@ -38,13 +38,14 @@ from txnwatch.cluster_connection import options_of
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
 from txnwatch.setting_sources import client_properties
-from txnwatch.sinks.abort.manual import ManualAbort, ManualTarget, Publish
+from txnwatch.sinks.abort.run_by_hand import ManualAbort, Publish
 from txnwatch.sinks.delivery.encoding import FORMATS
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
-from txnwatch.sinks.incidents.event_builder import Origin, fence
-from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
+from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.incidents.by_hand import ManualTarget
+from txnwatch.state.incidents.event_builder import Origin, fence
 from txnwatch.state.incidents.event_order import fitting
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.findings import SpanCandidate
@@ -60,7 +61,7 @@ from txnwatch.streaming.client.security import principal_of
 from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
 from txnwatch.streaming.source.options import SourceOptions
 
-# Connects `txnwatch abort` to a cluster and to its events topic; sinks/abort/manual.py has the abort.
+# Connects `txnwatch abort` to a cluster and to its events topic; state/incidents/by_hand.py has the abort.
 
 _TIMEOUT_S = 10.0
 _BETWEEN_READS_S = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 
-from txnwatch.sinks.incidents.search import OwnerViews, Searcher
+from txnwatch.state.evidence.search_result import OwnerViews
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.admin import list_transactions as open_for
@@ -14,6 +14,7 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
+from txnwatch.streaming.search.searcher import Searcher
 
 
 def searcher_of(

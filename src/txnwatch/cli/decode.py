@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from txnwatch.cli.decode_files import Wanted, decode_file, row_of_bytes
+from txnwatch.cli.decode_files import WantedRows, decode_file, row_of_bytes
 from txnwatch.cli.decode_rows import BatchRow, LogRow, batch_row, record_row
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -85,7 +85,7 @@ def run(parsed: argparse.Namespace) -> int:
         row = row_of_bytes(_bytes(parsed.key, "--key"), _bytes(parsed.value, "--value"), "--value")
         return _show(CommandAnswer("decode", "", LogRow, [row]), parsed)
     if chosen[0] == "--file":
-        wanted = Wanted(parsed.offset, parsed.count, is_transaction_log=parsed.transaction_log)
+        wanted = WantedRows(parsed.offset, parsed.count, is_transaction_log=parsed.transaction_log)
         return _show(decode_file(parsed.file, wanted), parsed)
     if parsed.bootstrap_server is None:
         raise ConfigError(f"{chosen[0]}: expected --bootstrap-server as well, found none")

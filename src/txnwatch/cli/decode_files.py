@@ -68,7 +68,7 @@ _VERSIONS = (b"\0\0", b"\0\1")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRows:
     """What the user asked for.
 
     Attributes:
@@ -86,12 +86,12 @@ class Wanted:
 class _Reader:
     """How one kind of file is decoded, and what helps if that fails."""
 
-    read: Callable[[GivenFile, Wanted], CommandAnswer]
+    read: Callable[[GivenFile, WantedRows], CommandAnswer]
     advice: str
     has_offsets: bool = True
 
 
-def decode_file(name: str, wanted: Wanted) -> CommandAnswer:
+def decode_file(name: str, wanted: WantedRows) -> CommandAnswer:
     """Decodes a file, or standard input for `-`.
 
     Raises:
@@ -161,7 +161,7 @@ def _what_else(raw: bytes, error: WireError | None = None) -> str:
     )
 
 
-def _answer(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: Wanted, advice: str) -> CommandAnswer:
+def _answer(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: WantedRows, advice: str) -> CommandAnswer:
     """The rows up to the damage, if there is any. Rows above `--count` are counted."""
     found: list[Any] = []
     left = 0
@@ -189,7 +189,7 @@ _COPY_INDEX = "copy it again, or decode the .log file of the same name: a broker
 _COPY_SMALL = "copy it again from the directory of the partition"
 
 
-def _segment(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _segment(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     """Stops at `--count`, because a segment may have a GiB."""
     in_folder = given.log_partition is not None
     is_log = wanted.is_transaction_log or in_folder or holds_coordinator_records(given.data)
@@ -211,7 +211,7 @@ def _segment(given: GivenFile, wanted: Wanted) -> CommandAnswer:
     return CommandAnswer("decode", "", LogRow if is_log else BatchRow, rows, missing, notes=notes)
 
 
-def _log_rows(given: GivenFile, wanted: Wanted) -> Iterator[LogRow]:
+def _log_rows(given: GivenFile, wanted: WantedRows) -> Iterator[LogRow]:
     for at, header in walk(given.data):
         batch = given.data[at : end_of_entry(given.data, at)]
         try:
@@ -222,7 +222,7 @@ def _log_rows(given: GivenFile, wanted: Wanted) -> Iterator[LogRow]:
         yield from (record_row(one) for one in found if one.offset >= (wanted.offset or FIRST_OFFSET))
 
 
-def _batch_rows(given: GivenFile, wanted: Wanted) -> Iterator[BatchRow]:
+def _batch_rows(given: GivenFile, wanted: WantedRows) -> Iterator[BatchRow]:
     for at, header in walk(given.data):
         if header.last_offset >= (wanted.offset or FIRST_OFFSET):
             yield batch_row(header, read_marker(given.data, at, header) if header.is_control else None)
@@ -246,7 +246,7 @@ def _cut_batch(given: GivenFile) -> tuple[NotChecked, ...]:
     return (NotChecked(f"{given.name} from byte {at}", why),)
 
 
-def _snapshot(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _snapshot(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     """Open transactions first, the oldest before all, because they are what the reader looks for."""
     producers = decode_snapshot(given.data)
     is_open = [one for one in producers if one.txn_start_offset is not None]
@@ -259,18 +259,18 @@ def _snapshot(given: GivenFile, wanted: Wanted) -> CommandAnswer:
     return replace(_answer(SnapshotRow, rows, given, wanted, _COPY_SNAPSHOT), notes=(note,), summary=summary)
 
 
-def _aborted(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _aborted(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     first = wanted.offset or FIRST_OFFSET
     rows = (AbortedRow(*one) for one in aborted_transactions(given.data) if one.last_offset >= first)
     return _answer(AbortedRow, rows, given, wanted, _COPY_INDEX)
 
 
-def _index(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _index(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     rows = (IndexRow(_offset(given, one.relative_offset), *one) for one in index_entries(given.data))
     return _indexed(IndexRow, rows, given, wanted)
 
 
-def _time_index(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _time_index(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     rows = (
         TimeIndexRow(one.timestamp_ms, _offset(given, one.relative_offset), one.relative_offset)
         for one in time_index_entries(given.data)
@@ -278,7 +278,7 @@ def _time_index(given: GivenFile, wanted: Wanted) -> CommandAnswer:
     return _indexed(TimeIndexRow, rows, given, wanted)
 
 
-def _indexed(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _indexed(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     if given.base_offset is None and wanted.offset is not None:
         raise ConfigError(
             f"--offset: {given.name} has only offsets that are relative to the number in the name that the broker gave "
@@ -293,18 +293,18 @@ def _offset(given: GivenFile, relative_offset: int) -> Offset | None:
     return Offset(given.base_offset + relative_offset) if given.base_offset is not None else None
 
 
-def _epochs(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _epochs(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     first = wanted.offset or FIRST_OFFSET
     rows = (EpochRow(*one) for one in epoch_starts(given.data) if one.start_offset >= first)
     return _answer(EpochRow, rows, given, wanted, _COPY_SMALL)
 
 
-def _metadata(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _metadata(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     rows = iter([MetadataRow(*decode_partition_metadata(given.data))])
     return _answer(MetadataRow, rows, given, wanted, _COPY_SMALL)
 
 
-def _text(given: GivenFile, wanted: Wanted) -> CommandAnswer:
+def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     if len(given.data) > _LARGEST_TEXT:
         raise InputError(
             f"{given.name}: expected text of at most {_LARGEST_TEXT} bytes, found {len(given.data)}: split it"
@@ -329,7 +329,7 @@ def _text(given: GivenFile, wanted: Wanted) -> CommandAnswer:
     return replace(_answer(LogRow, rows, given, wanted, ""), not_checked=tuple(missing))
 
 
-def _bytes_as_text(given: GivenFile, wanted: Wanted, text: str) -> CommandAnswer:
+def _bytes_as_text(given: GivenFile, wanted: WantedRows, text: str) -> CommandAnswer:
     """Bytes that are written as text: of a value, or of a file."""
     try:
         if len(text) > _LARGEST_BYTES_TEXT:

@@ -21,7 +21,14 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
-from txnwatch.sinks.incidents.event_builder import (
+from txnwatch.state.abort.fencing import ProducerIdentity, identity_of
+from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
+from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.ending import blocking_order, hidden_records
+from txnwatch.state.evidence.outcome import Doubt, known_outcome
+from txnwatch.state.evidence.screening import FOREIGN, is_foreign, open_data
+from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.incidents.event_builder import (
     HangingData,
     Origin,
     end_hanging,
@@ -30,13 +37,6 @@ from txnwatch.sinks.incidents.event_builder import (
     fence,
     rehearse_abort,
 )
-from txnwatch.sinks.incidents.search import Search, Searcher
-from txnwatch.state.abort.fencing import ProducerIdentity, identity_of
-from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
-from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.ending import blocking_order, hidden_records
-from txnwatch.state.evidence.outcome import Doubt, known_outcome
-from txnwatch.state.evidence.screening import FOREIGN, is_foreign, open_data
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
@@ -61,6 +61,7 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord, read_views
+from txnwatch.streaming.search.searcher import Searcher
 from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_shown
 
 # The explanation of what holds a partition, as plain text. Pure: no I/O, no clock.

@@ -16,7 +16,6 @@ from typing import Any
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, confirmed, epoch, id64, kafka_text, origin_of
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
-from txnwatch.sinks.incidents.event_builder import Origin, explain_id
 from txnwatch.state.abort.fencing import (
     FenceNext,
     FenceStep,
@@ -29,6 +28,7 @@ from txnwatch.state.abort.fencing import (
     next_step,
     why_not,
 )
+from txnwatch.state.incidents.event_builder import Origin, explain_id
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, ProducerEpoch, ProducerId

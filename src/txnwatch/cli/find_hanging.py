@@ -25,9 +25,9 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
-from txnwatch.sinks.incidents.event_builder import Origin, span_event, transaction_event
-from txnwatch.sinks.incidents.search import Search
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
+from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.incidents.event_builder import Origin, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent

@@ -17,7 +17,7 @@ from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cluster_connection import connected
 from txnwatch.config import EVENTS_TOPIC, INT16, INT32, INT64, THRESHOLDS, RunSettings, is_redis_url, is_registry_url
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
-from txnwatch.sinks.incidents.event_builder import EventsFlags, Origin, suggested
+from txnwatch.state.incidents.event_builder import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url, without_credentials

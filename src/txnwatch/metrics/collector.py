@@ -20,7 +20,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from txnwatch.metrics.table import COMPLETE, INITIAL_SERIES, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Tally
@@ -183,7 +183,7 @@ class Metrics(Collector):
         """Whether a barrier was evaluated within the last 15 s."""
         return self._picture is not None and self._now_ms() - self._picture.evaluated_ms <= UP_WITHIN_MS
 
-    def query_starts(self, ledger: Ledger) -> None:
+    def query_starts(self, ledger: RunningLedger) -> None:
         """Counts a start of the streaming query; the ledger was opened for it."""
         self._made["query_starts_total"].inc()
         self._take_ledger(ledger)
@@ -210,7 +210,13 @@ class Metrics(Collector):
             latency.observe(event.detection_latency_ms / 1000)
 
     def on_batch(
-        self, batch_id: int, emitted: Sequence[Finding], ledger: Ledger, *, is_ready: bool, evidence: MissingEvidence
+        self,
+        batch_id: int,
+        emitted: Sequence[Finding],
+        ledger: RunningLedger,
+        *,
+        is_ready: bool,
+        evidence: MissingEvidence,
     ) -> None:
         """Updates the metrics at the end of a micro-batch, after the ledger has processed its output."""
         now_ms = self._now_ms()
@@ -300,7 +306,7 @@ class Metrics(Collector):
         for why, total in counts.items():
             self._rise("events_passed_over_total", self._passed_over, why, total, (why,))
 
-    def _take_ledger(self, ledger: Ledger) -> None:
+    def _take_ledger(self, ledger: RunningLedger) -> None:
         incidents = ledger.open_incidents
         self._acted = {event.incident_id: event.action for event in incidents}
         known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity) for event in incidents)

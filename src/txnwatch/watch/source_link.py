@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.model.findings import BucketCount, Finding, StrayWrite
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
@@ -78,9 +78,9 @@ def _if_set(option: str, value: object | None) -> dict[str, str]:
 # Writes what the driver asks its source for: ranges and censuses to read again, and when the next barrier is due.
 
 
-def write_source_requests(files: SideFiles, emitted: Sequence[Finding], ledger: Ledger, buckets: int) -> None:
+def write_source_requests(files: SideFiles, emitted: Sequence[Finding], ledger: RunningLedger, buckets: int) -> None:
     """Writes both files after a micro-batch; `buckets` is the number of buckets of the state."""
-    write_requests(files.rereads, requests_after(emitted, ledger.doubted))
+    write_requests(files.rereads, requests_after(emitted, ledger.refuted))
     counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
     due = next_barrier_due(counts, buckets, can_wait=ledger.can_wait)
     if due is not None:

@@ -24,7 +24,7 @@ def watch(tmp_path: Path) -> Watch:
     settings = RunSettings(bootstrap_server="k:9092", checkpoint=str(tmp_path))
     watch = Watch(settings, LogLines(), lambda _: None)
     watch.sinks, watch.metrics = mock.Mock(), mock.Mock()
-    watch.sinks.ledger.doubted, watch.sinks.ledger.can_wait = (), True
+    watch.sinks.ledger.refuted, watch.sinks.ledger.can_wait = (), True
     return watch
 
 

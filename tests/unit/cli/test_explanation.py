@@ -10,10 +10,10 @@ import pytest
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli.explain import Ending, Explanation, end_of, of_id, of_partition
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.search import OwnerViews
 from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.ages import LeaderStamp
+from txnwatch.state.evidence.search_result import OwnerViews
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict

@@ -22,8 +22,8 @@ from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.completion_latency import End
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import Fact, NoticeKind
@@ -48,7 +48,7 @@ class CollectorWorld:
         self.coverage = Coverage(LogLines(), now_ms=lambda: self.bucket.now_ms)
         self.sink = RecordingTopic()
         self.outbox = TopicOutbox(self.sink, LogLines())
-        self.ledger = Ledger(
+        self.ledger = RunningLedger(
             Origin("cluster-1", "unused:1"), FakeAdmin(), FakeGroups(), self.outbox, lambda: self.bucket.now_ms
         )
         self.batches = 0

@@ -21,8 +21,8 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.table import METRICS, Kind
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.event_builder import Origin
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -124,7 +124,7 @@ def test_a_counter_for_a_rate_exists_before_it_rises(name: str, matchers: tuple[
     """The increase of a series that appears with the value 1 is 0: the first time would go unseen."""
     metrics = Metrics(lambda: 0)
     metrics.query_starts(
-        Ledger(
+        RunningLedger(
             Origin("cluster", "unused:1"),
             FakeAdmin(),
             FakeGroups(),

@@ -46,6 +46,7 @@ GENERATED = [
     "docs/capacity.md",
     "docs/cli.md",
     "docs/configuration.md",
+    "docs/consumers.md",
     "docs/decisions/README.md",
     "docs/events.md",
     "docs/measured.md",

@@ -14,8 +14,8 @@ from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import Metrics
 from txnwatch.sinks.delivery.outbox import TopicOutbox
-from txnwatch.sinks.incidents.event_builder import Origin
-from txnwatch.sinks.incidents.ledger import Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.facts import CensusTaken, Fact, NoticeKind
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.job.checkpoint import Progress
@@ -44,7 +44,7 @@ class Scene:
         )
         self.metrics = Metrics(lambda: self.run.now_ms)
         topic, origin = TopicOutbox(RecordingTopic(), self.lines), Origin("cluster-1", "unused:1")
-        self.ledger = Ledger(origin, FakeAdmin(), FakeGroups(), topic, lambda: self.run.now_ms)
+        self.ledger = RunningLedger(origin, FakeAdmin(), FakeGroups(), topic, lambda: self.run.now_ms)
 
     def batch(self, *facts: Fact, **exceptions: Any) -> Scrape:
         self.run.batch(*facts, **exceptions)

@@ -9,7 +9,8 @@ from support.ledger_world import ORIGIN, LedgerWorld
 from support.log_lines import LogLines
 from support.recording_sink import RecordingMirror
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
-from txnwatch.sinks.incidents.ledger import TIDY_MS, Ledger
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.ledger import TIDY_MS
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 
@@ -27,10 +28,10 @@ class Lines:
         self.lines += [event.event_id for event in events]
 
 
-def ledger_of(world: LedgerWorld, mirror: Lines) -> Ledger:
+def ledger_of(world: LedgerWorld, mirror: Lines) -> RunningLedger:
     topic = TopicOutbox(world.topic, world.reports)
     mirrors = [MirrorOutbox("file", mirror, world.reports)]
-    return Ledger(ORIGIN, world.admin, world.groups, topic, lambda: world.now_ms, mirrors=mirrors)
+    return RunningLedger(ORIGIN, world.admin, world.groups, topic, lambda: world.now_ms, mirrors=mirrors)
 
 
 def test_a_mirror_needs_no_method_but_deliver() -> None:

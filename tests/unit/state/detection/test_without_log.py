@@ -64,7 +64,7 @@ def test_a_healthy_transaction_is_asked_about_at_the_pace_of_a_census_and_left_a
     assert api.go(120) == []
     rounds = sum(method == "list_transactions" for method in api.world.admin.asked)
     assert 10 <= rounds <= 13, "60 s, one round every 5 s"
-    assert api.world.ledger.doubted == set(), "a live transaction is no reason for a census"
+    assert api.world.ledger.refuted == set(), "a live transaction is no reason for a census"
     assert "read_partitions" not in api.world.admin.asked
 
 
@@ -134,7 +134,7 @@ def test_without_coordinators_data_is_late_once_it_is_older_than_any_transaction
     assert (event.topic, event.evidence.coordinator_view) == (none.world.partition.topic, "none")
     assert event.suggested_command is not None
     assert event.suggested_command.startswith("txnwatch explain")
-    assert none.world.ledger.proven() == [], "nothing may end it"
+    assert none.world.ledger.ledger.book.proven() == [], "nothing may end it"
     assert not {"list_transactions", "describe_transactions"} & set(none.world.admin.asked)
 
 

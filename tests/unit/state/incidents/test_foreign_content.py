@@ -11,7 +11,6 @@ from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.outcome import Outcome, unknown
 from txnwatch.state.incidents.event_order import (
-    Response,
     believed_action,
     candidate_of,
     claimed,
@@ -24,10 +23,11 @@ from txnwatch.state.incidents.event_order import (
     is_same_span,
     keeps_content,
     outcome_as_found,
-    response_to,
     with_claim,
     with_newer_verdict,
 )
+from txnwatch.state.incidents.incident_store import IncidentStore, meaning
+from txnwatch.state.incidents.life import NextStep, step
 from txnwatch.state.model.incident import (
     ActionResult,
     Decision,
@@ -116,22 +116,25 @@ def test_these_fields_of_an_event_differ_from_the_finding(
 @pytest.mark.parametrize(
     ("event", "known", "is_found", "expected"),
     [
-        ({"severity": "warning"}, {}, True, Response.CORRECT),
-        ({}, {}, True, Response.NOTHING),
-        ({"severity": "warning"}, {}, False, Response.NOTHING),
-        ({}, {"status": IncidentStatus.RESOLVED}, True, Response.READ_AGAIN),
-        ({}, {"status": IncidentStatus.RESOLVED}, False, Response.NOTHING),
-        ({}, {"status": IncidentStatus.RESOLVED, **ABORT_BY_HAND}, True, Response.NOTHING),
-        ({"severity": "warning"}, {**ABORT_BY_HAND}, True, Response.NOTHING),
+        ({"severity": "warning"}, {}, True, NextStep.CORRECT),
+        ({}, {}, True, NextStep.NOTHING),
+        ({"severity": "warning"}, {}, False, NextStep.WAIT),
+        ({}, {"status": IncidentStatus.RESOLVED}, True, NextStep.READ_AGAIN),
+        ({}, {"status": IncidentStatus.RESOLVED}, False, NextStep.NOTHING),
+        ({}, {"status": IncidentStatus.RESOLVED, **ABORT_BY_HAND}, True, NextStep.NOTHING),
+        ({"severity": "warning"}, {**ABORT_BY_HAND}, True, NextStep.WAIT),
     ],
 )
 def test_the_response_to_an_event_of_another_writer(
     event: dict[str, Any],
     known: dict[str, Any],
     is_found: bool,  # noqa: FBT001
-    expected: Response,
+    expected: NextStep,
 ) -> None:
-    assert response_to(an_event(**event), replace(an_event(), **known), is_found=is_found) is expected
+    taken = replace(an_event(), **known)
+    store = IncidentStore("cluster", is_found=lambda _: is_found)
+    was = store.known_as(replace(taken, status=IncidentStatus.OPENED))
+    assert step(was, meaning(an_event(**event), taken)) is expected
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ import pytest
 
 from support.incidents import an_event
 from txnwatch.state.incidents.event_order import (
-    NextStep,
     is_update_of_span,
     needs_confirmation,
-    step_of_span,
-    step_of_transaction,
 )
+from txnwatch.state.incidents.life import Known, NextStep, confirmed_span, confirmed_transaction, step
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
 
@@ -22,7 +20,7 @@ STRAY = an_event(verdict=Verdict.STRAY_WRITE, severity=RULE_OF[Verdict.STRAY_WRI
 
 SPANS = {
     "nothing is open": (None, NextStep.OPEN),
-    "published already": (FOUND, NextStep.COMPARE),
+    "published already": (FOUND, NextStep.ADOPT),
     "an earlier transaction of the producer": (an_event(txn_start_offset=98), NextStep.END_AND_OPEN),
     "a later transaction of the producer": (an_event(txn_start_offset=100), NextStep.END_AND_OPEN),
     "without an offset": (an_event(txn_start_offset=None), NextStep.END_AND_OPEN),
@@ -34,9 +32,14 @@ SPANS = {
 }
 
 
-@pytest.mark.parametrize(("known", "step"), SPANS.values(), ids=SPANS.keys())
-def test_a_confirmed_span_has_the_expected_next_step(known: IncidentEvent | None, step: NextStep) -> None:
-    assert step_of_span(known, FOUND) is step
+def as_known(known: IncidentEvent | None) -> tuple[Known, ...]:
+    """An open incident was found here or by others: what follows is the same."""
+    return (Known.NOTHING,) if known is None else (Known.FOUND, Known.CLAIMED)
+
+
+@pytest.mark.parametrize(("known", "expected"), SPANS.values(), ids=SPANS.keys())
+def test_a_confirmed_span_has_the_expected_next_step(known: IncidentEvent | None, expected: NextStep) -> None:
+    assert {step(one, confirmed_span(known, FOUND)) for one in as_known(known)} == {expected}
 
 
 @pytest.mark.parametrize("known", Verdict)
@@ -44,14 +47,16 @@ def test_a_confirmed_span_has_the_expected_next_step(known: IncidentEvent | None
 def test_the_verdict_about_a_transaction_only_becomes_worse(known: Verdict, found: Verdict) -> None:
     incident = an_event(verdict=known, severity=RULE_OF[known].severity)
     is_worse = rank(found) < rank(known)
-    assert step_of_transaction(incident, found) is (NextStep.CHANGE_VERDICT if is_worse else NextStep.COMPARE)
+    event = an_event(verdict=found, severity=RULE_OF[found].severity)
+    steps = {step(one, confirmed_transaction(incident, event)) for one in as_known(incident)}
+    assert steps == {NextStep.CHANGE_VERDICT if is_worse else NextStep.ADOPT}
     assert needs_confirmation(incident, found, is_found=True) is is_worse
     assert needs_confirmation(incident, found, is_found=False)
 
 
 def test_a_transaction_without_an_incident_is_confirmed_and_opens_one() -> None:
     assert needs_confirmation(None, Verdict.LATE, is_found=False)
-    assert step_of_transaction(None, Verdict.LATE) is NextStep.OPEN
+    assert step(Known.NOTHING, confirmed_transaction(None, FOUND)) is NextStep.OPEN
 
 
 UPDATES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {

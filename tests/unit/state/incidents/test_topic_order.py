@@ -18,14 +18,14 @@ from txnwatch.state.incidents.event_order import (
     SEEN_OVER_MS,
     Arrival,
     EndedIncident,
-    after_older,
-    after_repeated,
     arrival,
     end_after,
+    hides,
     is_left_to_watch,
     is_long_over,
     is_usable,
 )
+from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     Decision,
@@ -77,26 +77,32 @@ def test_each_sequence_is_new_once_and_only_above_all_earlier_ones(sequences: li
 
 
 def test_after_an_older_event_the_latest_is_published_again_but_no_claim() -> None:
-    assert after_older(SECOND, is_found=True) == SECOND
-    assert after_older(SECOND, is_found=False) is None
-    assert after_older(END, is_found=False) == END
-    assert after_older(None, is_found=False) is None
+    expected = {
+        Known.FOUND: NextStep.PUBLISH_AGAIN,
+        Known.CLAIMED: NextStep.NOTHING,
+        Known.ENDED: NextStep.PUBLISH_AGAIN,
+        Known.NOTHING: NextStep.NOTHING,
+    }
+    assert {known: step(known, Happening.RECORD_IS_OLDER) for known in Known} == expected
 
 
 REPEATED = {
-    "an open event hides the end": (OTHER_SECOND, END, END),
-    "an end after an end": (END, END, None),
-    "an open event after an open one": (OTHER_SECOND, SECOND, None),
-    "the end has another sequence": (OTHER_SECOND, replace(END, sequence=3), None),
-    "nothing is known": (OTHER_SECOND, None, None),
+    "an open event hides the end": (OTHER_SECOND, END, True),
+    "an end hides an open event": (END, SECOND, True),
+    "an end after an end": (END, END, False),
+    "an open event after an open one": (OTHER_SECOND, SECOND, False),
+    "another outcome after an open event": (replace(SECOND, expected_outcome="none"), SECOND, True),
+    "the end has another sequence": (OTHER_SECOND, replace(END, sequence=3), False),
 }
 
 
 @pytest.mark.parametrize(("event", "known", "expected"), REPEATED.values(), ids=REPEATED.keys())
-def test_an_end_that_is_hidden_is_published_again(
-    event: IncidentEvent, known: IncidentEvent | None, expected: IncidentEvent | None
+def test_an_event_that_is_hidden_is_published_again(
+    event: IncidentEvent, known: IncidentEvent, *, expected: bool
 ) -> None:
-    assert after_repeated(event, known) == expected
+    assert hides(event, known) is expected
+    for found in (Known.FOUND, Known.ENDED):
+        assert step(found, Happening.RECORD_HIDES_LAST) is NextStep.PUBLISH_AGAIN
 
 
 def test_our_end_follows_an_event_that_came_first() -> None:

@@ -1,0 +1,209 @@
+"""Carries out the plans of the ledger: reads the cluster, delivers events, and keeps the evidence.
+
+It decides nothing about incidents (state/incidents/ledger.py does). An event goes to the events topic first, and to the
+mirrors once it is on the topic: an event that is not on the topic is lost in a restart, and its incident would then
+never end in the mirrors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, Outbox, TopicOutbox
+from txnwatch.sinks.incidents.evidence_file import EvidenceStore
+from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
+from txnwatch.state.incidents.wanted import (
+    Bury,
+    FollowRecord,
+    FreshReads,
+    Keep,
+    Plan,
+    Publish,
+    PublishAgain,
+    ReadFormerOwners,
+    ReadGroups,
+    ReadNewRecords,
+    Say,
+    T,
+    Tidy,
+    Wanted,
+    Way,
+)
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.incident import IncidentEvent, Overwritten
+from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
+from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
+
+
+@dataclass(slots=True)
+class Delivery:
+    """The queues of the events topic and of its mirrors.
+
+    Attributes:
+        on_event: called with every event, after it was handed to the queues.
+        report: receives lines for the operator.
+    """
+
+    topic: TopicOutbox
+    mirrors: Sequence[MirrorOutbox]
+    on_event: Callable[[IncidentEvent], None]
+    report: Callable[[str], None]
+
+    def publish(self, events: Sequence[IncidentEvent], now_ms: TimestampMs) -> bool:
+        """Delivers events in order; returns whether the topic has everything."""
+        self.topic.put(events)
+        taken = self.topic.deliver(now_ms)
+        for mirror in self.mirrors:
+            mirror.put(taken)
+            mirror.deliver(now_ms)
+        for event in events:
+            self.on_event(event)
+        return not self.topic.waiting
+
+    def follow(self, record: IncidentEvent, known: IncidentEvent) -> None:
+        """Queued events of an incident are older than another writer's record; mirrors get what is known."""
+        self.topic.withdraw(record)
+        for mirror in self.mirrors:
+            mirror.put([known])
+
+    def tidy(self, known: Sequence[IncidentEvent], has_ended: Callable[[str], bool], now_ms: TimestampMs) -> bool:
+        """See wanted.Tidy; `known` are the latest events of all incidents."""
+        for mirror in self.mirrors:
+            mirror.forget(has_ended, now_ms)
+            if mirror.has_lost_everything():
+                self.report(f"{mirror.name} is empty and is filled again")
+                self.resend(known, [mirror])
+        return not self.topic.waiting
+
+    def resend(self, known: Iterable[IncidentEvent], mirrors: Iterable[MirrorOutbox]) -> None:
+        """Queues the latest event of every known incident again, for mirrors that may have missed some.
+
+        Incidents with events that are not on the topic yet are left out: these events follow once they are.
+        """
+        waiting = self.topic.waiting_incidents
+        events = [event for event in known if event.incident_id not in waiting]
+        for mirror in mirrors:
+            mirror.put(events)
+
+
+@dataclass(slots=True)
+class RunningLedger:
+    """The ledger of one watch, with its connections.
+
+    Attributes:
+        topic: the queue of the events topic, the durable storage of the ledger.
+        mirrors: the queues of the copies of the topic.
+        new_records: returns the records of the events topic since the last call, ours and others'; None if the topic
+            is not followed.
+        on_event: called with every event, after it was handed to the queues.
+        report: receives lines for the operator.
+        retention_ms: how long an incident that ended is kept.
+        bury: removes incidents from the topic; raises SinkError if some may not be removed.
+        evidence: durable storage for evidence; None for none.
+        former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
+        ledger: what decides.
+    """
+
+    origin: Origin
+    admin: TransactionAdmin
+    groups: ConsumerGroups
+    topic: TopicOutbox
+    now_ms: Callable[[], TimestampMs]
+    mirrors: Sequence[MirrorOutbox] = ()
+    new_records: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
+    on_event: Callable[[IncidentEvent], None] = lambda _: None
+    report: Callable[[str], None] = lambda _: None
+    retention_ms: DurationMs = RETENTION_MS
+    bury: Callable[[Sequence[str]], None] = lambda _: None
+    evidence: EvidenceStore | None = None
+    former_owners: FormerOwners | None = None
+    ledger: Ledger = field(init=False)
+    _delivery: Delivery = field(init=False)
+    _reads: FreshReads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(
+            self.origin,
+            before=self.evidence.load() if self.evidence is not None else None,
+            follows=self.new_records is not None,
+            may_read_log=self.former_owners is not None,
+            retention=Retention(self.retention_ms),
+        )
+        self._delivery = Delivery(self.topic, self.mirrors, self.on_event, self.report)
+        self._reads = FreshReads(self.admin, self.now_ms, self.ways())
+
+    def ways(self) -> dict[type[Wanted[Any]], Way]:
+        """How everything is done that a plan of the ledger wants, beside fresh reads."""
+        delivery, owners, evidence = self._delivery, self.former_owners, self.evidence
+        ways: dict[type[Wanted[Any]], Way] = {
+            Publish: lambda wanted: delivery.publish(wanted.events, self.now_ms()),
+            PublishAgain: lambda wanted: delivery.topic.put(wanted.events),
+            FollowRecord: lambda wanted: delivery.follow(wanted.record, wanted.known),
+            ReadNewRecords: lambda _: list(self.new_records()) if self.new_records is not None else [],
+            Tidy: lambda wanted: delivery.tidy(self.incidents, wanted.has_ended, self.now_ms()),
+            Bury: lambda wanted: self._is_buried(wanted.incident_ids),
+            ReadGroups: lambda wanted: self.groups.committed_offsets(wanted.partitions),
+            Keep: lambda wanted: evidence.keep(wanted.findings) if evidence is not None else None,
+            Say: lambda wanted: self.report(wanted.text),
+        }
+        return ways if owners is None else {**ways, ReadFormerOwners: lambda wanted: owners.read(wanted.producer_ids)}
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the next barrier may wait: no incident is open, and no candidate and no event is queued."""
+        return not (self.ledger.is_waiting or any(outbox.waiting for outbox in self.outboxes))
+
+    @property
+    def open_incidents(self) -> list[IncidentEvent]:
+        """The latest event of every open incident, oldest first."""
+        return self.ledger.book.open_incidents
+
+    @property
+    def incidents(self) -> list[IncidentEvent]:
+        """The latest event of every incident that is open or ended less than a day ago."""
+        return list(self.ledger.store.known.values())
+
+    @property
+    def refuted(self) -> set[TopicPartition]:
+        """The partitions whose leader has refuted a candidate of the last batch."""
+        return self.ledger.refuted
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Confirmations by answer, for the metrics."""
+        return self.ledger.counts
+
+    @property
+    def outboxes(self) -> list[Outbox]:
+        """All queues, for the metrics."""
+        return [self.topic, *self.mirrors]
+
+    def remember(self, found: Iterable[IncidentEvent | Overwritten]) -> None:
+        """Loads events that were published before."""
+        self.ledger.remember(found, self.now_ms())
+
+    def fill_mirrors(self) -> None:
+        """Queues the latest event of every known incident for all mirrors, which may have missed some."""
+        for mirror in self.mirrors:
+            mirror.has_lost_everything()  # it is filled in any case
+        self._delivery.resend(self.incidents, self.mirrors)
+
+    def on_batch(self, emitted: Sequence[Finding]) -> None:
+        """Processes the output of one micro-batch."""
+        self.run(self.ledger.on_batch(emitted))
+
+    def run(self, plan: Plan[T]) -> T:
+        """Carries out a plan of the ledger."""
+        return self._reads.run(plan)
+
+    def _is_buried(self, incident_ids: Sequence[str]) -> bool:
+        try:
+            self.bury(incident_ids)
+        except SinkError:
+            return False
+        return True

@@ -1,0 +1,204 @@
+"""The abort by hand: finds one hanging transaction and its outcome, ends it, and publishes the events.
+
+It has the proof, the rules and the protocol of the automatic abort, with the policy of an operator. It decides only by
+what the brokers and the logs show, never by the events topic. sinks/abort/run_by_hand.py carries out the plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy, proven
+from txnwatch.state.abort.protocol import BY_HAND, MarkerResult, action, resolution
+from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort, unless_outcome_changed
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.incidents.confirm import confirm_spans
+from txnwatch.state.incidents.event_builder import Origin, span_event
+from txnwatch.state.incidents.marker import MarkerProtocol
+from txnwatch.state.incidents.own_findings import read_anew
+from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
+from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import Decision, IncidentEvent, Initiator, Refusal, resolved
+from txnwatch.state.model.values import Offset, ProducerId, TopicPartition
+
+# What the abort by hand wants beside fresh reads.
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPartition(Wanted[Search]):
+    """The search of find-hanging, for the open spans of a partition that a filter selects."""
+
+    partition: TopicPartition
+    is_wanted: Callable[[SpanCandidate], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class FindAbsence(Wanted[str | None]):
+    """Why a partition is not shown; None if it is shown."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PauseBetweenReads(Wanted[None]):
+    """A wait between the two reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAtOnce(Wanted[None]):
+    """An event to publish now. SinkError: it is not certain that it arrived."""
+
+    event: IncidentEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ManualTarget:
+    """The transaction to end, and by which marker; exactly one of `start_offset` and `producer_id` is given."""
+
+    partition: TopicPartition
+    start_offset: Offset | None
+    producer_id: ProducerId | None
+    is_commit: bool
+    may_lose: bool
+
+    def is_wanted(self, span: SpanCandidate) -> bool:
+        """Whether an open span is the requested one."""
+        return span.span.start_offset == self.start_offset or span.producer_id == self.producer_id
+
+    @property
+    def policy(self) -> AbortPolicy:
+        """The policy of the decision."""
+        return operator_policy(commit=self.is_commit, may_lose=self.may_lose)
+
+
+class FoundHang(NamedTuple):
+    """The hanging transaction as an incident, its proof from a first read, and the fresh read."""
+
+    incident: IncidentEvent
+    evidence: ProvenHang
+    confirmation: SpanConfirmation
+
+
+@dataclass(frozen=True, slots=True)
+class AbortByHand:
+    """Ends one transaction by hand; `operator` is the name of the user and the host, for the events."""
+
+    target: ManualTarget
+    origin: Origin
+    operator: str
+
+    def find(self) -> Plan[FoundHang]:
+        """Finds the transaction by two reads; the second is the fresh read.
+
+        Raises:
+            TxnwatchError: there is no such open transaction, it does not hang, or a reading failed.
+        """
+        candidate, first = yield from self._found()
+        yield PauseBetweenReads()
+        second, now_ms = (yield from self._confirmed(candidate)), (yield from ask(Now()))
+        evidence = proven(candidate, first, None, None, now_ms)
+        event = span_event(self.origin, candidate, first, None, now_ms, evidence.known)
+        return FoundHang(event, evidence, second)
+
+    def decide(self, evidence: ProvenHang, confirmation: SpanConfirmation) -> Plan[AbortSpec | Refused]:
+        """The decision of the automatic abort, with the policy of an operator."""
+        now_ms = yield from ask(Now())
+        return decide_abort(Case(evidence, confirmation, self.target.policy, Usage(), now_ms))
+
+    def end(self, incident: IncidentEvent, evidence: ProvenHang) -> Plan[MarkerResult | Refused]:
+        """Reads once more, because the operator may have waited, and runs the protocol.
+
+        Raises:
+            SinkError: the announcement could not be published; no marker was written.
+        """
+        confirmed = yield from self._confirmed(evidence.candidate)
+        again, found = yield from read_anew(evidence, confirmed)
+        spec = unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
+        if isinstance(spec, Refused):
+            return spec
+        assert found.reading is not None
+        begun = action(
+            Decision.COMMIT if self.target.is_commit else Decision.ABORT,
+            self.operator,
+            (yield from ask(Now())),
+            detail=BY_HAND,
+            spec=spec,
+            stable_before=incident.last_stable_offset,
+            initiator=Initiator.OPERATOR,
+        )
+        delivery = _Announced()
+        event, result = yield from MarkerProtocol(delivery.publish).run(incident, spec, begun, found.reading)
+        assert result is not None, "an announcement that is not delivered is an error"
+        if result.is_closed:
+            now_ms = yield from ask(Now())
+            yield from delivery.publish(resolved(event, now_ms, resolution(spec.marker, result, now_ms)))
+        if result.is_denied:
+            return Refused(Refusal.NOT_AUTHORIZED, result.detail or "")
+        return delivery.with_problem(result)
+
+    def _found(self) -> Plan[tuple[SpanCandidate, SpanConfirmation]]:
+        """The search of find-hanging, for the requested transaction only."""
+        partition = self.target.partition
+        found = yield from ask(SearchPartition(partition, self.target.is_wanted))
+        for candidate, proof in found.hanging:
+            if candidate.view is None and found.not_checked:
+                why = "; ".join(f"{what}: {why}" for what, why in found.not_checked.items())
+                raise BrokerError(f"{partition}: the owner of the transaction could not be read: {why}")
+            return candidate, proof
+        for _, described in found.covered:
+            name, state = described.transactional_id, described.state
+            raise TxnwatchError(f"{partition}: it does not hang: {name} is {state} and holds the partition")
+        for _, why in found.unproven:
+            raise BrokerError(f"{partition}: could not read whether it hangs: {why}")
+        absence = yield from ask(FindAbsence(partition))
+        if absence is not None:
+            raise BrokerError(f"{partition}: {absence}")
+        reading = found.readings[partition]
+        if reading.problem is not None:
+            raise BrokerError(f"{partition}: expected its leader to describe its producers, found: {reading.problem}")
+        rows = [row for row in reading.producers if row.txn_start_offset is not None]
+        listed = sorted(f"one from offset {row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
+        raise TxnwatchError(
+            f"{partition}: expected the requested open transaction, found {', '.join(listed) or 'none'}"
+        )
+
+    def _confirmed(self, candidate: SpanCandidate) -> Plan[SpanConfirmation]:
+        ((_, found),) = yield from confirm_spans([candidate])
+        if found.answer is Answer.REFUTED:
+            raise TxnwatchError(f"{self.target.partition}: it does not hang: {found.why}")
+        if found.answer is Answer.UNKNOWN:
+            raise BrokerError(f"{self.target.partition}: could not read whether it hangs: {found.why}")
+        return found
+
+
+class _Announced:
+    """Publishes the events of one abort. After the announcement an error is kept: the operator must see the result."""
+
+    def __init__(self) -> None:
+        self._is_announced = False
+        self._problem: SinkError | None = None
+
+    def publish(self, event: IncidentEvent) -> Plan[bool]:
+        """Returns whether the event is published; after a problem, nothing more is."""
+        if self._problem is not None:
+            return False
+        try:
+            yield PublishAtOnce(event)
+        except SinkError as exc:
+            if not self._is_announced:
+                raise
+            self._problem = exc
+            return False
+        self._is_announced = True
+        return True
+
+    def with_problem(self, result: MarkerResult) -> MarkerResult:
+        """The result, with the problem of its event if there is one."""
+        if self._problem is None:
+            return result
+        detail = f"{result.detail or 'closed'}; but the event could not be delivered: {self._problem}"
+        return replace(result, detail=detail)

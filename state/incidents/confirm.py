@@ -1,0 +1,273 @@
+"""Confirms candidates by a fresh read before anything is published: partition, coordinator, partition.
+
+These are plans: all candidates are read in parallel, and state/evidence/confirmation.py decides. The ledger, the abort
+and the one-shot commands share them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from txnwatch.state.evidence.confirmation import (
+    Answer,
+    SpanConfirmation,
+    TransactionConfirmation,
+    assess_overdue,
+    assess_span,
+    assess_transaction,
+    coordinator_reading,
+    is_disowned,
+    names_in_log,
+)
+from txnwatch.state.evidence.screening import screen
+from txnwatch.state.incidents.wanted import (
+    DescribeTransactions,
+    ListTransactions,
+    Now,
+    Plan,
+    ReadHistories,
+    ReadLogEpochs,
+    ReadPartitions,
+    Say,
+    ask,
+)
+from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
+from txnwatch.state.model.ports import SpanStart
+from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.verdicts import Verdict
+
+
+def confirm_spans(
+    candidates: Sequence[SpanCandidate],
+) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
+    """Confirms hanging candidates; the proof depends on the order of the reads."""
+    if not candidates:
+        return []
+    partitions = [candidate.partition for candidate in candidates]
+    before = yield from ask(ReadPartitions(partitions))
+    listing = yield from ask(ListTransactions([candidate.producer_id for candidate in candidates]))
+    names = {row.transactional_id for row in listing.transactions}
+    names = names.union(*map(names_in_log, candidates))
+    descriptions = yield from ask(DescribeTransactions(sorted(names)))
+    after = yield from ask(ReadPartitions(partitions))
+    logs = sorted({candidate.view.log_partition for candidate in candidates if candidate.view is not None})
+    epochs = (yield from ask(ReadLogEpochs(logs))) if logs else {}
+    return [
+        (
+            candidate,
+            assess_span(
+                candidate,
+                before[candidate.partition],
+                coordinator_reading(candidate, descriptions, listing),
+                after[candidate.partition],
+                epochs[candidate.view.log_partition] if candidate.view is not None else None,
+            ),
+        )
+        for candidate in candidates
+    ]
+
+
+def confirm_contradicted(
+    doubted: Sequence[SpanCandidate],
+) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
+    """Confirms spans for which the log proves nothing: the coordinators must disown them in two reads in a row.
+
+    By the log, a live transaction holds the span; or the owner of its producer id is not known (then the candidate has
+    no view), while a part of the log is not read. So the fresh answers must be the whole proof: the second read of the
+    partition and of its coordinator comes after the first read of both.
+    """
+    names = sorted({candidate.view.transactional_id for candidate in doubted if candidate.view is not None})
+    descriptions = (yield from ask(DescribeTransactions(names))) if names else {}
+    found = [
+        candidate
+        for candidate in doubted
+        if candidate.view is None or is_disowned(descriptions[candidate.view.transactional_id], candidate)
+    ]
+    looked_at = yield from confirm_spans(found)
+    unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
+    again = [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED]
+    return [*unknown, *(yield from confirm_spans(again))]
+
+
+def confirm_asked(
+    asked: Sequence[SpanCandidate], now_ms: TimestampMs
+) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
+    """Confirms open spans about which no log was read: most of them are healthy, so the coordinators are asked first.
+
+    A span that a live transaction holds is refuted without a read of its partition. The others need the whole proof.
+    """
+    if not asked:
+        return []
+    listing = yield from ask(ListTransactions([span.producer_id for span in asked]))
+    owners = yield from ask(DescribeTransactions(sorted({row.transactional_id for row in listing.transactions})))
+    screened = screen(asked, owners, listing, now_ms)
+    held = [
+        (span, SpanConfirmation(Answer.REFUTED, f"{owner.transactional_id} holds the partition", description=owner))
+        for span, owner in screened.covered
+    ]
+    unknown = [(span, SpanConfirmation(Answer.UNKNOWN, why)) for span, why in screened.unproven]
+    return [*held, *unknown, *(yield from confirm_contradicted(screened.candidates))]
+
+
+def confirm_overdue(
+    overdue: Sequence[SpanCandidate],
+) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
+    """Confirms spans that are open for too long by a fresh read of their partitions; no coordinator is asked."""
+    readings = (yield from ask(ReadPartitions({candidate.partition for candidate in overdue}))) if overdue else {}
+    return [(candidate, assess_overdue(candidate, readings[candidate.partition])) for candidate in overdue]
+
+
+def with_histories(
+    confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]],
+) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
+    """Confirmations with what the partition logs show at and below the spans' starts; outcomes depend on it."""
+    starts = [start_of(candidate, found) for candidate, found in confirmed]
+    histories = (yield from ask(ReadHistories(starts))) if starts else {}
+    return [
+        (candidate, replace(found, history=histories[start]))
+        for (candidate, found), start in zip(confirmed, starts, strict=True)
+    ]
+
+
+def with_span_history(candidate: SpanCandidate, found: SpanConfirmation) -> Plan[SpanConfirmation]:
+    """The same for one confirmation."""
+    ((_, whole),) = yield from with_histories([(candidate, found)])
+    return whole
+
+
+def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
+    """Where a confirmed span begins, according to its leader."""
+    assert found.producer is not None
+    return SpanStart(candidate.partition, candidate.producer_id, found.producer.start_offset)
+
+
+def confirm_transactions(
+    candidates: Sequence[TransactionCandidate],
+) -> Plan[list[tuple[TransactionCandidate, TransactionConfirmation]]]:
+    """Confirms candidates of the time-based rules."""
+    if not candidates:
+        return []
+    descriptions = yield from ask(DescribeTransactions([candidate.view.transactional_id for candidate in candidates]))
+    return [
+        (candidate, assess_transaction(candidate, descriptions[candidate.view.transactional_id]))
+        for candidate in candidates
+    ]
+
+
+# The way of a candidate to its answer: the queues, the number of answers, and the reasons why an answer is unknown.
+#
+# If one batch cannot confirm all candidates, those that have waited longest are first.
+
+CANDIDATES_AT_A_TIME = 200
+GONE_MS = DurationMs(7_200_000)  # the state repeats an unsettled candidate at least once an hour
+
+T = TypeVar("T")
+
+
+class CandidateQueue(Generic[T]):
+    """A queue of the candidates that did not fit into a batch; a key identifies a candidate that is repeated.
+
+    A candidate stays in the queue without being repeated, because the state repeats it only after a growing pause. If
+    it has changed in the meantime, the fresh read shows that.
+    """
+
+    def __init__(self, same: Callable[[T], Hashable]) -> None:
+        self._same = same
+        self._waiting: dict[Hashable, tuple[T, TimestampMs]] = {}
+
+    def next(self, candidates: Iterable[T], now_ms: TimestampMs) -> list[T]:
+        """The candidates for this batch, in their latest version; the others stay in the queue."""
+        self._waiting.update({self._same(candidate): (candidate, now_ms) for candidate in candidates})
+        line = [(key, one) for key, (one, emitted_ms) in self._waiting.items() if now_ms - emitted_ms < GONE_MS]
+        chosen, left = line[:CANDIDATES_AT_A_TIME], line[CANDIDATES_AT_A_TIME:]
+        self._waiting = {key: self._waiting[key] for key, _ in left}
+        return [one for _, one in chosen]
+
+    @property
+    def waiting(self) -> int:
+        """The number of candidates in the queue."""
+        return len(self._waiting)
+
+    def drop(self, key: Hashable) -> None:
+        """Drops a candidate that is over."""
+        self._waiting.pop(key, None)
+
+
+class ConfirmationQueues:
+    """A queue for each kind of candidate.
+
+    Attributes:
+        spans: held by no live transaction.
+        held: in doubt: held by a transaction that is older than it should be, or with an owner that may be unread.
+        transactions: of the time-based rules.
+    """
+
+    def __init__(self) -> None:
+        self.spans: CandidateQueue[SpanCandidate] = CandidateQueue(_span)
+        self.held: CandidateQueue[SpanCandidate] = CandidateQueue(_span)
+        self.transactions: CandidateQueue[TransactionCandidate] = CandidateQueue(_transaction)
+
+    @property
+    def waiting(self) -> int:
+        """The number of candidates in all queues."""
+        return sum(line.waiting for line in (self.spans, self.held, self.transactions))
+
+    def over(self, ends: Iterable[SpanEnded]) -> None:
+        """Drops spans that have ended."""
+        for ended in ends:
+            for line in (self.spans, self.held):
+                line.drop((ended.partition, ended.producer_id))
+
+
+def _span(candidate: SpanCandidate) -> Hashable:
+    return candidate.partition, candidate.producer_id
+
+
+def _transaction(candidate: TransactionCandidate) -> Hashable:
+    return candidate.verdict, candidate.producer_id
+
+
+@dataclass(slots=True)
+class ReportedReasons:
+    """The last reported reason of each candidate; dropped when the candidate does not come again."""
+
+    _reported: dict[str, tuple[str, TimestampMs]] = field(default_factory=dict)
+
+    def is_new(self, candidate: str, why: str, now_ms: TimestampMs) -> bool:
+        """Whether this reason was not reported for the candidate yet; it is remembered."""
+        if candidate not in self._reported:
+            self._reported = {
+                one: (reason, at_ms) for one, (reason, at_ms) in self._reported.items() if now_ms - at_ms < GONE_MS
+            }
+        was, _ = self._reported.get(candidate, ("", 0))
+        self._reported[candidate] = (why, now_ms)
+        return was != why
+
+    def settle(self, candidate: str) -> None:
+        """Forgets a candidate that has an answer."""
+        self._reported.pop(candidate, None)
+
+
+@dataclass(slots=True)
+class Answers:
+    """Counts the answers about candidates.
+
+    Attributes:
+        counts: confirmations by verdict and answer, for the metrics.
+    """
+
+    counts: Counter[str]
+    reasons: ReportedReasons = field(default_factory=ReportedReasons)
+
+    def is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str) -> Plan[bool]:
+        """Counts an answer. An unknown answer is reported once, because missing evidence must be visible."""
+        self.counts[f"{verdict}:{answer}"] += 1
+        key = f"{verdict} {what}"
+        if answer is not Answer.UNKNOWN:
+            self.reasons.settle(key)
+        elif self.reasons.is_new(key, why, (yield from ask(Now()))):
+            yield Say(f"{key} can be neither confirmed nor refuted now: {why}")
+        return answer is Answer.CONFIRMED

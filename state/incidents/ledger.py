@@ -1,0 +1,274 @@
+"""The ledger: which incidents are open, and which events are published about them. It decides; it does nothing itself.
+
+Law: an incident is published only after a fresh read confirms it (a stray write is proven by the log itself). An
+`opened` event is followed by exactly one `resolved` event, with `updated` events in between only for relevant changes.
+Nothing is resolved without evidence. An incident is never opened twice.
+
+The ledger's durable storage is the compacted events topic, which it follows. So a restart, a replayed micro-batch,
+another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
+missed end is found when open incidents are checked again. An event on the topic is only a claim.
+
+The parts (spans, transactions, outcomes, checks, doubts) read the book and want changes. Only `_make` makes a change.
+Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any
+
+from txnwatch.state.abort.case import StoredFindings
+from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.checking import FollowUp, OpenChecks
+from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
+from txnwatch.state.incidents.doubts import Doubts
+from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.event_order import fitting
+from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.outcomes import OutcomeRetries, OwnerSearch
+from txnwatch.state.incidents.own_findings import Findings
+from txnwatch.state.incidents.silence import Silence
+from txnwatch.state.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncidents
+from txnwatch.state.incidents.transaction_incidents import TransactionIncidents
+from txnwatch.state.incidents.wanted import (
+    Bury,
+    Change,
+    FollowRecord,
+    Now,
+    Plan,
+    Publish,
+    PublishAgain,
+    ReadNewRecords,
+    Tidy,
+    Within,
+    ask,
+    intercepted,
+)
+from txnwatch.state.model.findings import Finding, SpanEnded
+from txnwatch.state.model.incident import IncidentEvent, Overwritten, updated
+from txnwatch.state.model.transaction import Marker
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
+
+CONFIRM_BUDGET_MS = DurationMs(2_000)
+TIDY_MS = DurationMs(5_000)
+
+# Removes incidents that ended before the retention: from the events topic by a tombstone, then from the store.
+#
+# Several instances may write a tombstone for the same incident; that does no harm. An instance removes only incidents
+# that it has itself known as ended for a while, because the time of an end on the topic may be forged.
+
+RETENTION_MS = DurationMs(7 * 24 * 3_600_000)
+PAUSE_MS = DurationMs(600_000)
+AT_A_TIME = 1_000
+
+
+@dataclass(slots=True)
+class Retention:
+    """How long an incident that ended is kept."""
+
+    retention_ms: DurationMs = RETENTION_MS
+    _due_ms: TimestampMs = AT_ONCE
+
+    def on_tidy(self, store: IncidentStore, now_ms: TimestampMs) -> Plan[None]:
+        """Removes what has expired; checks at most every 10 minutes once nothing is left over."""
+        if now_ms < self._due_ms:
+            return
+        expired = store.expired(now_ms, self.retention_ms, AT_A_TIME)
+        if len(expired) < AT_A_TIME:
+            self._due_ms = now_ms + PAUSE_MS
+        if not expired:
+            return
+        if not (yield from ask(Bury(expired))):
+            self._due_ms = now_ms + PAUSE_MS  # it is retried
+            return
+        store.drop(expired)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Turns findings of the state into events, each once.
+
+    Attributes:
+        before: what an earlier process of this watch has found.
+        follows: whether published events are read back from the topic.
+        may_read_log: whether the coordinators' log can be searched for owners that no coordinator has.
+        retention: how long an incident that ended is kept.
+        counts: confirmations by answer, for the metrics.
+        book: what is known about all incidents.
+        checks: the next check of open incidents.
+        doubts: what must be read again because of events of other writers.
+        answers: the answers of fresh reads.
+    """
+
+    origin: Origin
+    before: InitVar[StoredFindings | None] = None
+    follows: bool = False
+    may_read_log: InitVar[bool] = False
+    retention: Retention = field(default_factory=Retention)
+    counts: Counter[str] = field(default_factory=Counter)
+    book: Book = field(init=False)
+    checks: OpenChecks = field(init=False)
+    doubts: Doubts = field(init=False)
+    answers: Answers = field(init=False)
+    _silence: Silence = field(init=False)
+    _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
+    _outcomes: OutcomeRetries = field(init=False)
+    _owners: OwnerSearch = field(init=False)
+    _spans: SpanIncidents = field(init=False)
+    _transactions: TransactionIncidents = field(init=False)
+    _tidy_ms: TimestampMs = AT_ONCE
+
+    def __post_init__(self, before: StoredFindings | None, may_read_log: bool) -> None:
+        book = self.book = Book(self.origin, Findings(before))
+        self.answers = Answers(self.counts)
+        self._silence = Silence(book.store)
+        self.doubts = Doubts(book)
+        self.checks = OpenChecks(book, self.doubts, FollowUp())
+        self._outcomes = OutcomeRetries(book)
+        self._owners = OwnerSearch(book, may_read_log)
+        self._spans = SpanIncidents(book, self.checks, self._outcomes, self._queues, self.answers)
+        self._transactions = TransactionIncidents(book, self._queues, self.answers)
+
+    @property
+    def findings(self) -> Findings:
+        """What this process has found itself; the abort uses nothing else."""
+        return self.book.findings
+
+    @property
+    def store(self) -> IncidentStore:
+        """The latest event of each incident."""
+        return self.book.store
+
+    @property
+    def refuted(self) -> set[TopicPartition]:
+        """The partitions whose leader has refuted a candidate of the last batch."""
+        return self._spans.refuted
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an incident is open, or a candidate or a doubt waits for a fresh read."""
+        return bool(self.book.open_incidents or self._queues.waiting or self.doubts)
+
+    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
+        """Loads events that were published before."""
+        self.store.remember(found, now_ms)
+        for event in self.book.open_incidents if self.follows else ():
+            self._silence.heard(event, agrees=True)
+        self.checks.due_ms = AT_ONCE
+
+    def on_batch(self, emitted: Sequence[Finding]) -> Plan[None]:
+        """One micro-batch: what others have written, then ends, new candidates and open incidents, then the rest."""
+        now_ms = yield from ask(Now())
+        self.refuted.clear()
+        yield from self._tidy(now_ms)
+        yield from self._published(self._first(emitted, now_ms))
+        for later in (self._outcomes.found(emitted, now_ms), self._owners.found(now_ms)):
+            yield from self._published(ask(Within(OUTCOME_BUDGET_MS, later)))
+        yield from self.findings.keep(now_ms)
+
+    def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+        yield from self._listen(now_ms)
+        for end in self._silence.due(now_ms):
+            yield Change(end)
+        self._queues.over(one for one in emitted if isinstance(one, SpanEnded))
+        yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
+        yield Within(CONFIRM_BUDGET_MS, self.checks.check(now_ms))
+
+    def _emitted(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+        emitted = [*emitted, *(yield from self.doubts.gone_on())]
+        yield from self._spans.ended(emitted, now_ms)
+        yield from self._spans.stray_writes(emitted, now_ms)
+        yield from self._transactions.moved(emitted, now_ms)
+        yield from self._spans.learned_owners(emitted, now_ms)
+        yield from self._spans.new(emitted)
+        yield from self._outcomes.withdrawn(now_ms)
+        yield from self._transactions.new(emitted)
+
+    def publish_next(self, event: IncidentEvent) -> Plan[bool]:
+        """Publishes the next event of an open incident. Returns whether the events topic already has it.
+
+        Nothing is published if another instance has published the next event, or the end, in the meantime.
+        """
+        now_ms = yield from ask(Now())
+        yield from self._published(self._listen(now_ms))
+        if not self.store.is_next(event):
+            return False
+        if event.action is not None:
+            self.book.acted[event.incident_id] = event.action
+        return (yield from self._published(ask(Change(self.book.as_found(event)))))
+
+    def wrote(self, incident: IncidentEvent, marker: Marker) -> None:
+        """Records that a marker of this process is proven to have ended an incident's span."""
+        if incident.span is not None:
+            self.findings.wrote(incident.span, marker)
+
+    def _published(self, plan: Plan[Any]) -> Plan[bool]:
+        """Makes the changes that a plan wants, and publishes them in order, cut where they do not fit into a record.
+
+        Returns whether the events topic has everything that was published.
+        """
+        made: list[IncidentEvent] = []
+        now_ms = yield from ask(Now())
+        yield from intercepted(plan, lambda change: self._make(change, made, now_ms))
+        made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
+        if self.follows:
+            self.store.sent(made)
+        return (yield from ask(Publish(made)))
+
+    def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> None:
+        """The only place that changes an incident."""
+        if change.may_wait and self._silence.is_kept(change.event, now_ms):
+            return
+        if change.is_stored:
+            self.store.enter(change.event)
+            if not change.event.is_open:
+                self.book.forget_found(change.event.incident_id)
+        if change.is_published:
+            self.book.contested.discard(change.event.incident_id)
+            made.append(fitting(change.event))
+
+    def _listen(self, now_ms: TimestampMs) -> Plan[None]:
+        """Takes the new records of the events topic."""
+        for record in (yield from ask(ReadNewRecords())):
+            if isinstance(record, Overwritten):
+                self.store.overwrite(record.incident_id)
+            else:
+                yield from self._received(record, now_ms)
+        for end in self.store.take_spent():
+            self.doubts.add(end)
+            yield Change(self.book.as_found(end), is_stored=False)
+        again = [fitting(event) for event in self.store.overwritten()]
+        if again:
+            self.counts["incidents published again (their last record was not an event)"] += len(again)
+            yield PublishAgain(again)
+
+    def _received(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
+        received = self.store.receive(record, now_ms)
+        known = received.known
+        if known is None or received.happens is None:
+            return
+        if received.is_new:
+            yield FollowRecord(record, known)
+            self.checks.due_ms = now_ms
+            self._silence.heard(record, agrees=received.happens is Happening.RECORD_AGREES)
+        match step(received.was, received.happens):
+            case NextStep.PUBLISH_AGAIN:
+                yield Change(known, is_stored=False)
+            case NextStep.CORRECT:
+                yield Change(self.book.as_found(updated(known, now_ms)))
+            case NextStep.WAIT:
+                self.book.contested.add(known.incident_id)
+            case NextStep.READ_AGAIN:
+                self.doubts.add(known)
+
+    def _tidy(self, now_ms: TimestampMs) -> Plan[None]:
+        """Drops incidents that ended long ago, also in mirrors that show them as open."""
+        if now_ms < self._tidy_ms:
+            return
+        self._tidy_ms = now_ms + TIDY_MS
+        self.store.forget(now_ms)
+        if (yield from ask(Tidy(self.store.has_ended))):
+            yield from self.retention.on_tidy(self.store, now_ms)

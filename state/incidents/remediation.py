@@ -1,0 +1,284 @@
+"""The automatic abort: ends hanging transactions one at a time, with an event before and after each marker.
+
+Law:
+  * It acts only on what this process has found itself (own_findings.py), and reads that again right before it acts.
+    Events are not a source.
+  * It writes only a marker that a fresh read and state/abort/rules.py allow.
+  * An event that announces the marker is on the topic before the marker is written. A read and an event with the result
+    follow.
+  * Only that read counts, because Kafka answers NONE also to a marker without a transaction. The marker that closed the
+    transaction may be another writer's, of the other kind.
+  * If the process dies in between, an `abort` without a result remains. The next process reads the partition again and
+    publishes what the log shows. It cannot know who wrote the marker.
+  * Only the holder of the lease acts. The lease is checked again right before the marker.
+  * Refusals are published too, each reason once per incident.
+
+Sans-IO, as the ledger: sinks/abort/run_abort.py carries out the plans.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from txnwatch.state.abort.case import AbortPolicy, Case, Marked, ProvenHang, Usage
+from txnwatch.state.abort.protocol import (
+    Breaker,
+    action,
+    is_left_undecided,
+    is_left_without_result,
+    is_unproven_for_long,
+    markers_last_hour,
+    outdated,
+    recovered,
+    trip_by_refusal,
+    trip_by_result,
+)
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Refused, decide_abort, objection
+from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.incidents.confirm import confirm_spans
+from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
+from txnwatch.state.incidents.marker import MarkerProtocol, read_after
+from txnwatch.state.incidents.own_findings import read_anew
+from txnwatch.state.incidents.wanted import HoldLease, Now, Plan, Say, Within, ask
+from txnwatch.state.model.incident import Decision, IncidentEvent, Refusal, updated
+from txnwatch.state.model.values import NO_ATTEMPT, Attempts, DurationMs, TimestampMs
+from txnwatch.state.model.verdicts import RULE_OF
+
+OFF, ON = "off", "on"
+MARKERS_AT_A_TIME = 5
+Tries = dict[str, Attempts]  # by incident
+
+
+@dataclass(slots=True)
+class AutoAbort:
+    """Decides about open incidents, before and after every micro-batch of the ledger.
+
+    Attributes:
+        mode: off, dry-run or on.
+        instance: this instance's name in events; the same after a restart.
+        counts: decisions, for the metrics.
+    """
+
+    mode: str
+    policy: AbortPolicy
+    cooldown_ms: DurationMs
+    ledger: Ledger
+    instance: str
+    counts: Counter[str] = field(default_factory=Counter)
+    _published: dict[str, set[str]] = field(default_factory=dict)
+    _tries: Tries = field(default_factory=dict)
+    _read_tries: Tries = field(default_factory=dict)
+    _published_markers: set[Marked] = field(default_factory=set)
+    _unproven: dict[str, TimestampMs] = field(default_factory=dict)
+    _breaker: Breaker | None = None
+    _idle_since_ms: TimestampMs | None = None
+    _problem: str | None = None
+
+    def recover(self) -> Plan[None]:
+        """Publishes the results of markers that were announced without one.
+
+        Call it before each batch of the ledger, so that the result is published before the end.
+        """
+        now_ms = yield from ask(Now())
+        left = [
+            one
+            for one in _of_a_watch(self.ledger.book.open_incidents)
+            if is_left_without_result(one.action, self.instance, now_ms)
+        ]
+        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id, NO_ATTEMPT) for one in left}
+        for incident in left:
+            if _is_due(self._read_tries, incident, now_ms):
+                _later(self._read_tries, incident, now_ms)
+                yield from self._publish_result_from_log(incident)
+
+    def on_batch(self) -> Plan[None]:
+        """Decides about every open incident that is due; at most `MARKERS_AT_A_TIME` markers per batch."""
+        if self.mode == OFF:
+            return
+        proven = self.ledger.book.proven()
+        lease = yield from ask(HoldLease())
+        yield from self._report_problem(lease.problem)
+        if not lease.is_held:
+            if lease.problem is None:
+                yield from self._watch_the_holder(proven)
+            return
+        self._idle_since_ms = None
+        self._published_markers = self._markers_on_topic()
+        self._forget({incident.incident_id for incident, _ in proven})
+        written = 0
+        for incident, evidence in proven:
+            if _is_due(self._tries, incident, (yield from ask(Now()))):
+                written += yield from self._decide(incident, evidence)
+            if written == MARKERS_AT_A_TIME:
+                break
+        yield from self._refuse_unproven({incident.incident_id for incident, _ in proven})
+
+    def _report_problem(self, problem: str | None) -> Plan[None]:
+        """Warns once if this instance cannot ask for the lease."""
+        if problem is not None and problem != self._problem:
+            yield Say(f"this instance aborts nothing automatically: {problem}")
+        self._problem = problem
+
+    def _watch_the_holder(self, proven: Iterable[tuple[IncidentEvent, ProvenHang]]) -> Plan[None]:
+        """Warns if another member holds the lease and decides nothing. Anyone who may join the group can do that."""
+        now_ms = yield from ask(Now())
+        left = [
+            one
+            for one, evidence in proven
+            if is_left_undecided(one.action, evidence.since_ms, self.policy.after_ms, now_ms)
+        ]
+        if not left:
+            self._idle_since_ms = None
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = now_ms
+            yield Say(
+                f"{len(left)} hanging transactions wait for a decision, but another member of the lease's "
+                "consumer group holds the lease and publishes no decision: is it an instance of txnwatch?"
+            )
+
+    def _refuse_unproven(self, proven: set[str]) -> Plan[None]:
+        """Refuses incidents that others have published and this process does not find; published after a while."""
+        now_ms = yield from ask(Now())
+        left = [one for one in _of_a_watch(self.ledger.book.open_incidents) if one.incident_id not in proven]
+        self._unproven = {one.incident_id: self._unproven.get(one.incident_id, now_ms) for one in left}
+        refused = objection((yield from self._case(None, None)))
+        for one in left:
+            if refused is not None and is_unproven_for_long(self._unproven[one.incident_id], now_ms):
+                yield from self._refuse(one, refused)
+
+    def _forget(self, known: set[str]) -> None:
+        kept = known | self._unproven.keys()
+        self._published = {one: reasons for one, reasons in self._published.items() if one in kept}
+        self._tries = {one: tried for one, tried in self._tries.items() if one in known}
+
+    def _case(self, evidence: ProvenHang | None, found: SpanConfirmation | None) -> Plan[Case]:
+        now_ms = yield from ask(Now())
+        if self._breaker is not None and not self._breaker.is_open(now_ms):
+            self._breaker = None
+            yield Say("circuit breaker closed: the automatic abort continues", is_warning=False)
+        tripped = self._breaker.why if self._breaker is not None else None
+        # A forged event on the topic can use up the budget, and never extend it.
+        done = self.ledger.findings.marked | self._published_markers
+        usage = Usage(markers_last_hour((at_ms for _, at_ms in done), now_ms), len(self.ledger.findings), tripped)
+        return Case(evidence, found, self.policy, usage, now_ms)
+
+    def _markers_on_topic(self) -> set[Marked]:
+        events = self.ledger.store.known.values()
+        decided = ((event.incident_id, event.action) for event in events if event.action is not None)
+        return {(incident_id, done.at_ms) for incident_id, done in decided if done.decision is Decision.ABORT}
+
+    def _decide(self, incident: IncidentEvent, evidence: ProvenHang) -> Plan[bool]:
+        """Decides about one incident. Returns whether a marker was sent."""
+        refused = objection((yield from self._case(evidence, None)))
+        if refused is not None:
+            yield from self._refuse(incident, refused)
+            return False
+        read_ms = yield from ask(Now())
+        _later(self._tries, incident, read_ms)
+        evidence, found = yield from ask(Within(CONFIRM_BUDGET_MS, _read_again(evidence)))
+        decision = decide_abort((yield from self._case(evidence, found)))
+        if isinstance(decision, Refused):
+            yield from self._refuse(incident, decision)
+            why = trip_by_refusal(decision, found.answer, evidence.candidate.partition)
+            if why is not None:
+                yield from self._trip(why)
+            return False
+        if self.mode != ON:
+            yield from self._publish_once(incident, Decision.DRY_RUN, None, "it would be aborted now", decision)
+            return False
+        return (yield from self._act(incident, found, decision, read_ms))
+
+    def _act(
+        self, incident: IncidentEvent, found: SpanConfirmation, spec: AbortSpec, read_ms: TimestampMs
+    ) -> Plan[bool]:
+        assert found.reading is not None
+        now_ms, stable = (yield from ask(Now())), found.reading.last_stable_offset
+        begun = action(Decision.ABORT, self.instance, now_ms, spec=spec, stable_before=stable)
+        protocol = MarkerProtocol(
+            self.ledger.publish_next,
+            obstacle=lambda: _obstacle(read_ms),
+            before_write=lambda: self.ledger.findings.marking(incident.incident_id, now_ms),
+        )
+        event, result = yield from protocol.run(incident, spec, begun, found.reading)
+        assert event.action is not None
+        self.counts[f"aborts {event.action.result or f'refused ({event.action.refusal})'}"] += 1
+        if result is None:
+            return False
+        if result.is_ours and result.closed_by is not None:
+            self.ledger.wrote(incident, result.closed_by)
+        why = trip_by_result(result, spec.marker.partition)
+        if why is not None:
+            yield from self._trip(why)
+        return True
+
+    def _refuse(self, incident: IncidentEvent, refused: Refused) -> Plan[None]:
+        if RULE_OF_REFUSAL[refused.refusal].is_published:
+            yield from self._publish_once(incident, Decision.REFUSED, refused.refusal, refused.detail)
+
+    def _publish_once(
+        self,
+        incident: IncidentEvent,
+        decision: Decision,
+        refusal: Refusal | None,
+        detail: str,
+        spec: AbortSpec | None = None,
+    ) -> Plan[None]:
+        """Publishes a decision that leads to no marker, once for each incident and reason."""
+        published = self._published.setdefault(incident.incident_id, set())
+        if not published and incident.action is not None:
+            published.add(f"{incident.action.decision} {incident.action.refusal}")
+        if f"{decision} {refusal}" in published:
+            return
+        published.add(f"{decision} {refusal}")
+        self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1
+        now_ms = yield from ask(Now())
+        decided = action(decision, self.instance, now_ms, refusal=refusal, detail=detail, spec=spec)
+        yield from self.ledger.publish_next(updated(replace(incident, action=decided), now_ms))
+
+    def _trip(self, why: str) -> Plan[None]:
+        """Opens the circuit breaker until the cooldown is over, because more unexpected results may follow."""
+        self._breaker = Breaker((yield from ask(Now())) + self.cooldown_ms, why)
+        self.counts["circuit breaker opened"] += 1
+        pause = f"the automatic abort stops for {self.cooldown_ms / 1000:.0f} s"
+        yield Say(f"circuit breaker open: {pause}: {why}")
+
+    def _publish_result_from_log(self, incident: IncidentEvent) -> Plan[None]:
+        """Publishes the result of an announced marker, by the log alone; without one, it is read again after a pause.
+
+        Of the announcement only the place is used. Its `end_before` is a claim.
+        """
+        assert incident.action is not None
+        claimed = replace(incident, evidence=replace(incident.evidence, end_before=None))
+        read = yield from ask(Within(CONFIRM_BUDGET_MS, read_after(claimed, commit=False)))
+        result = recovered(incident.action, read)
+        if result is not None:
+            now_ms = yield from ask(Now())
+            yield from self.ledger.publish_next(updated(replace(incident, action=result), now_ms))
+
+
+def _read_again(evidence: ProvenHang) -> Plan[tuple[ProvenHang, SpanConfirmation]]:
+    """The whole proof once more, right before an action."""
+    ((_, found),) = yield from confirm_spans([evidence.candidate])
+    return (yield from read_anew(evidence, found))
+
+
+def _obstacle(read_ms: TimestampMs) -> Plan[str | None]:
+    """Why the marker must not be written now, after its announcement."""
+    if not (yield from ask(HoldLease(is_certain=True))).is_held:
+        return "this instance no longer holds the lease"
+    return outdated(read_ms, (yield from ask(Now())))
+
+
+def _is_due(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
+    return now_ms >= tries.get(incident.incident_id, NO_ATTEMPT).due_ms
+
+
+def _later(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> None:
+    tries[incident.incident_id] = tries.get(incident.incident_id, NO_ATTEMPT).next(now_ms)
+
+
+def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+    """Incidents about hanging transactions, without those of aborts by hand."""
+    return [one for one in incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand]

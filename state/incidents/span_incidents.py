@@ -1,0 +1,197 @@
+"""Incidents about spans: hanging spans are confirmed by a fresh read, stray writes are proven by the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from txnwatch.state.abort.case import agreed
+from txnwatch.state.evidence import ending
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.ending import SECOND_LOOK_MS
+from txnwatch.state.evidence.outcome import known_outcome
+from txnwatch.state.incidents import event_builder
+from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.checking import OpenChecks, Surroundings
+from txnwatch.state.incidents.confirm import (
+    Answers,
+    ConfirmationQueues,
+    confirm_asked,
+    confirm_contradicted,
+    confirm_overdue,
+    confirm_spans,
+    with_histories,
+)
+from txnwatch.state.incidents.event_order import found_too, is_update_of_span, with_newer_verdict
+from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, step
+from txnwatch.state.incidents.outcomes import OutcomeRetries
+from txnwatch.state.incidents.own_findings import key_of
+from txnwatch.state.incidents.wanted import (
+    Change,
+    DescribeTransactions,
+    Now,
+    Plan,
+    ReadCleanupPolicies,
+    Within,
+    ask,
+)
+from txnwatch.state.model.findings import (
+    CoverInDoubt,
+    Finding,
+    OwnerInDoubt,
+    SpanCandidate,
+    SpanEnd,
+    SpanEnded,
+    StrayWrite,
+)
+from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved, updated
+from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import rank
+
+OUTCOME_BUDGET_MS = DurationMs(500)
+_ANOTHER = "another transaction is open there now"
+Confirmed = list[tuple[SpanCandidate, SpanConfirmation]]
+
+
+@dataclass(slots=True)
+class SpanIncidents:
+    """Opens, changes and ends incidents about spans.
+
+    Attributes:
+        refuted: the partitions whose leader has refuted a candidate of the last batch.
+    """
+
+    book: Book
+    checks: OpenChecks
+    outcomes: OutcomeRetries
+    queues: ConfirmationQueues
+    answers: Answers
+    refuted: set[TopicPartition] = field(default_factory=set)
+
+    def ended(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+        """Ends incidents whose span has ended, and drops the findings about it."""
+        book = self.book
+        found = [one for one in emitted if isinstance(one, SpanEnded)]
+        incidents = [book.store.open_span(*_key_of_end(one)) for one in found]
+        ends = [(end, incident) for end, incident in zip(found, incidents, strict=True) if incident is not None]
+        names = {incident.transactional_id for ended, incident in ends if ended.how is SpanEnd.MARKER}
+        named = sorted(name for name in names if name is not None)
+        owners = (yield from ask(DescribeTransactions(named))) if named else {}
+        for ended, incident in ends:
+            if book.step(incident, Happening.OVER) is NextStep.END:
+                ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
+                resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
+                yield Change(book.end_of(incident, resolution, now_ms), may_wait=ours is None)
+        for ended in found:
+            book.findings.over(_key_of_end(ended))
+
+    def learned_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+        """Changes incidents without an owner, if a candidate that is repeated names it now."""
+        for candidate in emitted:
+            if isinstance(candidate, SpanCandidate) and candidate.view is not None:
+                known = self.book.open_about(candidate)
+                if known is not None and known.verdict == candidate.verdict and known.transactional_id is None:
+                    named = updated(replace(known, transactional_id=candidate.view.transactional_id), now_ms)
+                    yield Change(self.book.as_found(named))
+
+    def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+        """Publishes stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
+        store = self.book.store
+        for stray in emitted:
+            if isinstance(stray, StrayWrite):
+                event = event_builder.stray_event(self.book.origin, stray, now_ms)
+                is_known = store.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
+                if is_known or self.book.is_published(event):
+                    continue
+                event = replace(event, incident_id=store.unused(event.incident_id))
+                yield Change(event)
+                if stray.joined.marker is not None:
+                    yield Change(resolved(event, now_ms, ending.absorbed(stray.joined.marker, now_ms)))
+
+    def new(self, emitted: Sequence[Finding]) -> Plan[None]:
+        """Publishes candidates that a fresh read confirms."""
+        now_ms = yield from ask(Now())
+        candidates = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))
+        doubts = (one.candidate for one in emitted if isinstance(one, CoverInDoubt | OwnerInDoubt))
+        new, held = self.queues.spans.next(candidates, now_ms), self.queues.held.next(doubts, now_ms)
+        confirmations = yield from self._read_again(
+            [one for one in new if not self._is_settled(one)],
+            [one for one in held if not self._is_settled(one)],
+        )
+        confirmed = [pair for pair in confirmations if pair[1].answer is Answer.CONFIRMED]
+        topics = {candidate.partition.topic for candidate, _ in confirmed}
+        policies = (yield from ask(ReadCleanupPolicies(topics))) if topics else {}
+        readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
+        around = yield from self.checks.follow_up.around(readings, (yield from ask(Now())))
+        # If time runs out, the outcome is found later.
+        whole = dict((yield from ask(Within(OUTCOME_BUDGET_MS, with_histories(confirmed)))))
+        for candidate, found in confirmations:
+            if found.answer is Answer.REFUTED and not self._was_only_asked(found):
+                self.refuted.add(candidate.partition)
+            what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
+            if (yield from self.answers.is_confirmed(candidate.verdict, what, found.answer, found.why)):
+                policy = policies.get(candidate.partition.topic)
+                yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition))
+
+    def _confirmed(
+        self,
+        candidate: SpanCandidate,
+        found: SpanConfirmation,
+        cleanup_policy: str | None,
+        around: Surroundings | None,
+    ) -> Plan[None]:
+        """Stores the evidence of a confirmed candidate, and makes the step that follows."""
+        key, now_ms = key_of(candidate), (yield from ask(Now()))
+        evidence = self.book.findings.confirmed(candidate, found, now_ms)
+        event = event_builder.span_event(self.book.origin, candidate, found, cleanup_policy, now_ms, evidence.known)
+        event = around.added_to(event) if around is not None else event
+        self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
+        yield from self._hanging(self.book.store.open_span(*key), event)
+        known = self.book.store.open_span(*key)
+        if known is not None:
+            self.book.findings.published_as(key, known.incident_id)
+            self.outcomes.opened(known, candidate, agreed(known_outcome(candidate, found), evidence))
+
+    def _read_again(self, new: Sequence[SpanCandidate], held: Sequence[SpanCandidate]) -> Plan[Confirmed]:
+        """Fresh reads of candidates; `held` are those about which the coordinators' log proves nothing."""
+        match self.book.origin.coordinator_view:
+            case CoordinatorAccess.LOG:
+                found = yield from confirm_spans(new)
+                return [*found, *(yield from confirm_contradicted(held))]
+            case CoordinatorAccess.API:
+                return (yield from confirm_asked(held, (yield from ask(Now()))))
+            case CoordinatorAccess.NONE:
+                return (yield from confirm_overdue(new))
+
+    def _was_only_asked(self, found: SpanConfirmation) -> bool:
+        """Whether a live transaction holds a span about which no log was read: its leader contradicts nothing."""
+        return self.book.origin.coordinator_view is CoordinatorAccess.API and found.description is not None
+
+    def _hanging(self, known: IncidentEvent | None, event: IncidentEvent) -> Plan[None]:
+        """Makes the step of a confirmed hanging span: it opens an incident, ends an older one, or changes one."""
+        book, now_ms = self.book, event.time_ms
+        then = step(book.store.known_as(known), confirmed_span(known, event))
+        if known is not None and then is NextStep.END_AND_OPEN:
+            yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms))
+        if known is None or then is NextStep.END_AND_OPEN:
+            yield Change(replace(event, incident_id=book.store.unused(event.incident_id)))
+        elif then is NextStep.CHANGE_VERDICT:
+            yield Change(updated(with_newer_verdict(known, event), now_ms))
+        else:  # published before a restart or by another writer: its content becomes what was found here
+            ours = found_too(known, event)
+            is_published = is_update_of_span(known, ours) or known.incident_id in book.contested
+            yield Change(updated(ours, now_ms) if is_published else ours, is_published=is_published)
+
+    def _is_settled(self, candidate: SpanCandidate) -> bool:
+        """Whether the incident is published, and this process has found it itself; or it has a worse verdict."""
+        self.book.findings.repeated(candidate)
+        known = self.book.open_about(candidate)
+        if known is None:
+            return False
+        if rank(known.verdict) < rank(candidate.verdict):
+            return True
+        return known.verdict == candidate.verdict and self.book.is_found(known)
+
+
+def _key_of_end(ended: SpanEnded) -> SpanKey:
+    return ended.span.topic_id, ended.partition, ended.producer_id

@@ -1,0 +1,40 @@
+"""What a consumer of the events topic sees after a batch, compared with what the ledger knows.
+
+After each batch the ledger has read every record, also the forged ones, and has published its answers. So the last
+record of each incident, which compaction keeps, must agree with the ledger.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from support.shared_log import SharedLog
+from txnwatch.state.incidents.event_order import differs
+from txnwatch.state.incidents.ledger import Ledger
+from txnwatch.state.model.incident import IncidentEvent
+
+
+def wrong_on_topic(ledger: Ledger, log: SharedLog) -> Iterator[str]:
+    """What is wrong on the topic."""
+    last = log.compacted
+    for known in ledger.store.known.values():
+        problem = _wrong(ledger, known, last.get(known.incident_id))
+        if problem is not None:
+            yield f"{problem}: incident {known.incident_id} about {known.subject}"
+    spans = Counter(one.span for one in ledger.book.open_incidents if one.span is not None and not one.is_by_hand)
+    for span, times in spans.items():
+        if times > 1 and all(ledger.book.is_found(one) for one in ledger.book.open_incidents if one.span == span):
+            yield f"DOUBLE: {span} has {times} open incidents"
+
+
+def _wrong(ledger: Ledger, known: IncidentEvent, last: IncidentEvent | None) -> str | None:
+    if last is None:
+        return "NOT PUBLISHED"
+    if not known.is_open:
+        return "HIDDEN END" if last.is_open else None
+    if not ledger.book.is_found(known):
+        return None
+    if not last.is_open:
+        return "SUPPRESSED ON THE TOPIC"
+    return "FORGED CONTENT" if differs(last, known) else None

@@ -1,0 +1,90 @@
+"""The next command: whole, quoted, and never a marker of which nobody knows whether it is the right one."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.incidents import an_event
+from txnwatch.state.abort.fencing import ProducerIdentity
+from txnwatch.state.incidents.event_builder import (
+    EventsFlags,
+    HangingData,
+    Origin,
+    end_hanging,
+    explain_id,
+    explain_partition,
+    fence,
+    rehearse_abort,
+    suggested,
+)
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
+from txnwatch.state.model.values import TopicPartition
+
+ORIGIN = Origin("cluster", "a:1,b:2")
+SECURED = Origin("cluster", "a:1", "/etc/my kafka/client.properties")
+ORDERS = TopicPartition("orders", 3)
+AT = "--topic orders --partition 3"
+WRITTEN_BY = ProducerIdentity(5, 3)
+
+
+def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
+    return DescribedTransaction("app", 1, TransactionState.EMPTY, producer_id, epoch, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "command"),
+    [
+        ("abort", f"abort {AT} --start-offset 7"),
+        ("none", f"abort {AT} --start-offset 7"),
+        ("commit", f"abort {AT} --start-offset 7 --result commit"),
+        ("unknown", f"explain {AT}"),
+    ],
+)
+def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -> None:
+    data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
+    assert end_hanging(ORIGIN, data, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
+    for fenced in (an_owner(5, 4), an_owner(6, 3)):
+        assert end_hanging(ORIGIN, data, fenced) == end_hanging(ORIGIN, data, None)
+
+
+@pytest.mark.parametrize("epoch", [3, 2, None])
+@pytest.mark.parametrize("outcome", ["abort", "none", "commit", "unknown"])
+def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, epoch: int | None) -> None:
+    data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
+    alone = end_hanging(ORIGIN, data, None)
+    whole = end_hanging(ORIGIN, data, an_owner(5, epoch))
+    first = "txnwatch fence --transactional-id app --producer-id 5 --producer-epoch 3 --bootstrap-server a:1,b:2 && "
+    assert whole == (alone if outcome == "unknown" else f"{first}{alone}")
+
+
+def test_an_event_that_was_read_from_the_topic_leads_to_no_fence() -> None:
+    """Whoever may write the topic could name the id of a healthy application."""
+    forged = an_event("forged", transactional_id="healthy", suggested_command="txnwatch fence healthy --yes")
+    assert "fence" not in (suggested(ORIGIN, forged) or "")
+
+
+def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:
+    origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
+    events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
+    data = HangingData(ORDERS, 7, WRITTEN_BY, "commit")
+    for command in (end_hanging(origin, data, None), rehearse_abort(origin, ORDERS, 7)):
+        assert events in command
+    assert "events" not in explain_partition(origin, ORDERS), "which asks for none of them"
+
+
+def test_a_fence_names_the_epoch_that_it_fences() -> None:
+    connection = "--bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
+    expected = f"txnwatch fence --transactional-id 'it is $mine' --producer-id 5 --producer-epoch 3 {connection}"
+    assert fence(SECURED, "it is $mine", WRITTEN_BY) == expected
+
+
+def test_a_suggested_command_has_the_connection_of_the_run() -> None:
+    expected = f"txnwatch explain {AT} --bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
+    assert explain_partition(SECURED, ORDERS) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"), [("a b", "--transactional-id 'a b'"), ("-x", "--transactional-id=-x"), ("$x", "'$x'")]
+)
+def test_any_transactional_id_can_be_pasted(name: str, flag: str) -> None:
+    assert flag in explain_id(ORIGIN, name)

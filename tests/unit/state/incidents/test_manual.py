@@ -1,0 +1,111 @@
+"""The abort by hand from the search to the result, with the same protocol as the automatic abort."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.abort_stage import a_manual_abort
+from support.fake_admin import FakeAdmin
+from txnwatch.sinks.abort.run_by_hand import FoundHang, ManualAbort, ManualTarget
+from txnwatch.state.abort.protocol import MarkerResult
+from txnwatch.state.abort.rules import AbortSpec, Refused
+from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
+from txnwatch.state.model.incident import ActionResult, Decision, EndedBy, EndKind, IncidentEvent, Initiator, Refusal
+from txnwatch.state.model.values import TopicPartition
+
+NAME = "checkout-1"
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    """A cluster in which an ABORT marker was lost, and the id has been initialised since."""
+    found = FakeAdmin()
+    found.create_topic("orders")
+    found.begin(NAME, *found.partitions)
+    found.lose_markers(NAME, commit=False)
+    found.init(NAME)
+    return found
+
+
+def an_abort(admin: FakeAdmin, start_offset: int = 0) -> ManualAbort:
+    (partition,) = admin.partitions
+    return a_manual_abort(admin, ManualTarget(partition, start_offset, None, is_commit=False, may_lose=False))
+
+
+def end(abort: ManualAbort, found: FoundHang, published: list[IncidentEvent]) -> MarkerResult | Refused:
+    return abort.end(found.incident, found.evidence, published.append)
+
+
+def test_it_announces_writes_reads_again_and_reports(admin: FakeAdmin) -> None:
+    abort, published = an_abort(admin), list[IncidentEvent]()
+    found = abort.find()
+    assert isinstance(abort.decide(found.evidence, found.confirmation), AbortSpec)
+    announced_before: list[int] = []
+    admin.before("write_marker", lambda: announced_before.append(len(published)))
+    result = end(abort, found, published)
+    assert isinstance(result, MarkerResult)
+    assert result.result is ActionResult.VERIFIED
+    assert announced_before == [1], "the announcement is published before the marker is written"
+    assert [event.status for event in published] == ["opened", "updated", "resolved"]
+    assert all(event.is_by_hand for event in published), "it has an incident of its own"
+    action, resolution = published[-1].action, published[-1].resolution
+    assert action is not None
+    assert resolution is not None
+    assert (action.initiator, action.by, action.result) == (Initiator.OPERATOR, "somebody@host", "verified")
+    assert (resolution.how, resolution.by, resolution.detail) == (EndKind.ABORTED, EndedBy.TXNWATCH, "by hand")
+
+
+def test_without_an_announcement_nothing_is_written(admin: FakeAdmin) -> None:
+    abort = an_abort(admin)
+    found = abort.find()
+
+    def refuse(_: IncidentEvent) -> None:
+        raise SinkError("topic txnwatch.events: not acknowledged")
+
+    with pytest.raises(SinkError, match="not acknowledged"):
+        abort.end(found.incident, found.evidence, refuse)
+    assert abort.find().incident.incident_id == found.incident.incident_id, "it still hangs"
+
+
+def test_a_result_that_cannot_be_published_is_still_shown(admin: FakeAdmin) -> None:
+    abort, published = an_abort(admin), list[IncidentEvent]()
+    found = abort.find()
+
+    def publish_once(event: IncidentEvent) -> None:
+        if published:
+            raise SinkError("topic txnwatch.events: not acknowledged")
+        published.append(event)
+
+    result = abort.end(found.incident, found.evidence, publish_once)
+    assert isinstance(result, MarkerResult)
+    assert result.result is ActionResult.VERIFIED
+    assert "the event could not be delivered" in (result.detail or "")
+
+
+def test_a_broker_that_denies_it_is_a_refusal_and_published_as_one(admin: FakeAdmin) -> None:
+    abort, published = an_abort(admin), list[IncidentEvent]()
+    found = abort.find()
+    admin.mark = lambda _: "CLUSTER_AUTHORIZATION_FAILED"  # type: ignore[method-assign,assignment]
+    result = end(abort, found, published)
+    assert isinstance(result, Refused)
+    assert result.refusal is Refusal.NOT_AUTHORIZED
+    action = published[-1].action
+    assert action is not None
+    assert (action.decision, action.refusal, action.result) == (Decision.REFUSED, Refusal.NOT_AUTHORIZED, None)
+
+
+def test_a_live_transaction_and_an_unknown_one_are_not_found(admin: FakeAdmin) -> None:
+    with pytest.raises(TxnwatchError, match=r"found one from offset 0 \(producer id"):
+        an_abort(admin, start_offset=7).find()
+    admin.begin(NAME, *admin.partitions)
+    with pytest.raises(TxnwatchError, match="it does not hang"):
+        an_abort(admin).find()
+
+
+def test_a_partition_that_is_not_shown_is_not_called_empty(admin: FakeAdmin) -> None:
+    admin.create_topic("payments")
+    target = ManualTarget(TopicPartition("payments", 0), 0, None, is_commit=False, may_lose=False)
+    abort = a_manual_abort(admin, target)
+    admin.problems[target.partition] = "NO_LEADER"
+    with pytest.raises(BrokerError, match="NO_LEADER"):
+        abort.find()
