@@ -314,7 +314,7 @@ def test_no_healthy_transaction_is_aborted_whatever_an_incident_contains(world: 
             plant(ledger, event, ActiveProducer(client.producer_id, client.producer_epoch, last, 0, None, start))
             abort.abort._tries.clear()
             while thread.is_alive():
-                abort._tries.clear()
+                abort.abort._tries.clear()
                 abort.on_batch()
             thread.join()
             assert failures == []
