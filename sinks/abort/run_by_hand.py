@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.protocol import MarkerResult
@@ -13,11 +14,13 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.by_hand import (
     AbortByHand,
+    AwaitEnd,
     FindAbsence,
     FoundHang,
     ManualTarget,
     PauseBetweenReads,
     PublishAtOnce,
+    ReadOpenIncident,
     SearchPartition,
 )
 from txnwatch.state.incidents.event_builder import Origin
@@ -27,7 +30,22 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import TransactionAdmin
 from txnwatch.state.model.values import TimestampMs, TopicPartition
 
-Publish = Callable[[IncidentEvent], None]
+
+class OperatorsTopic(Protocol):
+    """The events topic, as the abort by hand uses it."""
+
+    def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
+        """See ReadOpenIncident."""
+
+    def publish(self, event: IncidentEvent) -> None:
+        """See PublishAtOnce.
+
+        Raises:
+            SinkError: it is not certain that the event arrived, or another writer's event came first.
+        """
+
+    def is_ended(self, incident_id: str) -> bool:
+        """See AwaitEnd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +81,28 @@ class ManualAbort:
         """The decision of the automatic abort, with the policy of an operator."""
         return self._run(self._abort.decide(evidence, confirmation))
 
-    def end(self, incident: IncidentEvent, evidence: ProvenHang, publish: Publish) -> MarkerResult | Refused:
+    def end(self, incident: IncidentEvent, evidence: ProvenHang, topic: OperatorsTopic) -> MarkerResult | Refused:
         """Reads once more, because the operator may have waited, and runs the protocol.
 
         Raises:
             SinkError: the announcement could not be published; no marker was written.
         """
-        return self._run(self._abort.end(incident, evidence), publish)
+        ways: dict[type[Wanted[Any]], Way] = {
+            ReadOpenIncident: lambda wanted: topic.open_incident(wanted.incident),
+            PublishAtOnce: lambda wanted: topic.publish(wanted.event),
+            AwaitEnd: lambda wanted: topic.is_ended(wanted.incident_id),
+        }
+        return self._run(self._abort.end(incident, evidence), ways)
 
     @property
     def _abort(self) -> AbortByHand:
         return AbortByHand(self.target, self.origin, self.operator)
 
-    def _run(self, plan: Plan[T], publish: Publish = lambda _: None) -> T:
+    def _run(self, plan: Plan[T], also: Mapping[type[Wanted[Any]], Way] = MappingProxyType({})) -> T:
         ways: dict[type[Wanted[Any]], Way] = {
             SearchPartition: lambda wanted: self.search(wanted.partition, wanted.is_wanted),
             FindAbsence: lambda wanted: self.absence(wanted.partition),
             PauseBetweenReads: lambda _: self.pause(),
-            PublishAtOnce: lambda wanted: publish(wanted.event),
+            **also,
         }
         return FreshReads(self.admin, self.now_ms, ways).run(plan)

@@ -87,14 +87,16 @@ def action(
     )
 
 
-def announcement(incident: IncidentEvent, announced: Action, reading: PartitionReading) -> IncidentEvent:
+def announcement(
+    incident: IncidentEvent, announced: Action, reading: PartitionReading, *, is_published: bool
+) -> IncidentEvent:
     """The event before the marker, with the read on which the decision is based.
 
-    An abort by hand has its own incident: the sequence of an incident that a running watch has opened belongs to that
-    watch.
+    It is the next event of an incident that is on the events topic. If no watch has opened one, an abort by hand opens
+    an incident of its own.
     """
     evidence = _read_anew(incident.evidence, reading, announced.at_ms)
-    if announced.initiator is not Initiator.OPERATOR:
+    if is_published:
         return updated(replace(incident, action=announced, evidence=evidence), announced.at_ms)
     own_id = repeat_incident_id(incident.incident_id, announced.at_ms)
     return replace(incident, incident_id=own_id, action=announced, evidence=evidence, time_ms=announced.at_ms)

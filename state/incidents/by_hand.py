@@ -17,15 +17,18 @@ from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.confirm import confirm_spans
 from txnwatch.state.incidents.event_builder import Origin, span_event
+from txnwatch.state.incidents.event_order import with_newer_verdict
 from txnwatch.state.incidents.marker import MarkerProtocol
 from txnwatch.state.incidents.own_findings import read_anew
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import Decision, IncidentEvent, Initiator, Refusal, resolved
+from txnwatch.state.model.incident import Decision, ExpectedOutcome, IncidentEvent, Initiator, Refusal, resolved
 from txnwatch.state.model.values import Offset, ProducerId, TopicPartition
 
-# What the abort by hand wants beside fresh reads.
+# What the abort by hand wants beside fresh reads. It publishes on the incident that a watch has opened, so nobody is
+# paged a second time; the watch ends it. Of the record on the topic it uses what identifies the incident, and the
+# outcome if it is not known here. It decides by its own reads.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,27 @@ class PauseBetweenReads(Wanted[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadOpenIncident(Wanted[IncidentEvent | None]):
+    """The last event of the open incident about the same transaction on the events topic; None if there is none."""
+
+    incident: IncidentEvent
+
+
+@dataclass(frozen=True, slots=True)
 class PublishAtOnce(Wanted[None]):
-    """An event to publish now. SinkError: it is not certain that it arrived."""
+    """An event to publish now, unless its incident has ended.
+
+    SinkError: it is not certain that it arrived, or another writer's event came first.
+    """
 
     event: IncidentEvent
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitEnd(Wanted[bool]):
+    """Whether a watch publishes the end of an incident within a few seconds."""
+
+    incident_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +150,14 @@ class AbortByHand:
             stable_before=incident.last_stable_offset,
             initiator=Initiator.OPERATOR,
         )
+        known = yield from ask(ReadOpenIncident(incident))
+        shown = incident if known is None else _continues(known, incident)
         delivery = _Announced()
-        event, result = yield from MarkerProtocol(delivery.publish).run(incident, spec, begun, found.reading)
+        protocol = MarkerProtocol(delivery.publish, is_published=known is not None)
+        event, result = yield from protocol.run(shown, spec, begun, found.reading)
         assert result is not None, "an announcement that is not delivered is an error"
-        if result.is_closed:
+        is_ended = known is not None and result.is_closed and (yield from ask(AwaitEnd(known.incident_id)))
+        if result.is_closed and not is_ended:
             now_ms = yield from ask(Now())
             yield from delivery.publish(resolved(event, now_ms, resolution(spec.marker, result, now_ms)))
         if result.is_denied:
@@ -173,6 +197,19 @@ class AbortByHand:
         if found.answer is Answer.UNKNOWN:
             raise BrokerError(f"{self.target.partition}: could not read whether it hangs: {found.why}")
         return found
+
+
+def _continues(known: IncidentEvent, found: IncidentEvent) -> IncidentEvent:
+    """What was found here, as the next event of a watch's incident; an outcome that is not known here stays."""
+    ours = with_newer_verdict(known, found)
+    if found.expected_outcome != ExpectedOutcome.UNKNOWN:
+        return ours
+    return replace(
+        ours,
+        expected_outcome=known.expected_outcome,
+        outcome_doubt=known.outcome_doubt,
+        outcome_detail=known.outcome_detail,
+    )
 
 
 class _Announced:

@@ -48,17 +48,19 @@ class MarkerProtocol:
         publish: publishes an event; returns whether the events topic has it.
         obstacle: asked after the announcement, right before the marker; why it must not be written, or None.
         before_write: what is done directly before the marker is written.
+        is_published: whether the incident is on the events topic.
     """
 
     publish: Callable[[IncidentEvent], Plan[bool]]
     obstacle: Callable[[], Plan[str | None]] = _no_obstacle
     before_write: Callable[[], Plan[None]] = _no_obstacle
+    is_published: bool = True
 
     def run(
         self, incident: IncidentEvent, spec: AbortSpec, begun: Action, reading: PartitionReading
     ) -> Plan[Performed]:
         """Announces the marker, writes it, reads the partition again and reports; `reading` is the fresh read."""
-        announced = announcement(incident, begun, reading)
+        announced = announcement(incident, begun, reading, is_published=self.is_published)
         why = None if (yield from self.publish(announced)) else _NOT_DELIVERED
         why = why or (yield from self.obstacle())
         if why is not None:

@@ -119,5 +119,8 @@ def test_an_acknowledged_transaction_is_not_aborted_and_stays_reported_whatever_
     assert main(asked) == 0, "by hand: an operator accepts the loss"
     assert json.loads(capsys.readouterr().out)["rows"][0]["expected_outcome"] == "unknown"
     eventually(lambda: not open_now(world, partition), IN_TIME_S, "the end of every incident")
-    by_hand = [event for event in about(world, partition) if event.is_by_hand and event.resolution is not None]
-    assert [event.resolution.by for event in by_hand if event.resolution] == ["txnwatch"]
+    ended = [event for event in about(world, partition) if event.action is not None and event.resolution is not None]
+    assert ended[-1].action is not None
+    assert ended[-1].resolution is not None
+    assert (ended[-1].action.initiator, ended[-1].action.result) == ("operator", "verified")
+    assert ended[-1].resolution.how == "aborted"

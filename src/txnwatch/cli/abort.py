@@ -38,16 +38,17 @@ from txnwatch.cluster_connection import options_of
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
 from txnwatch.setting_sources import client_properties
-from txnwatch.sinks.abort.run_by_hand import ManualAbort, Publish
+from txnwatch.sinks.abort.operators_topic import KafkaOperatorsTopic, NoTopic
+from txnwatch.sinks.abort.run_by_hand import ManualAbort, OperatorsTopic
 from txnwatch.sinks.delivery.encoding import FORMATS
+from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
 from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.by_hand import ManualTarget
 from txnwatch.state.incidents.event_builder import Origin, fence
-from txnwatch.state.incidents.event_order import fitting
-from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
@@ -65,7 +66,7 @@ from txnwatch.streaming.source.options import SourceOptions
 
 _TIMEOUT_S = 10.0
 _BETWEEN_READS_S = 1.0
-Publishing = Callable[[], AbstractContextManager[Publish]]
+Publishing = Callable[[], AbstractContextManager[OperatorsTopic]]
 
 
 @contextlib.contextmanager
@@ -111,8 +112,10 @@ def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
 
 
 @contextlib.contextmanager
-def _publishing(cluster: Cluster, options: SourceOptions, events: EventsTopic, grantee: Grantee) -> Iterator[Publish]:
-    """Publishes on the events topic; a cluster that is not watched has no such topic, and it is not created.
+def _publishing(
+    cluster: Cluster, options: SourceOptions, events: EventsTopic, grantee: Grantee
+) -> Iterator[OperatorsTopic]:
+    """Opens the events topic; a cluster that is not watched has no such topic, and it is not created.
 
     Raises:
         AuthorizationError: the user may not write to it.
@@ -121,16 +124,24 @@ def _publishing(cluster: Cluster, options: SourceOptions, events: EventsTopic, g
         hidden = hidden_topics(cluster, [events.name]).get(events.name)
         if hidden is not None:
             LOG.warning(f"events topic {events.name!r}: no event of this abort is published: {hidden}")
-        yield lambda _: None
+        yield NoTopic()
         return
     check_write(cluster, events.name, grantee)
     config = librdkafka_config(options)
-    with contextlib.closing(KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys)) as topic:
-
-        def publish(event: IncidentEvent) -> None:
-            topic.publish([fitting(event)])
-
-        yield publish
+    with contextlib.ExitStack() as closing:
+        topic = closing.enter_context(
+            contextlib.closing(KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys))
+        )
+        log = None
+        try:
+            log = closing.enter_context(
+                contextlib.closing(EventLog(config, events.name, events.decode, events.keys, report=LOG.warning))
+            )
+            operators = KafkaOperatorsTopic(topic, log)
+        except BrokerError as exc:
+            LOG.warning(f"{exc}: this abort has an incident of its own")
+            operators = KafkaOperatorsTopic(topic, None)
+        yield operators
 
 
 _LOSS = {
@@ -238,8 +249,8 @@ def run(parsed: argparse.Namespace) -> int:
         if not parsed.yes and not confirmed([_about(incident), f"{parsed.result}: {loss}."], "Write the marker?"):
             _show(parsed, incident, "refused", "not confirmed: nothing was written")
             return REFUSED
-        with publishing() as publish:
-            result = abort.end(incident, evidence, publish)
+        with publishing() as topic:
+            result = abort.end(incident, evidence, topic)
         if isinstance(result, Refused):
             return _refused(parsed, abort.origin, incident, result)
         _show(parsed, incident, result.result, result.detail or f"closed; last stable offset {result.stable_after}")

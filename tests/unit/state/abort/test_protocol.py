@@ -142,13 +142,14 @@ def test_the_closing_marker_is_our_own_only_if_no_other_explains_it(
     assert is_own_marker(WRITTEN, marker, next_one) is is_ours
 
 
-def test_the_announcement_has_the_fresh_read_and_an_operator_has_an_incident_of_its_own() -> None:
+def test_the_announcement_has_the_fresh_read_and_without_a_watch_an_operator_opens_an_incident() -> None:
     reading = replace(READING, end_before=190, end_after=195, leader=1)
-    event = announcement(EVENT, BEGUN, reading)
+    event = announcement(EVENT, BEGUN, reading, is_published=True)
     assert (event.incident_id, event.sequence) == (EVENT.incident_id, EVENT.sequence + 1)
     assert (event.evidence.end_before, event.evidence.leader, event.action) == (190, 1, BEGUN)
     first_id = span_incident_id(EVENT.cluster_id, EVENT.topic_id or "", 3, EVENT.producer_id, START)
-    by_hand = announcement(replace(EVENT, incident_id=first_id), replace(BEGUN, initiator=Initiator.OPERATOR), reading)
+    found, begun = replace(EVENT, incident_id=first_id), replace(BEGUN, initiator=Initiator.OPERATOR)
+    by_hand = announcement(found, begun, reading, is_published=False)
     assert by_hand.incident_id != first_id
     assert (by_hand.sequence, by_hand.is_by_hand) == (EVENT.sequence, True)
 

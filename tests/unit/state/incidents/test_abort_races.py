@@ -9,12 +9,13 @@ import pytest
 
 from support.abort_stage import AbortStage, a_manual_abort
 from support.incidents import an_event
+from support.operators import RecordingOperatorsTopic
 from support.plans import at_once, run_reads
 from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.incidents import by_hand
 from txnwatch.state.incidents.by_hand import ManualTarget
 from txnwatch.state.incidents.marker import read_after
-from txnwatch.state.model.incident import Decision, Evidence, IncidentEvent
+from txnwatch.state.model.incident import Decision, Evidence
 from txnwatch.state.model.ports import MarkerSpec
 
 Race = Callable[[AbortStage, int, str], None]
@@ -43,7 +44,8 @@ class ByHand:
     """The abort by hand on a stage, and what it publishes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
-        self.stage, self.published = AbortStage(mode="off"), list[IncidentEvent]()
+        self.stage, self.topic = AbortStage(mode="off"), RecordingOperatorsTopic()
+        self.published = self.topic.published
         self.producer_id = self.stage.hang_and_move_on(NAME)
         self.incident = replace(self.stage.last(), expected_outcome=asked, action=None)
         ((_, found),) = self.stage.ledger.ledger.book.proven()
@@ -53,7 +55,7 @@ class ByHand:
         self.abort = a_manual_abort(self.stage.admin, target)
 
     def act(self) -> MarkerResult:
-        came_to = self.abort.end(self.incident, self.evidence, self.published.append)
+        came_to = self.abort.end(self.incident, self.evidence, self.topic)
         assert isinstance(came_to, MarkerResult)
         return came_to
 

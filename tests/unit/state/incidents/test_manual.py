@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from support.abort_stage import a_manual_abort
 from support.fake_admin import FakeAdmin
+from support.operators import RecordingOperatorsTopic
 from txnwatch.sinks.abort.run_by_hand import FoundHang, ManualAbort, ManualTarget
 from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
-from txnwatch.state.model.incident import ActionResult, Decision, EndedBy, EndKind, IncidentEvent, Initiator, Refusal
+from txnwatch.state.model.incident import (
+    ActionResult,
+    Decision,
+    EndedBy,
+    EndKind,
+    IncidentEvent,
+    IncidentStatus,
+    Initiator,
+    Refusal,
+)
 from txnwatch.state.model.values import TopicPartition
 
 NAME = "checkout-1"
@@ -32,17 +45,22 @@ def an_abort(admin: FakeAdmin, start_offset: int = 0) -> ManualAbort:
     return a_manual_abort(admin, ManualTarget(partition, start_offset, None, is_commit=False, may_lose=False))
 
 
-def end(abort: ManualAbort, found: FoundHang, published: list[IncidentEvent]) -> MarkerResult | Refused:
-    return abort.end(found.incident, found.evidence, published.append)
+def end(abort: ManualAbort, found: FoundHang, topic: RecordingOperatorsTopic) -> MarkerResult | Refused:
+    return abort.end(found.incident, found.evidence, topic)
+
+
+def opened_by_a_watch(found: FoundHang, **values: Any) -> IncidentEvent:
+    """The last event of a watch's incident about the same transaction."""
+    return replace(found.incident, incident_id="f" * 32, sequence=7, status=IncidentStatus.UPDATED, **values)
 
 
 def test_it_announces_writes_reads_again_and_reports(admin: FakeAdmin) -> None:
-    abort, published = an_abort(admin), list[IncidentEvent]()
-    found = abort.find()
+    abort, topic = an_abort(admin), RecordingOperatorsTopic()
+    found, published = abort.find(), topic.published
     assert isinstance(abort.decide(found.evidence, found.confirmation), AbortSpec)
     announced_before: list[int] = []
     admin.before("write_marker", lambda: announced_before.append(len(published)))
-    result = end(abort, found, published)
+    result = end(abort, found, topic)
     assert isinstance(result, MarkerResult)
     assert result.result is ActionResult.VERIFIED
     assert announced_before == [1], "the announcement is published before the marker is written"
@@ -55,38 +73,84 @@ def test_it_announces_writes_reads_again_and_reports(admin: FakeAdmin) -> None:
     assert (resolution.how, resolution.by, resolution.detail) == (EndKind.ABORTED, EndedBy.TXNWATCH, "by hand")
 
 
+def test_it_is_the_next_event_of_a_watchs_incident_which_the_watch_ends(admin: FakeAdmin) -> None:
+    abort = an_abort(admin)
+    found = abort.find()
+    known = opened_by_a_watch(found, open_since_ms=5)
+    topic = RecordingOperatorsTopic(known)
+    result = end(abort, found, topic)
+    assert isinstance(result, MarkerResult)
+    assert result.result is ActionResult.VERIFIED
+    assert topic.asked == [(found.incident.span, 0)]
+    assert [(event.incident_id, event.sequence, event.status) for event in topic.published] == [
+        (known.incident_id, 8, "updated"),
+        (known.incident_id, 9, "updated"),
+    ]
+    assert {event.open_since_ms for event in topic.published} == {5}
+    assert not any(event.is_by_hand for event in topic.published), "it stays the incident of the watch"
+
+
+def test_it_ends_the_incident_of_a_watch_that_is_gone(admin: FakeAdmin) -> None:
+    abort = an_abort(admin)
+    found = abort.find()
+    topic = RecordingOperatorsTopic(opened_by_a_watch(found), ends=False)
+    end(abort, found, topic)
+    last = topic.published[-1]
+    assert (last.status, last.sequence) == ("resolved", 10)
+    assert last.resolution is not None
+    assert last.resolution.by == "txnwatch"
+
+
+def test_an_outcome_that_only_the_watch_knows_stays_in_its_incident_and_decides_nothing(admin: FakeAdmin) -> None:
+    abort = an_abort(admin)
+    found = abort.find()
+    unknown = found._replace(incident=replace(found.incident, expected_outcome="unknown"))
+    topic = RecordingOperatorsTopic(opened_by_a_watch(found, expected_outcome="commit"))
+    assert isinstance(end(abort, unknown, topic), MarkerResult)
+    assert {event.expected_outcome for event in topic.published} == {"commit"}
+
+
+def test_an_outcome_that_was_found_here_replaces_the_one_on_the_topic(admin: FakeAdmin) -> None:
+    abort = an_abort(admin)
+    found = abort.find()
+    here = found._replace(incident=replace(found.incident, expected_outcome="none"))
+    topic = RecordingOperatorsTopic(opened_by_a_watch(found, expected_outcome="commit"))
+    assert isinstance(end(abort, here, topic), MarkerResult)
+    assert {event.expected_outcome for event in topic.published} == {"none"}
+
+
 def test_without_an_announcement_nothing_is_written(admin: FakeAdmin) -> None:
     abort = an_abort(admin)
     found = abort.find()
 
-    def refuse(_: IncidentEvent) -> None:
+    def refuse() -> None:
         raise SinkError("topic txnwatch.events: not acknowledged")
 
     with pytest.raises(SinkError, match="not acknowledged"):
-        abort.end(found.incident, found.evidence, refuse)
+        end(abort, found, RecordingOperatorsTopic(before=refuse))
     assert abort.find().incident.incident_id == found.incident.incident_id, "it still hangs"
 
 
 def test_a_result_that_cannot_be_published_is_still_shown(admin: FakeAdmin) -> None:
-    abort, published = an_abort(admin), list[IncidentEvent]()
+    abort, topic = an_abort(admin), RecordingOperatorsTopic()
     found = abort.find()
 
-    def publish_once(event: IncidentEvent) -> None:
-        if published:
+    def only_once() -> None:
+        if topic.published:
             raise SinkError("topic txnwatch.events: not acknowledged")
-        published.append(event)
 
-    result = abort.end(found.incident, found.evidence, publish_once)
+    topic.before = only_once
+    result = end(abort, found, topic)
     assert isinstance(result, MarkerResult)
     assert result.result is ActionResult.VERIFIED
     assert "the event could not be delivered" in (result.detail or "")
 
 
 def test_a_broker_that_denies_it_is_a_refusal_and_published_as_one(admin: FakeAdmin) -> None:
-    abort, published = an_abort(admin), list[IncidentEvent]()
-    found = abort.find()
+    abort, topic = an_abort(admin), RecordingOperatorsTopic()
+    found, published = abort.find(), topic.published
     admin.mark = lambda _: "CLUSTER_AUTHORIZATION_FAILED"  # type: ignore[method-assign,assignment]
-    result = end(abort, found, published)
+    result = end(abort, found, topic)
     assert isinstance(result, Refused)
     assert result.refusal is Refusal.NOT_AUTHORIZED
     action = published[-1].action
