@@ -6,14 +6,18 @@ import random
 from contextlib import AbstractContextManager
 from unittest import mock
 
+from msgspec.structs import replace
+
 from simulation.mutants import HEALTHY_AND_QUICK, Wrapped, view_like
 from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
 from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection.batch import Batch
+from txnwatch.state.detection.bucket_readings import give_up
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.reading import Batch, give_up
+from txnwatch.state.detection.reading import Lack
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log.range_read import RangeRead
@@ -38,7 +42,9 @@ class GivenUpIsForgotten(Wrapped):
             over = {notice.partition for notice in batch.notices if notice.detail.startswith("given up")} & before
             batch.notices = [notice for notice in batch.notices if notice.partition not in over]
             for partition in over:
-                bucket.gaps.pop(partition, None)
+                known = bucket.reading(partition)
+                lacks = {lack: since for lack, since in known.lacks.items() if lack is not Lack.RANGE}
+                bucket.keep_reading(partition, replace(known, lacks=lacks))
 
         return mock.patch.object(buckets, "give_up", forget)
 
