@@ -82,14 +82,14 @@ def process(
     Raises:
         ValueError: the batch does not have exactly one barrier fact.
     """
-    run = Run(bucket, Batch(facts), LoadedProducers(bucket, store), policy, reports_partitions)
+    run = BucketBatch(bucket, Batch(facts), LoadedProducers(bucket, store), policy, reports_partitions)
     for phase in PHASES:
         phase(run)
     return run.loaded.emitted
 
 
 @dataclass(slots=True)
-class Run:
+class BucketBatch:
     """One batch in one bucket; the first phases set what the later ones need.
 
     Attributes:
@@ -108,12 +108,12 @@ class Run:
     complete: set[int] = field(default_factory=set)
 
 
-def move_clock(run: Run) -> None:
+def move_clock(run: BucketBatch) -> None:
     """Moves all stored times if our clock was set. Assumes that nothing has compared a stored time with the batch."""
     move_times(run.bucket, run.loaded, run.batch.barrier.clock_set_by_ms)
 
 
-def follow_readings(run: Run) -> None:
+def follow_readings(run: BucketBatch) -> None:
     """Changes what is known about the readings of partitions.
 
     Assumes that stored times are by our present clock, and that no fact is applied: the facts follow what was known
@@ -125,7 +125,7 @@ def follow_readings(run: Run) -> None:
     run.logs = LogReadings(run.bucket)
 
 
-def apply_to_awaited(run: Run) -> None:
+def apply_to_awaited(run: BucketBatch) -> None:
     """Applies elections and notices, which name no producer.
 
     Assumes that no other fact is applied: a truncated log begins again below what this batch has read of it.
@@ -139,7 +139,7 @@ def apply_to_awaited(run: Run) -> None:
     loaded.apply_to_concerned(run.batch.for_awaited, barrier.number)
 
 
-def apply_to_one(run: Run) -> None:
+def apply_to_one(run: BucketBatch) -> None:
     """Applies each fact that names a producer, in the order of the logs.
 
     Assumes that notices are applied, and that `before` and `logs` are those of this batch.
@@ -161,7 +161,7 @@ def apply_to_one(run: Run) -> None:
         loaded.apply(seen.producer_id, fact, barrier.number, is_consecutive=is_consecutive)
 
 
-def end_ids(run: Run) -> None:
+def end_ids(run: BucketBatch) -> None:
     """Applies the tombstones, and names the owners of stray writes.
 
     Assumes that all other records of the batch are applied: a tombstone is the last record of an id.
@@ -170,7 +170,7 @@ def end_ids(run: Run) -> None:
     run.loaded.name_strays()
 
 
-def end_readings(run: Run) -> None:
+def end_readings(run: BucketBatch) -> None:
     """Notes how far the partitions are read, and removes the ids that a complete new reading did not show again.
 
     Assumes that all records of the batch are applied: an id that they show is not gone.
@@ -187,7 +187,7 @@ def end_readings(run: Run) -> None:
             loaded.take(forget_unseen(loaded.load(producer_id), view.log_partition, reading))
 
 
-def take_census(run: Run) -> None:
+def take_census(run: BucketBatch) -> None:
     """Opens what the batch's census shows as open; ends what it should show and does not.
 
     Assumes that all logs of the batch are applied: a census is later than everything that the batch has read.
@@ -218,7 +218,7 @@ def take_census(run: Run) -> None:
                 loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
 
 
-def report_partitions(run: Run) -> None:
+def report_partitions(run: BucketBatch) -> None:
     """Emits what concerns partitions and brokers, and no producer, in the one bucket that reports it.
 
     Assumes that the readings are those after the batch.
@@ -228,7 +228,7 @@ def report_partitions(run: Run) -> None:
         run.loaded.emitted.extend(_about_partitions(run.bucket, run.batch))
 
 
-def evaluate(run: Run) -> None:
+def evaluate(run: BucketBatch) -> None:
     """Evaluates every producer that is due or has changed, and emits the figures of the bucket.
 
     Assumes that everything of the batch is applied: the barrier counts last.
@@ -256,12 +256,12 @@ def evaluate(run: Run) -> None:
     loaded.emitted.extend(_figures(bucket, context, loaded.ended))
 
 
-def keep_changes(run: Run) -> None:
+def keep_changes(run: BucketBatch) -> None:
     """Writes the producers that have changed. Assumes that nothing changes them any more."""
     run.loaded.store_changes()
 
 
-PHASES: tuple[Callable[[Run], None], ...] = (
+PHASES: tuple[Callable[[BucketBatch], None], ...] = (
     move_clock,
     follow_readings,
     apply_to_awaited,

@@ -49,10 +49,10 @@ class Lack(StrEnum):
     NOTHING = "nothing"
     REST = "a rest"
     RANGE = "a range"
-    RANGE_BEGUN = "a range, being read again"
+    RANGE_BEGUN = "a range that is being read again"
     CENSUS = "a census"
     NEW_READING = "a new reading"
-    NEW_READING_BEGUN = "a new reading, begun"
+    NEW_READING_BEGUN = "a new reading that has begun"
     RECREATED = "the re-created log"
     NAME = "its topic in the metadata"
     DESCRIPTION = "its description"
@@ -99,8 +99,7 @@ class LackRow(NamedTuple):
     Attributes:
         means: text for the docs.
         includes: what is not kept beside it.
-        is_unproven: nothing that was read there proves anything yet, and what is read now does not follow what is
-            known.
+        is_unproven: the partition is reported as unproven, and what is read now does not follow what is known.
     """
 
     means: str
@@ -110,7 +109,10 @@ class LackRow(NamedTuple):
 
 LACKS: dict[Lack, LackRow] = {
     Lack.NOTHING: LackRow("it is read to its listed end, unless this barrier has another end", is_unproven=False),
-    Lack.REST: LackRow("a batch has left what is above an offset, because of its read limit", is_unproven=False),
+    Lack.REST: LackRow(
+        "a batch has left what is above an offset, because of its read limit: only a census shows what is open there",
+        is_unproven=False,
+    ),
     Lack.RANGE: LackRow(
         "a range was listed and could not be read yet. If this fails too often, a range of data counts as lost; the "
         "coordinators' log is tried for ever",
