@@ -81,18 +81,31 @@ def test_a_cell_is_executed(lack: Lack, event: ReadEvent) -> None:
     assert changed.number == before.number + (Besides.NEW_NUMBER in besides)
 
 
-@pytest.mark.parametrize("lack", [lack for lack in Lack if lack is not Lack.NOTHING])
-def test_every_lack_ends(lack: Lack) -> None:
-    """By events that do not begin another one."""
-    reached, news = {lack}, {lack}
-    while news:
-        news = {
-            cell.lack
-            for (before, event), cell in READING_TRANSITIONS.items()
-            if before in news and (Lack.NOTHING, event) not in READING_TRANSITIONS
-        } - reached
-        reached |= news
-    assert Lack.NOTHING in reached
+# What ends a lack, by its own cell or because something wider takes its place.
+ENDED_BY: dict[Lack, set[ReadEvent]] = {
+    Lack.REST: {E.READ_AGAIN, E.DELETED},
+    Lack.RANGE: {E.READ_AGAIN, E.LOST, E.CUT, E.DELETED, E.REPLACED},
+    Lack.RANGE_BEGUN: {E.UNREADABLE, E.LOST, E.CUT, E.REPLACED, E.REACHED},
+    Lack.CENSUS: {E.DESCRIBED_AS_READ, E.DELETED},
+    Lack.NEW_READING: {E.READ_AGAIN, E.REPLACED},
+    Lack.NEW_READING_BEGUN: {E.REPLACED, E.REACHED},
+    Lack.RECREATED: {E.ALL_REACHED},
+    Lack.NAME: {E.LISTED, E.UNANSWERED},
+    Lack.DESCRIPTION: {E.DESCRIBED, E.DELETED},
+}
+
+
+@pytest.mark.parametrize("lack", ENDED_BY)
+def test_nothing_else_ends_a_lack(lack: Lack) -> None:
+    known = reading_after(*WAYS[lack])
+    assert {event for event in ReadEvent if lack not in reading_after(event, start=known).lacks} == ENDED_BY[lack]
+
+
+@pytest.mark.parametrize("lack", Lack)
+def test_only_a_complete_new_reading_shows_which_ids_are_gone(lack: Lack) -> None:
+    known = reading_after(*WAYS[lack])
+    complete = {Lack.NEW_READING_BEGUN: {E.REACHED}, Lack.RECREATED: {E.ALL_REACHED}}.get(lack, set())
+    assert {event for event in ReadEvent if Besides.FORGET in after(known, event, shown())[1]} == complete
 
 
 @pytest.mark.parametrize("lack", [lack for lack in Lack if LACKS[lack].includes])
