@@ -100,11 +100,13 @@ class LackRow(NamedTuple):
         means: text for the docs.
         includes: what is not kept beside it.
         is_unproven: the partition is reported as unproven, and what is read now does not follow what is known.
+        is_counted: each time that it is shown counts; else it changes nothing that it is shown again.
     """
 
     means: str
     includes: frozenset[Lack] = frozenset()
     is_unproven: bool = True
+    is_counted: bool = False
 
 
 LACKS: dict[Lack, LackRow] = {
@@ -117,6 +119,7 @@ LACKS: dict[Lack, LackRow] = {
         "a range was listed and could not be read yet. If this fails too often, a range of data counts as lost; the "
         "coordinators' log is tried for ever",
         frozenset({Lack.RANGE_BEGUN}),
+        is_counted=True,
     ),
     Lack.RANGE_BEGUN: LackRow("a batch has read the range again, and has not reached the listed end"),
     Lack.CENSUS: LackRow(
@@ -133,7 +136,11 @@ LACKS: dict[Lack, LackRow] = {
         "nothing",
         frozenset({Lack.RANGE_BEGUN, Lack.NEW_READING_BEGUN}),
     ),
-    Lack.NAME: LackRow("the partition is hidden from this user: it is requested at every barrier", is_unproven=False),
+    Lack.NAME: LackRow(
+        "the partition is hidden from this user: it is requested at every barrier",
+        is_unproven=False,
+        is_counted=True,
+    ),
     Lack.DESCRIPTION: LackRow(
         "the last regular census of it failed: it is requested at every barrier, because retention can have removed "
         "the beginning of a transaction, and then only a census shows it",
@@ -196,8 +203,8 @@ class Lacking(NamedTuple):
 
     Attributes:
         from_offset: the lowest offset that was not read; FIRST_OFFSET if the whole partition is concerned.
-        barrier: the last barrier that has shown it.
-        times: how often it was shown.
+        barrier: the last barrier that has shown it, or the first one if the lack is not counted.
+        times: how often it was shown; 1 if the lack is not counted.
         since_ms: when it was shown first (our clock).
     """
 
@@ -206,14 +213,12 @@ class Lacking(NamedTuple):
     times: int
     since_ms: TimestampMs
 
-    def joined(self, other: Lacking) -> Lacking:
-        """Both, as one."""
-        return Lacking(
-            min(self.from_offset, other.from_offset),
-            max(self.barrier, other.barrier),
-            self.times + other.times,
-            min(self.since_ms, other.since_ms),
-        )
+    def shown_again(self, later: Lacking, lack: Lack) -> Lacking:
+        """The same after it was shown again."""
+        from_offset = min(self.from_offset, later.from_offset)
+        if not LACKS[lack].is_counted:
+            return self._replace(from_offset=from_offset)
+        return Lacking(from_offset, later.barrier, self.times + later.times, self.since_ms)
 
 
 class Standing(NamedTuple):
@@ -253,7 +258,7 @@ class Reading(ModelValue, frozen=True):
 
     @property
     def is_unproven(self) -> bool:
-        """Whether something is lacking so that what was read proves nothing."""
+        """Whether the partition is reported as unproven, and what is read now does not follow what is known."""
         return any(LACKS[lack].is_unproven for lack in self.lacks)
 
     def unread_from(self, *lacks: Lack) -> Offset | None:
@@ -289,7 +294,7 @@ def after(reading: Reading, event: ReadEvent, shown: Lacking) -> tuple[Reading, 
         if cell is not None:
             besides.add(cell.besides)
         if following is not Lack.NOTHING:
-            found[following] = found[following].joined(known) if following in found else known
+            found[following] = known.shown_again(found[following], following) if following in found else known
     if len(found) > 1:
         included = frozenset[Lack]().union(*(LACKS[lack].includes for lack in found))
         found = {lack: known for lack, known in found.items() if lack not in included}

@@ -161,8 +161,20 @@ def test_a_new_reading_has_no_hole_of_the_former_one() -> None:
 
 
 def test_what_changes_nothing_is_the_same_object() -> None:
-    known = reading_after(E.LIMITED)
+    known = reading_after((E.LIMITED, 5))
     assert after(known, E.REACHED, shown())[0] is known
+
+
+@pytest.mark.parametrize("lack", [lack for lack in Lack if lack is not Lack.NOTHING])
+def test_what_is_shown_again_changes_nothing_that_is_stored_unless_it_counts(lack: Lack) -> None:
+    """A partition that is behind may have a rest in every batch."""
+    begins = [event for (row, event), cell in READING_TRANSITIONS.items() if (row, cell.lack) == (Lack.NOTHING, lack)]
+    for event in begins:
+        known, _ = after(READ_WHOLE, event, shown(5))
+        again, besides = after(known, event, shown(8, barrier=2, since_ms=200))
+        counted = Lacking(5, 2, 2, 100) if LACKS[lack].is_counted else Lacking(5, 1, 1, 100)
+        assert again.lacks == {lack: counted}
+        assert LACKS[lack].is_counted or besides or again is known
 
 
 @pytest.mark.parametrize(
