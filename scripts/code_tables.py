@@ -18,6 +18,7 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.table import METRICS
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Phase, Sight
+from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Besides, Lack
 from txnwatch.state.detection.span import EFFECTS, Effect
 from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.incidents.life import LIFE, Known, step
@@ -83,6 +84,26 @@ def _proof_after(effect: Effect) -> str | None:
 
 def _step_if(known: Known) -> Key:
     return lambda row: str(step(known, row[0]))
+
+
+def _lacks() -> str:
+    columns: dict[str, Key] = {
+        "it lacks": 0,
+        "meaning": lambda row: row[1].means,
+        "reported as unproven": lambda row: "yes" if row[1].is_unproven else "no",
+        "includes": lambda row: ", ".join(lack for lack in Lack if lack in row[1].includes) or None,
+    }
+    return table(columns, LACKS.items())
+
+
+def _readings() -> str:
+    columns: dict[str, Key] = {
+        "it lacks": lambda row: row[0][0],
+        "what the batch shows": lambda row: row[0][1],
+        "then it lacks": lambda row: row[1].lack,
+        "besides": lambda row: None if row[1].besides is Besides.NOTHING else row[1].besides,
+    }
+    return table(columns, READING_TRANSITIONS.items())
 
 
 def _metrics_of(group: str) -> Callable[[], str]:
@@ -253,6 +274,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
         },
         LIFE.items(),
     ),
+    "what a reading lacks": _lacks,
+    "how a reading changes": _readings,
     "refusals": lambda: table(
         {"refusal": code_of("refusal"), "when": "when", "what to do": "what_to_do", "event": "is_published"}, REFUSALS
     ),

@@ -16,41 +16,31 @@ code runs in the simulation and in one-shot commands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from operator import itemgetter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
+from txnwatch.state.detection.batch import Batch
 from txnwatch.state.detection.bucket_clocks import move_times, take_clocks
+from txnwatch.state.detection.bucket_readings import (
+    LogReadings,
+    ReadBefore,
+    as_read,
+    blocked_offsets,
+    follow,
+    give_up,
+    note_last_stable,
+    note_whole,
+)
 from txnwatch.state.detection.bucket_state import BucketState, is_known_by_census
 from txnwatch.state.detection.census import described_open, doubted, not_described, not_there
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, reportable
 from txnwatch.state.detection.proof import BarrierContext
-from txnwatch.state.detection.reading import (
-    Batch,
-    WholeBefore,
-    as_read,
-    begin_readings,
-    blocked_offsets,
-    close_gaps,
-    finished_readings,
-    give_up,
-    in_reading,
-    is_before_hole,
-    note_gaps,
-    note_hidden,
-    note_holes,
-    note_last_stable,
-    note_undescribed,
-    note_whole,
-    pass_over,
-    read_again,
-    recreated_logs,
-    unread_before,
-)
+from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
 from txnwatch.state.detection.view import forget_unseen
 from txnwatch.state.model.completion_latency import Tally
-from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen, TransactionSeen
+from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
@@ -68,9 +58,9 @@ from txnwatch.state.model.findings import (
 from txnwatch.state.model.values import (
     AT_ONCE,
     NEVER_MS,
-    NO_BARRIER,
     TRANSACTION_STATE_TOPIC,
     ProducerId,
+    Remedy,
     TimestampMs,
     TopicPartition,
 )
@@ -92,93 +82,124 @@ def process(
     Raises:
         ValueError: the batch does not have exactly one barrier fact.
     """
-    batch = Batch(facts)
-    loaded = LoadedProducers(bucket, store)
-    move_times(bucket, loaded, batch.barrier.clock_set_by_ms)
-    give_up(bucket, batch, policy)
-    begin_readings(bucket, batch)
-    _apply_to_awaited(batch, loaded)
-    _apply_to_one(batch, loaded)
-    loaded.apply_to_concerned(batch.gone, batch.barrier.number)
-    loaded.name_strays()
-    close_gaps(bucket, batch)
-    note_gaps(bucket, batch.notices)
-    note_holes(bucket, batch)
-    note_whole(bucket, batch)
-    _forget_unseen(set(finished_readings(bucket, batch)), loaded)
-    _take_census(batch, loaded)
-    if reports_partitions:
-        note_last_stable(bucket, batch, policy)
-        loaded.emitted.extend(_about_partitions(bucket, batch))
-    _judge_all(batch.barrier, loaded, policy, reports_partitions=reports_partitions)
-    loaded.store_changes()
-    return loaded.emitted
+    run = BucketBatch(bucket, Batch(facts), LoadedProducers(bucket, store), policy, reports_partitions)
+    for phase in PHASES:
+        phase(run)
+    return run.loaded.emitted
 
 
-def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
-    """Findings about partitions and brokers, which concern no producer."""
-    yield from (PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
-    yield from (CensusRequest(partition, CensusReason.HIDDEN) for partition in note_hidden(bucket, batch))
-    yield from (CensusRequest(partition, CensusReason.FAILED) for partition in note_undescribed(bucket, batch))
-    yield from _incomplete(batch)
-    yield from (RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
+@dataclass(slots=True)
+class BucketBatch:
+    """One batch in one bucket; the first phases set what the later ones need.
+
+    Attributes:
+        before: what was known about the readings of partitions before the batch.
+        logs: the readings of the coordinators' log, as they are for the facts of the batch.
+        complete: partitions of the coordinators' log of which a new reading is complete with this batch.
+    """
+
+    bucket: BucketState
+    batch: Batch
+    loaded: LoadedProducers
+    policy: DetectionPolicy
+    reports_partitions: bool
+    before: ReadBefore = field(init=False)
+    logs: LogReadings = field(init=False)
+    complete: set[int] = field(default_factory=set)
 
 
-def _apply_to_awaited(batch: Batch, loaded: LoadedProducers) -> None:
-    """Applies facts that name no producer to the producers they concern."""
-    if not batch.barrier.risen and not batch.for_awaited:
+def move_clock(run: BucketBatch) -> None:
+    """Moves all stored times if our clock was set. Assumes that nothing has compared a stored time with the batch."""
+    move_times(run.bucket, run.loaded, run.batch.barrier.clock_set_by_ms)
+
+
+def follow_readings(run: BucketBatch) -> None:
+    """Changes what is known about the readings of partitions.
+
+    Assumes that stored times are by our present clock, and that no fact is applied: the facts follow what was known
+    before, and have the number of the reading that begins with this batch.
+    """
+    give_up(run.bucket, run.batch, run.policy)
+    run.before = ReadBefore(run.bucket, run.batch)
+    run.complete = follow(run.bucket, run.batch, reports_partitions=run.reports_partitions)
+    run.logs = LogReadings(run.bucket)
+
+
+def apply_to_awaited(run: BucketBatch) -> None:
+    """Applies elections and notices, which name no producer.
+
+    Assumes that no other fact is applied: a truncated log begins again below what this batch has read of it.
+    """
+    barrier, loaded = run.batch.barrier, run.loaded
+    if not barrier.risen and not run.batch.for_awaited:
         return
-    for partition in sorted(batch.barrier.risen):
+    for partition in sorted(barrier.risen):
         for producer_id in loaded.awaited.on([partition]):
             loaded.take(doubted(loaded.load(producer_id), partition))
-    loaded.apply_to_concerned(batch.for_awaited, batch.barrier.number)
+    loaded.apply_to_concerned(run.batch.for_awaited, barrier.number)
 
 
-def _apply_to_one(batch: Batch, loaded: LoadedProducers) -> None:
-    """Applies each fact that names a producer to that producer."""
-    bucket = loaded.bucket
-    again = read_again(bucket, batch)
-    unread = unread_before(bucket, batch)
-    whole = WholeBefore(bucket, batch)
-    for seen in batch.for_one:
-        if isinstance(seen, TransactionSeen) and seen.is_past and not loaded.awaits(seen.producer_id):
-            pass_over(bucket, seen.view)
+def apply_to_one(run: BucketBatch) -> None:
+    """Applies each fact that names a producer, in the order of the logs.
+
+    Assumes that notices are applied, and that `before` and `logs` are those of this batch.
+    """
+    barrier, loaded, before, logs = run.batch.barrier, run.loaded, run.before, run.logs
+    for seen in run.batch.for_one:
+        if isinstance(seen, ProducerSeen):
+            read_since, is_consecutive = before.whole_at(seen.partition), seen.partition not in before.unread
+            loaded.apply(seen.producer_id, seen, barrier.number, is_consecutive=is_consecutive, read_since=read_since)
             continue
-        fact = in_reading(seen, bucket, batch.barrier)
-        loaded.time(fact, again)
-        is_consecutive = _place_of(seen) not in unread and not (
-            isinstance(seen, TransactionSeen) and is_before_hole(bucket, loaded.load(seen.producer_id).view)
+        if seen.is_past and not loaded.awaits(seen.producer_id):
+            logs.pass_over(seen.view)
+            continue
+        fact = logs.in_reading(seen, barrier)
+        loaded.time(fact, before.again)
+        is_consecutive = seen.view.log_partition not in before.unread_logs and not logs.is_before_hole(
+            loaded.load(seen.producer_id).view
         )
-        read_since = whole.at(seen.partition) if isinstance(seen, ProducerSeen) else NO_BARRIER
-        loaded.apply(seen.producer_id, fact, batch.barrier.number, is_consecutive=is_consecutive, read_since=read_since)
+        loaded.apply(seen.producer_id, fact, barrier.number, is_consecutive=is_consecutive)
 
 
-def _forget_unseen(log_partitions: set[int], loaded: LoadedProducers) -> None:
-    """Removes the ids that complete readings of the coordinators' log did not show again."""
-    if not log_partitions:
+def end_ids(run: BucketBatch) -> None:
+    """Applies the tombstones, and names the owners of stray writes.
+
+    Assumes that all other records of the batch are applied: a tombstone is the last record of an id.
+    """
+    run.loaded.apply_to_concerned(run.batch.gone, run.batch.barrier.number)
+    run.loaded.name_strays()
+
+
+def end_readings(run: BucketBatch) -> None:
+    """Notes how far the partitions are read, and removes the ids that a complete new reading did not show again.
+
+    Assumes that all records of the batch are applied: an id that they show is not gone.
+    """
+    run.logs.keep(run.bucket, run.batch.barrier)
+    note_whole(run.bucket, run.batch)
+    loaded, complete = run.loaded, run.complete
+    if not complete:
         return
-    for producer_id in sorted({*loaded.awaited.in_logs(log_partitions), *loaded.touched} & loaded.bucket.agenda.keys()):
+    for producer_id in sorted({*loaded.awaited.in_logs(complete), *loaded.touched} & run.bucket.agenda.keys()):
         view = loaded.known(producer_id).view
-        if view is not None and view.log_partition in log_partitions:
-            reading = loaded.bucket.readings.get(view.log_partition, 0)
+        if view is not None and view.log_partition in complete:
+            reading = run.logs.number(view.log_partition)
             loaded.take(forget_unseen(loaded.load(producer_id), view.log_partition, reading))
 
 
-def _place_of(seen: ProducerSeen | TransactionSeen) -> TopicPartition:
-    if isinstance(seen, ProducerSeen):
-        return seen.partition
-    return TopicPartition(TRANSACTION_STATE_TOPIC, seen.view.log_partition)
+def take_census(run: BucketBatch) -> None:
+    """Opens what the batch's census shows as open; ends what it should show and does not.
 
-
-def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
-    """Opens what the batch's census shows as open; ends what it should show and does not."""
+    Assumes that all logs of the batch are applied: a census is later than everything that the batch has read.
+    """
+    batch, loaded = run.batch, run.loaded
     if not batch.censuses:
         return
     brackets = batch.brackets()
     number = batch.barrier.number
     shown: set[tuple[int, TopicPartition]] = set()
     for fact in batch.described:
-        bracket = as_read(loaded.bucket, fact.partition, brackets.of(fact.partition))
+        bracket = as_read(run.bucket, fact.partition, brackets.of(fact.partition))
         if bracket is not None and fact.start_offset < bracket.below:
             shown.add((fact.producer_id, fact.partition))
             step = described_open(loaded.known(fact.producer_id), fact, bracket, number)
@@ -189,7 +210,7 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
     looked_at = brackets.described(awaited.partitions) | brackets.missing(awaited.known_by_census)
     for producer_id in sorted({*awaited.on(looked_at), *loaded.touched}):
         for partition, span in loaded.known(producer_id).spans.items():
-            bracket = as_read(loaded.bucket, partition, brackets.of(partition))
+            bracket = as_read(run.bucket, partition, brackets.of(partition))
             if brackets.is_missing(partition):
                 if is_known_by_census(span):
                     loaded.take(not_there(loaded.load(producer_id), partition))
@@ -197,18 +218,24 @@ def _take_census(batch: Batch, loaded: LoadedProducers) -> None:
                 loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
 
 
-def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy, *, reports_partitions: bool) -> None:
-    bucket = loaded.bucket
-    due = due_producers(barrier, loaded, policy)
-    context = BarrierContext(
-        barrier,
-        policy,
-        bucket.gaps,
-        bucket.coordinator_gaps,
-        bucket.left,
-        bucket.clocks,
-        recreated_logs=recreated_logs(bucket),
-    )
+def report_partitions(run: BucketBatch) -> None:
+    """Emits what concerns partitions and brokers, and no producer, in the one bucket that reports it.
+
+    Assumes that the readings are those after the batch.
+    """
+    if run.reports_partitions:
+        note_last_stable(run.bucket, run.batch, run.policy)
+        run.loaded.emitted.extend(_about_partitions(run.bucket, run.batch))
+
+
+def evaluate(run: BucketBatch) -> None:
+    """Evaluates every producer that is due or has changed, and emits the figures of the bucket.
+
+    Assumes that everything of the batch is applied: the barrier counts last.
+    """
+    bucket, barrier, loaded = run.bucket, run.batch.barrier, run.loaded
+    due = due_producers(barrier, loaded, run.policy)
+    context = BarrierContext(barrier, run.policy, unread_in(bucket.readings), bucket.clocks)
     for producer_id in sorted(due | loaded.touched.keys()):
         producer = loaded.load(producer_id)
         next_ms = at_rest_until(producer, context)
@@ -223,10 +250,38 @@ def _judge_all(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolic
             bucket.agenda.drop(producer_id)
     loaded.fill_open_list(context)
     loaded.emitted.extend(CensusRequest(partition) for partition in sorted(context.wanted))
-    if reports_partitions:
+    if run.reports_partitions:
         loaded.emitted.append(_unproven(bucket, barrier))
         loaded.emitted.extend(_outstanding(bucket))
     loaded.emitted.extend(_figures(bucket, context, loaded.ended))
+
+
+def keep_changes(run: BucketBatch) -> None:
+    """Writes the producers that have changed. Assumes that nothing changes them any more."""
+    run.loaded.store_changes()
+
+
+PHASES: tuple[Callable[[BucketBatch], None], ...] = (
+    move_clock,
+    follow_readings,
+    apply_to_awaited,
+    apply_to_one,
+    end_ids,
+    end_readings,
+    take_census,
+    report_partitions,
+    evaluate,
+    keep_changes,
+)
+
+
+def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
+    """Findings about partitions and brokers, which concern no producer."""
+    yield from (PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
+    yield from (CensusRequest(partition, CensusReason.HIDDEN) for partition in bucket.lacking(Lack.NAME))
+    yield from (CensusRequest(partition, CensusReason.FAILED) for partition in bucket.lacking(Lack.DESCRIPTION))
+    yield from _incomplete(batch)
+    yield from (RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
 
 
 def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Finding]:
@@ -243,7 +298,7 @@ def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iter
         waiting=tuple(sorted(context.waiting.items())),
         clocks=tuple(sorted(bucket.clocks.brokers.items())),
         data_listed_ms=context.barrier.data_listed_ms,
-        behind=len(context.barrier.limited_data | bucket.left.keys()),
+        behind=len(context.barrier.limited_data | context.unread.rests),
         states=tuple(sorted(bucket.states.items())),
         oldest_open_ms=oldest_open_ms,
         oldest_prepared_ms=oldest_prepared_ms,
@@ -258,8 +313,7 @@ def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iter
 
 def _due_ms(bucket: BucketState) -> TimestampMs:
     """When there is something to evaluate again, even if no fact arrives."""
-    unread = (bucket.gaps, bucket.left, bucket.failing, bucket.coordinator_gaps, bucket.rereading)
-    if any(unread) or bucket.standing or bucket.hidden or bucket.undescribed:
+    if any(reading.lacks or reading.standing is not None for reading in bucket.readings.values()):
         return AT_ONCE
     return bucket.agenda.next_ms(NEVER_MS)
 
@@ -286,15 +340,18 @@ def due_producers(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPo
 
 
 def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
-    logs = barrier.stale_coordinator | bucket.coordinator_gaps.keys() | bucket.rereading.keys()
-    log_partitions = {TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in logs}
-    return Unproven(tuple(sorted(barrier.stale_data | bucket.gaps.keys() | log_partitions)))
+    stale = {TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in barrier.stale_coordinator}
+    unread = {partition for partition, reading in bucket.readings.items() if reading.is_unproven}
+    return Unproven(tuple(sorted(barrier.stale_data | stale | unread)))
+
+
+_CLOSED_BY: dict[Lack, Remedy] = {Lack.CENSUS: Remedy.CENSUS, Lack.NEW_READING: Remedy.NEW_READING}
 
 
 def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | ReadLimitReached]:
-    for partition, gap in sorted(bucket.gaps.items(), key=itemgetter(0)):
-        yield OutstandingGap(partition, gap)
-    for partition, start in sorted(bucket.left.items()):
-        yield ReadLimitReached(partition, start)
-    for log_partition, gap in sorted(bucket.coordinator_gaps.items(), key=itemgetter(0)):
-        yield OutstandingGap(TopicPartition(TRANSACTION_STATE_TOPIC, log_partition), gap)
+    for partition in bucket.lacking(*UNREAD, Lack.REST):
+        for lack, known in bucket.readings[partition].lacks.items():
+            if lack is Lack.REST:
+                yield ReadLimitReached(partition, known.from_offset)
+            elif lack in UNREAD:
+                yield OutstandingGap(partition, _CLOSED_BY.get(lack, known.from_offset))

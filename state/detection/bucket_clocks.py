@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.bucket_state import BucketState, Failing, Standing
+from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.loaded_producers import LoadedProducers
 from txnwatch.state.detection.span import Step
 from txnwatch.state.model.clocks import RESERVE_MS, Clock, Clocks
@@ -108,18 +108,7 @@ def move_times(bucket: BucketState, loaded: LoadedProducers, by_ms: DurationMs) 
     bucket.ages = None  # it is made again from the producers
     bucket.clocks = _moved_clocks(bucket.clocks, by_ms)
     bucket.assumed_ms = {broker: DurationMs(assumed_ms - by_ms) for broker, assumed_ms in bucket.assumed_ms.items()}
-    bucket.failing = {
-        partition: Failing(known.times, known.since_ms + by_ms) for partition, known in bucket.failing.items()
-    }
-    bucket.standing = {
-        partition: Standing(
-            known.offset,
-            known.since_ms + by_ms,
-            known.is_repeated,
-            None if known.silent_ms is None else known.silent_ms + by_ms,
-        )
-        for partition, known in bucket.standing.items()
-    }
+    bucket.readings = {partition: known.with_ours_set(by_ms) for partition, known in bucket.readings.items()}
 
 
 def _moved(producer: ProducerState, by_ms: DurationMs) -> ProducerState:

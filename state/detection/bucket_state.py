@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple, TypeVar
 
 from txnwatch.state.detection.proof import BarrierContext
+from txnwatch.state.detection.reading import READ_WHOLE, Lack, Reading, Standing
 from txnwatch.state.model.clocks import Clocks
 from txnwatch.state.model.facts import PartitionNotice, TransactionalIdGone
 from txnwatch.state.model.findings import OpenTransaction, OpenTransactions
@@ -18,8 +19,6 @@ from txnwatch.state.model.values import (
     BarrierNumber,
     BrokerId,
     DurationMs,
-    Gap,
-    Offset,
     ProducerId,
     TimestampMs,
     TopicPartition,
@@ -374,69 +373,24 @@ def _ahead_ms(log_partition: int | None, context: BarrierContext) -> DurationMs:
     return NO_TIME if log_partition is None else context.clocks.ahead_ms(log_partition, context.now_ms)
 
 
-class Standing(NamedTuple):
-    """A last stable offset, and since when (our clock) it has not moved.
-
-    Attributes:
-        is_repeated: more than one batch has reported it.
-        silent_ms: the first barrier (our clock) since which it is not reported; None if the last batch reported it.
-    """
-
-    offset: Offset
-    since_ms: TimestampMs
-    is_repeated: bool = False
-    silent_ms: TimestampMs | None = None
-
-
-class Failing(NamedTuple):
-    """How often reading of a partition has failed in a row, and since when (our clock)."""
-
-    times: int
-    since_ms: TimestampMs
-
-
 @dataclass(slots=True)
 class SharedState:
     """The part of a bucket's state that is stored field by field: each field that has changed, as a whole.
 
     Attributes:
-        gaps, coordinator_gaps: ranges that could not be read, kept until they are closed; of the coordinators' log by
-            the number of the partition.
-        failing: data partitions with a range that could not be read and is not given up yet.
-        left: where reading of a data partition stopped because of the read limit of a batch.
-        rereading: coordinator partitions whose re-read has begun and has not reached the listed end yet, with the gap
-            that it closes; until then they count as stale.
-        readings: how often a coordinator partition was found truncated. Records of a later reading replace those of an
-            earlier one, whatever their offsets, even of idle producer ids.
-        holes: the end of the last compaction hole of a coordinator partition; never carry state across it.
         clocks: the brokers' clocks.
         assumed_ms: the highest lower bound of each broker's clock for which all due times are right
             (bucket_clocks.py).
         policy_digest: a digest of the policy of the last barrier, with the brokers' scan interval.
-        hidden: partitions that transactions name and that are hidden from us, with the barrier at which this was seen;
-            kept until the planner knows them.
-        undescribed: scanned partitions whose last census failed.
-        last_whole: of data partitions that the last batch did not read to their listed end, the last barrier at which
-            they were (reading.py).
         states: how many awaited producer ids are in each state.
         open_list_digest: a digest of the last emitted open list; None if that list may not have arrived.
     """
 
-    gaps: dict[TopicPartition, Gap] = field(default_factory=dict)
-    left: dict[TopicPartition, Offset] = field(default_factory=dict)
-    failing: dict[TopicPartition, Failing] = field(default_factory=dict)
-    coordinator_gaps: dict[int, Gap] = field(default_factory=dict)
-    rereading: dict[int, Gap] = field(default_factory=dict)
-    readings: dict[int, int] = field(default_factory=dict)
-    holes: dict[int, Offset] = field(default_factory=dict)
     clocks: Clocks = field(default_factory=Clocks)
     assumed_ms: dict[BrokerId, DurationMs] = field(default_factory=dict)
     policy_digest: int | None = None
-    hidden: dict[TopicPartition, BarrierNumber] = field(default_factory=dict)
-    undescribed: set[TopicPartition] = field(default_factory=set)
     states: dict[str, int] = field(default_factory=dict)
     open_list_digest: int | None = None
-    last_whole: dict[TopicPartition, BarrierNumber] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -446,7 +400,8 @@ class BucketState(SharedState):
     Attributes:
         agenda: producer ids with an open span or a live transaction -> when (our clock, ms) the next look is due.
         followed: the oldest open transactions, by producer id.
-        standing: last stable offsets below their partition's end, only in the one bucket that reports on partitions.
+        readings: what is known about the reading of a partition, of a topic or of the coordinators' log. A partition
+            that is not here is read to its listed end.
         number: the number of this bucket.
         awaited: the index of the producers on the agenda; None until it is used.
         ages: the same producers by age; None while the open list has a place for each, and until it is used.
@@ -454,17 +409,39 @@ class BucketState(SharedState):
         barrier: the last barrier evaluated in this process, None before the first; the same one again is another
             attempt.
 
-    Of `agenda`, `followed` and `standing` the entries that have changed are stored; the other five are never stored.
+    Of `agenda`, `followed` and `readings` the entries that have changed are stored; the other five are never stored.
     """
 
     agenda: Agenda = field(default_factory=Agenda)
     followed: dict[ProducerId, OpenTransaction] = field(default_factory=dict)
-    standing: dict[TopicPartition, Standing] = field(default_factory=dict)
+    readings: dict[TopicPartition, Reading] = field(default_factory=dict)
     number: int = 0
     awaited: Awaited | None = field(default=None, compare=False, repr=False)
     ages: OpenAges | None = field(default=None, compare=False, repr=False)
     shown: OpenTransactions | None = field(default=None, compare=False, repr=False)
     barrier: BarrierNumber | None = field(default=None, compare=False, repr=False)
+
+    def reading(self, partition: TopicPartition) -> Reading:
+        """What is known about the reading of a partition."""
+        return self.readings.get(partition, READ_WHOLE)
+
+    def keep_reading(self, partition: TopicPartition, reading: Reading) -> None:
+        """Sets what is known about the reading of a partition."""
+        if reading == READ_WHOLE:
+            self.readings.pop(partition, None)
+        else:
+            self.readings[partition] = reading
+
+    def lacking(self, *lacks: Lack) -> list[TopicPartition]:
+        """The partitions whose reading lacks one of these, in order."""
+        wanted = set(lacks)
+        return sorted(
+            at for at, known in self.readings.items() if known.lacks and not known.lacks.keys().isdisjoint(wanted)
+        )
+
+    def standing(self) -> list[tuple[TopicPartition, Standing]]:
+        """The last stable offsets below the ends of their partitions, in order."""
+        return sorted((at, known.standing) for at, known in self.readings.items() if known.standing is not None)
 
     def index(self, producer: ProducerState) -> None:
         """Updates the indexes that are in use with a producer that has changed."""

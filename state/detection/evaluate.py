@@ -285,7 +285,6 @@ def _judge_time(producer: ProducerState, context: BarrierContext) -> Step:
         verdict=passed.verdict,
         producer_id=producer.producer_id,
         view=view,
-        spans=tuple((partition, span.start_offset) for partition, span in sorted(producer.spans.items())),
         overdue_ms=age_ms - passed.age_ms,
         barrier=context.barrier.number,
         coordinator_listed_ms=context.barrier.coordinator_listed_ms,

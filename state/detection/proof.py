@@ -19,13 +19,14 @@ Each reason why a look proves nothing is a `Look` value of its own. It is counte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.reading import ALL_READ, Unread
 from txnwatch.state.detection.view import is_shared
 from txnwatch.state.model.clocks import RESERVE_MS, Clocks
 from txnwatch.state.model.facts import Barrier, Joined
@@ -220,22 +221,16 @@ class BarrierContext:
     """The inputs for evaluating every producer of a bucket at one barrier.
 
     Attributes:
-        gaps, coordinator_gaps: partitions with a range that was listed and could not be read.
-        left: partitions that a batch did not read to their ends because of its read limit.
+        unread: what is not completely read, besides what the barrier names itself.
         clocks: the brokers' clocks.
-        recreated_logs: partitions of a re-created coordinators' log that is not completely read yet, with the number
-            of the new reading; views of an earlier reading do not count.
         waiting: counts, filled during the evaluation, of looks that proved nothing.
         wanted: filled during the evaluation: partitions whose next census would help a proof.
     """
 
     barrier: Barrier
     policy: DetectionPolicy
-    gaps: Container[TopicPartition] = ()
-    coordinator_gaps: Container[int] = ()
-    left: Container[TopicPartition] = ()
+    unread: Unread = ALL_READ
     clocks: Clocks = field(default_factory=Clocks)
-    recreated_logs: Mapping[int, int] = field(default_factory=dict)
     waiting: Counter[str] = field(default_factory=Counter)
     wanted: set[TopicPartition] = field(default_factory=set)
 
@@ -260,19 +255,19 @@ class BarrierContext:
 
     def is_behind(self, partition: TopicPartition) -> bool:
         """Whether a limit stopped the reading of the partition before its end; then a census replaces the log."""
-        return partition in self.barrier.limited_data or partition in self.left
+        return partition in self.barrier.limited_data or partition in self.unread.rests
 
     def is_unproven(self, partition: TopicPartition) -> bool:
         """Whether the log of the partition is not read to an end that this barrier has listed."""
-        return partition in self.barrier.stale_data or partition in self.gaps or self.is_behind(partition)
+        return partition in self.barrier.stale_data or partition in self.unread.gaps or self.is_behind(partition)
 
     def is_of_old_log(self, view: CoordinatorView | None) -> bool:
         """Whether the view is from a coordinators' log that was re-created since."""
-        return view is not None and view.reading < self.recreated_logs.get(view.log_partition, 0)
+        return view is not None and view.reading < self.unread.recreated.get(view.log_partition, 0)
 
     def is_known_to_log(self, view: CoordinatorView | None) -> bool:
         """Whether the coordinators' log has named the producer id and will show its next states."""
-        return view is not None and not self.is_of_old_log(view) and view.log_partition not in self.coordinator_gaps
+        return view is not None and not self.is_of_old_log(view) and view.log_partition not in self.unread.logs
 
     def has_coordinator(self, view: CoordinatorView) -> bool:
         """Whether the coordinator can be asked: its log partition has a leader, even if that log cannot be read."""
@@ -281,7 +276,7 @@ class BarrierContext:
 
     def is_read(self, view: CoordinatorView) -> bool:
         """Whether the view's log is read to an end of this barrier: a backlog after a restart must not raise alerts."""
-        return self.has_coordinator(view) and view.log_partition not in self.coordinator_gaps
+        return self.has_coordinator(view) and view.log_partition not in self.unread.logs
 
     def had_election(self, view: CoordinatorView | None) -> bool:
         """Whether the log that can name the owner had an election after the last barrier and before it was read now.
@@ -360,7 +355,7 @@ def look_through(producer: ProducerState, partition: TopicPartition, span: Span,
     """What this barrier shows about the owner; a view from a log that was re-created since proves nothing."""
     if span.census_absent_at is None and context.policy.coordinator_access is not CoordinatorAccess.LOG:
         return _WITHOUT_LOG[context.policy.coordinator_access]
-    look = look_at(producer, partition, span, context.barrier, context.coordinator_gaps)
+    look = look_at(producer, partition, span, context.barrier, context.unread.logs)
     is_old = look in _RESTS_ON_THE_VIEW and context.is_of_old_log(producer.view)
     return Look.COORDINATOR_UNPROVEN if is_old else look
 

@@ -150,7 +150,6 @@ def overdue_transaction(
         verdict=claim.verdict,
         producer_id=producer_id,
         view=view,
-        spans=(),
         overdue_ms=claim.overdue_ms,
         barrier=BOTH_LOOKS[0],
         coordinator_listed_ms=now_ms,

@@ -81,7 +81,6 @@ class TransactionCandidate(Variant, frozen=True):
     verdict: Verdict
     producer_id: ProducerId
     view: TransactionView
-    spans: tuple[tuple[TopicPartition, Offset], ...]
     overdue_ms: DurationMs
     barrier: BarrierNumber
     coordinator_listed_ms: TimestampMs

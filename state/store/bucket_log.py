@@ -22,7 +22,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar, get_type_hints
 
-from txnwatch.state.detection.bucket_state import Awaited, BucketState, SharedState, Standing
+from txnwatch.state.detection.bucket_state import Awaited, BucketState, SharedState
+from txnwatch.state.detection.reading import Reading
 from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.serializer import PartSerializer, Serializer
@@ -45,17 +46,13 @@ decode_producer = _PRODUCER.decode
 
 def encode_shared(bucket: SharedState) -> dict[str, bytes]:
     """The shared state of a bucket, each field by its name; equal values have equal bytes."""
-    return {name: part.encode(_in_order(getattr(bucket, name))) for name, part in _SHARED.items()}
+    return {name: part.encode(getattr(bucket, name)) for name, part in _SHARED.items()}
 
 
 def decode_shared(bucket: BucketState, parts: Mapping[str, bytes]) -> None:
     """Sets the fields that `encode_shared` wrote in a bucket."""
     for name, packed in parts.items():
         setattr(bucket, name, _SHARED[name].decode(packed))
-
-
-def _in_order(value: object) -> object:
-    return sorted(value) if isinstance(value, set) else value
 
 
 TOKEN_BYTES = 8
@@ -66,7 +63,7 @@ _STEPS = 16  # different limits: buckets that change equally write their snapsho
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _Followed = dict[ProducerId, OpenTransaction | None]
-_Stands = dict[TopicPartition, Standing | None]
+_Readings = dict[TopicPartition, Reading | None]
 
 
 class Head(ModelValue, frozen=True):
@@ -82,14 +79,14 @@ class Entry(ModelValue, frozen=True):
     Attributes:
         parts: fields of the shared state that have changed.
         followed: changes of the open list; None removes a producer.
-        standing: changes of the last stable offsets that do not move; None removes a partition.
+        readings: changes of what is known about the readings of partitions; None removes a partition.
         producer_ids, rows, written_ms: the producers that have changed, and when (our clock).
         times: changes of the agenda; None removes a producer.
     """
 
     parts: dict[str, bytes]
     followed: _Followed
-    standing: _Stands
+    readings: _Readings
     producer_ids: list[ProducerId]
     rows: list[bytes]
     written_ms: list[TimestampMs]
@@ -138,7 +135,7 @@ class KeptBucket:
         self._changed: dict[ProducerId, ProducerState] = {}
         self._shared: dict[str, bytes] = {}
         self._followed: dict[ProducerId, OpenTransaction] = {}
-        self._standing: dict[TopicPartition, Standing] = {}
+        self._readings: dict[TopicPartition, Reading] = {}
         self._snapshot_bytes = self._log_bytes = 0
 
     @property
@@ -172,28 +169,28 @@ class KeptBucket:
         shared, agenda = encode_shared(bucket), bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
         followed = _changes(self._followed, bucket.followed)
-        standing = _changes(self._standing, bucket.standing)
+        readings = _changes(self._readings, bucket.readings)
         rows = {pid: encode_producer(producer) for pid, producer in self._changed.items()}
-        if parts or followed or standing or rows or agenda.changed:
+        if parts or followed or readings or rows or agenda.changed:
             self._rows.update(rows)
             self._written_ms.update(dict.fromkeys(rows, now_ms))
             if self._needs_snapshot():
                 self._forget_idle(now_ms - retention_ms)
                 entry = _entry(
-                    shared, {**bucket.followed}, {**bucket.standing}, self._rows, self._written_ms, {**agenda}
+                    shared, {**bucket.followed}, {**bucket.readings}, self._rows, self._written_ms, {**agenda}
                 )
                 store.clear()
                 self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
             else:
                 times = {pid: agenda.get(pid) for pid in agenda.changed}
-                entry = _entry(parts, followed, standing, rows, dict.fromkeys(rows, now_ms), times)
+                entry = _entry(parts, followed, readings, rows, dict.fromkeys(rows, now_ms), times)
                 self._log_bytes += len(entry)
             self._sequence += 1
             self._tokens.append(token)
             store.put_entry(self._sequence, entry)
             store.put_head(HEADS.encode(Head(self._sequence, b"".join(self._tokens))))
             self._shared = shared
-            self._followed, self._standing = dict(bucket.followed), dict(bucket.standing)
+            self._followed, self._readings = dict(bucket.followed), dict(bucket.readings)
         agenda.settle()
         self._changed = {}
         self._objects, self._used = self._used, {}
@@ -233,7 +230,7 @@ class KeptBucket:
             self._take(entry)
         if missing:
             self._sequence, self._tokens = missing.stop - 1, tokens
-            self._followed, self._standing = dict(self.bucket.followed), dict(self.bucket.standing)
+            self._followed, self._readings = dict(self.bucket.followed), dict(self.bucket.readings)
             self.bucket.agenda.settle()
             self.bucket.shown = None
 
@@ -242,7 +239,7 @@ class KeptBucket:
         decode_shared(self.bucket, entry.parts)
         self._shared.update(entry.parts)
         _apply(entry.followed, self.bucket.followed)
-        _apply(entry.standing, self.bucket.standing)
+        _apply(entry.readings, self.bucket.readings)
         self._rows.update(zip(entry.producer_ids, entry.rows, strict=True))
         self._written_ms.update(zip(entry.producer_ids, entry.written_ms, strict=True))
         for producer_id in entry.producer_ids:
@@ -307,11 +304,11 @@ def _apply(changes: Mapping[_Key, _Value | None], values: dict[_Key, _Value]) ->
 def _entry(
     parts: dict[str, bytes],
     followed: _Followed,
-    standing: _Stands,
+    readings: _Readings,
     rows: Mapping[ProducerId, bytes],
     written_ms: Mapping[ProducerId, TimestampMs],
     times: dict[ProducerId, TimestampMs | None],
 ) -> bytes:
     return ENTRIES.encode(
-        Entry(parts, followed, standing, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)
+        Entry(parts, followed, readings, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)
     )

@@ -13,7 +13,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.api_message import ApiMessage
@@ -40,15 +40,6 @@ _GROUP = 32  # the resource type of a group's configuration
 _ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
 _TRIES = 3
 _NO_LAG = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
-
-
-class ShareOffset(NamedTuple):
-    """A share group's position in a partition; with `is_floor`, the group may be further on."""
-
-    group_id: str
-    partition: TopicPartition
-    offset: Offset
-    is_floor: bool
 
 
 class DescribeShareGroupOffsetsRequest(ApiMessage, load_json="txnwatch.streaming.admin"):  # type: ignore[call-arg, misc]
@@ -104,30 +95,34 @@ def may_read_isolation(cluster: Cluster, group_id: str) -> bool | None:
 def share_offsets(
     cluster: Cluster,
     groups: Mapping[BrokerId, Sequence[str]],
+    members: Mapping[str, bool],
     wanted: Sequence[TopicPartition],
     problems: Counter[str],
-) -> list[ShareOffset]:
-    """The position of each share group in each of its partitions; `groups` has the groups of each coordinator.
+) -> dict[tuple[str, TopicPartition], GroupOffset]:
+    """The position of each share group in each of its partitions, as its committed offset.
 
+    `groups` has the groups of each coordinator, `members` whether each of them has members.
     If the end of a partition changes meanwhile, everything is asked again, at most three times in total.
     """
-    best: dict[tuple[str, TopicPartition], ShareOffset] = {}
+    best: dict[tuple[str, TopicPartition], GroupOffset] = {}
     if not groups:
-        return []
+        return best
     for _ in range(_TRIES):
         found_problems: Counter[str] = Counter()
         before = _ends(cluster, wanted)
         answered = list(_answers(cluster, groups, wanted, found_problems))
         after = _ends(cluster, wanted)
         for group_id, partition, answer in answered:
-            found = _placed(group_id, partition, answer, before.get(partition), after.get(partition))
+            if group_id not in members:
+                continue
+            offset, is_floor = _placed(answer, before.get(partition), after.get(partition))
             known = best.get((group_id, partition))
-            if known is None or (known.is_floor and (not found.is_floor or found.offset > known.offset)):
-                best[group_id, partition] = found
+            if known is None or (known.is_floor and (not is_floor or offset > known.committed_offset)):
+                best[group_id, partition] = GroupOffset(group_id, offset, members[group_id], is_floor)
         if before == after or not any(one.is_floor for one in best.values()):
             break
     problems.update(found_problems)
-    return list(best.values())
+    return best
 
 
 def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
@@ -135,15 +130,13 @@ def _ends(cluster: Cluster, wanted: Sequence[TopicPartition]) -> dict[TopicParti
     return {partition: one.offset for partition, one in listed.items() if isinstance(one, ListedOffset)}
 
 
-def _placed(
-    group_id: str, partition: TopicPartition, answer: Any, before: Offset | None, after: Offset | None
-) -> ShareOffset:
+def _placed(answer: Any, before: Offset | None, after: Offset | None) -> tuple[Offset, bool]:
+    """A share group's position in a partition, and whether the group may be further on."""
     lag = _lag(answer)
     if lag is None or before is None:
-        return ShareOffset(group_id, partition, answer.start_offset, is_floor=True)
+        return answer.start_offset, True
     # The end that the lag refers to is at or above `before`, so the group has processed at least this much.
-    offset = max(answer.start_offset, before - lag)
-    return ShareOffset(group_id, partition, offset, is_floor=before != after)
+    return max(answer.start_offset, before - lag), before != after
 
 
 def _answers(
@@ -360,11 +353,9 @@ class ClusterGroups:
         asked = {
             node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
         }
-        for one in share_offsets(self._cluster, asked, wanted, problems):
-            if one.group_id not in members or one.partition not in found:
-                continue
-            offset = GroupOffset(one.group_id, one.offset, members[one.group_id], one.is_floor)
-            found[one.partition].append(offset)
+        for (_, partition), offset in share_offsets(self._cluster, asked, members, wanted, problems).items():
+            if partition in found:
+                found[partition].append(offset)
 
     def _fetch(
         self,

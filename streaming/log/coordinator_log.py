@@ -99,7 +99,7 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
         if leader is not None and since_ms is not None:
             found.led[read.partition.partition] = LeaderStamp(leader, since_ms)
         fold = TransactionFold(read.partition.partition, read.start, read.end)
-        fold.feed(read.fold.kept, read.fold.hole_end_before)
+        fold.feed(memoryview(read.fold.kept), read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
                 found.add(fact.producer_id, fact.view)
@@ -122,7 +122,7 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     found = [
         record
         for read in _search(cluster, list_extents(cluster, [log]), (transactional_id.encode(),), problems)
-        for record in records_of(read.fold.kept, log.partition)
+        for record in records_of(memoryview(read.fold.kept), log.partition)
         if record.transactional_id == transactional_id
     ]
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
@@ -161,7 +161,7 @@ def _search(
     logs: Mapping[TopicPartition, Extent | Problem],
     needles: tuple[bytes, ...],
     problems: dict[TopicPartition, str],
-) -> list[RangeRead]:
+) -> list[RangeRead[KeptBatches]]:
     """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
     problems.update({partition: str(log) for partition, log in logs.items() if isinstance(log, Problem)})
     reads = read_parts(cluster, [log.part(kept_batches(needles)) for log in logs.values() if isinstance(log, Extent)])

@@ -17,7 +17,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import FormerOwnersRead
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, ProducerId
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import kept_batches, logs_of, needles_of, records_of
+from txnwatch.streaming.log.coordinator_log import KeptBatches, kept_batches, logs_of, needles_of, records_of
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
 
@@ -31,7 +31,7 @@ class _Search:
     """One read of the log for some producer ids."""
 
     producer_ids: frozenset[ProducerId]
-    reads: list[RangeRead]
+    reads: list[RangeRead[KeptBatches]]
     used_s: float
 
 
@@ -89,7 +89,7 @@ def _answer(search: _Search) -> FormerOwnersRead:
         return FormerOwnersRead({}, problem)
     found: dict[ProducerId, set[str]] = {producer_id: set() for producer_id in search.producer_ids}
     for read in search.reads:
-        for record in records_of(read.fold.kept, read.partition.partition):
+        for record in records_of(memoryview(read.fold.kept), read.partition.partition):
             if record.value is not None and record.value.producer_id in found:
                 found[record.value.producer_id].add(record.transactional_id)
     return FormerOwnersRead({of: next(iter(names)) if len(names) == 1 else None for of, names in found.items()})

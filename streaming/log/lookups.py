@@ -23,7 +23,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import marker_at
-from txnwatch.streaming.log.range_read import Fold, RangeRead
+from txnwatch.streaming.log.range_read import F_co, RangeRead
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTransactionMarker, read_marker
 
 # Where a log begins and ends now, for one-time reads of all of it or of a part.
@@ -45,8 +45,8 @@ class Extent:
     leader_epoch: LeaderEpoch | None = None
 
     def part(
-        self, new_fold: Callable[[Offset, Offset], Fold], start: Offset = FIRST_OFFSET, end: Offset | None = None
-    ) -> RangeRead:
+        self, new_fold: Callable[[Offset, Offset], F_co], start: Offset = FIRST_OFFSET, end: Offset | None = None
+    ) -> RangeRead[F_co]:
         """A read of what the log has of [start, end); by default of all of it."""
         last = self.end if end is None else min(end, self.end)
         first = min(max(start, self.start), last)
@@ -70,7 +70,7 @@ def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> di
     return found
 
 
-def read_parts(cluster: Cluster, parts: Iterable[RangeRead], until: float = math.inf) -> list[RangeRead]:
+def read_parts(cluster: Cluster, parts: Iterable[RangeRead[F_co]], until: float = math.inf) -> list[RangeRead[F_co]]:
     """Reads parts of logs in parallel, each to its end, to a notice with the reason, or until the time `until`."""
     reads = list(parts)
     read_ranges(cluster, reads, patience_s=_PATIENCE_S, until=until)
@@ -97,7 +97,7 @@ class _Reading:
     """Spans of one partition, and the range that is read for them."""
 
     spans: tuple[SpanStart, ...]
-    read: RangeRead
+    read: RangeRead[SpanHistoryFold]
     used_s: float
 
 
@@ -168,7 +168,7 @@ def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
     return (lowest, *(span for span in others if span.start_offset - lowest.start_offset <= OFFSETS_BELOW))
 
 
-def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead:
+def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead[SpanHistoryFold]:
     def fold(begin: Offset, end: Offset) -> SpanHistoryFold:
         return SpanHistoryFold(spans, begin, end)
 
@@ -347,5 +347,4 @@ def closing_marker(
         (read,) = read_parts(cluster, [part])
     except BrokerError:
         return None
-    found: Marker | None = read.fold.found
-    return found if not read.notices else None
+    return read.fold.found if not read.notices else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, LeaderEpoch, Offset, TopicPartition
@@ -32,9 +32,12 @@ class Fold(Protocol):
         """Walks the `records` of one Fetch response."""
 
 
+F_co = TypeVar("F_co", bound=Fold, covariant=True)
+
+
 @dataclass(slots=True)
-class RangeRead:
-    """One range [start, end) of one partition, and how reading it went.
+class RangeRead(Generic[F_co]):
+    """One range [start, end) of one partition, and how reading it went; the type of its folds is that of `new_fold`.
 
     Attributes:
         last_epoch: leader epoch of what was read before `start`; None if unknown, then divergence cannot be detected.
@@ -56,9 +59,9 @@ class RangeRead:
     end: Offset
     last_epoch: LeaderEpoch | None
     must_check: bool
-    new_fold: Callable[[Offset, Offset], Fold]
-    fold: Any = None
-    earlier: list[Any] = field(default_factory=list)
+    new_fold: Callable[[Offset, Offset], F_co]
+    fold: F_co = field(init=False)
+    earlier: list[F_co] = field(default_factory=list)
     notices: list[PartitionNotice] = field(default_factory=list)
     is_over: bool = False
     absences: int = 0

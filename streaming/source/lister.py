@@ -436,7 +436,7 @@ def hidden_of(
     starts = cluster.offsets_since(asked, min(begun.values()) - _CLOCK_MS)
     most = _MOST_RECORDS // len(asked)
     problems: dict[str, Problem] = {}
-    parts: list[RangeRead] = []
+    parts: list[RangeRead[TransactionFold]] = []
     for partition, log in list_extents(cluster, asked).items():
         start = starts[partition]
         if isinstance(log, Problem):

@@ -27,8 +27,8 @@ from txnwatch.state.model.facts import (
 )
 from txnwatch.state.model.serializer import PartSerializer, Serializer
 from txnwatch.state.model.values import FIRST_OFFSET, ModelValue, ProducerId, TopicPartition, Variant
-from txnwatch.streaming.log.partition_fold import Episode
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
+from txnwatch.streaming.log.range_read import Fold, RangeRead
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
@@ -234,7 +234,7 @@ def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
     )
 
 
-def episode_rows(reads: Iterable[RangeRead], missing: Iterable[PartitionNotice]) -> Iterator[Row]:
+def episode_rows(reads: Iterable[RangeRead[Fold]], missing: Iterable[PartitionNotice]) -> Iterator[Row]:
     """The rows of one task."""
     for notice in missing:
         if is_data(notice.partition):
@@ -243,7 +243,8 @@ def episode_rows(reads: Iterable[RangeRead], missing: Iterable[PartitionNotice])
         if not is_data(read.partition):
             continue
         for fold in (*read.earlier, read.fold):
-            for episode in fold.episodes:
-                yield row_of(FinishedTransaction(read.partition, read.topic_id, episode))
+            if isinstance(fold, PartitionFold):
+                for episode in fold.episodes:
+                    yield row_of(FinishedTransaction(read.partition, read.topic_id, episode))
         for notice in read.notices:
             yield row_of(notice)

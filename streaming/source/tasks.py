@@ -32,7 +32,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Fold, RangeRead
 from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, take_census
 from txnwatch.streaming.source.lister import hidden_participants
@@ -257,7 +257,7 @@ def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
 
 
 def clocks_of(
-    end: SourceOffset, previous_listed_ms: TimestampMs, followed: Container[int], reads: Iterable[RangeRead]
+    end: SourceOffset, previous_listed_ms: TimestampMs, followed: Container[int], reads: Iterable[RangeRead[Fold]]
 ) -> dict[BrokerId, Clock]:
     """The bounds of each leader's clock, from the partitions of `__transaction_state` that it leads.
 
@@ -273,7 +273,7 @@ def clocks_of(
     return found
 
 
-def elected_since(end: SourceOffset, reads: Iterable[RangeRead]) -> frozenset[int]:
+def elected_since(end: SourceOffset, reads: Iterable[RangeRead[Fold]]) -> frozenset[int]:
     """Partitions of `__transaction_state` with a record of a later leader epoch than that of their listed end.
 
     A log that an election has cut below its listed end can reach that end again only with such records.
@@ -283,7 +283,7 @@ def elected_since(end: SourceOffset, reads: Iterable[RangeRead]) -> frozenset[in
     )
 
 
-def _stamped(end: SourceOffset, reads: Iterable[RangeRead]) -> Iterator[tuple[int, Stamps, Position]]:
+def _stamped(end: SourceOffset, reads: Iterable[RangeRead[Fold]]) -> Iterator[tuple[int, Stamps, Position]]:
     """The partitions of `__transaction_state` with records in this batch: their last stamps, and their listing."""
     for read in reads:
         fold, at = read.fold, end.positions[read.partition]
@@ -328,7 +328,7 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
         yield from _arrow(FACTS, fact_rows(facts, options.buckets))
 
 
-def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, now_s: float) -> list[Budget]:
+def budgets(plan: ReadPlan, reads: Iterable[RangeRead[Fold]], options: SourceOptions, now_s: float) -> list[Budget]:
     """How much a task may read: of data by bytes and time, of `__transaction_state` by bytes.
 
     With a rate limit, `__transaction_state` has a time limit too. A first reading of it has its own, larger budget.
@@ -351,7 +351,7 @@ def budgets(plan: ReadPlan, reads: Iterable[RangeRead], options: SourceOptions, 
     ]
 
 
-def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRead:
+def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRead[Fold]:
     """The read of one range, with the fold that its partition needs."""
 
     def data_fold(start: Offset, end: Offset) -> PartitionFold:
@@ -374,7 +374,7 @@ def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRe
     )
 
 
-def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
+def plan_facts(plan: ReadPlan, reads: list[RangeRead[Fold]]) -> Iterator[Fact]:
     """The facts of a plan whose ranges have been read."""
     yield from plan.unlisted
     for read, found in zip(reads, plan.ranges, strict=True):
@@ -386,7 +386,8 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
                 yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
         else:
             for fold in (*read.earlier, read.fold):
-                yield from fold.facts(read.partition, read.topic_id, plan.listed_ms)
+                if isinstance(fold, PartitionFold):
+                    yield from fold.facts(read.partition, read.topic_id, plan.listed_ms)
             stable = read.last_stable_offset
             if stable is not None and stable < read.fold.position:
                 yield LastStable(read.partition, read.topic_id, stable)
@@ -404,7 +405,7 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead]) -> Iterator[Fact]:
     yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected)
 
 
-def _holes(reads: Iterable[RangeRead]) -> dict[int, Offset]:
+def _holes(reads: Iterable[RangeRead[Fold]]) -> dict[int, Offset]:
     """Where the last compaction hole ends, for each partition of `__transaction_state` with a hole in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
     return {fold.log_partition: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}

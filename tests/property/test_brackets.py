@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from support.strategies import censuses, data_partitions, notices
-from txnwatch.state.detection.reading import Brackets
+from txnwatch.state.detection.batch import Brackets
 from txnwatch.state.model.facts import KEEPS_WHAT_IS_KNOWN, CensusListing, CensusTaken, NoticeKind, PartitionNotice
 from txnwatch.state.model.values import TopicPartition
 

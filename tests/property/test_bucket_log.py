@@ -85,9 +85,9 @@ def keep_the_objects(kept: KeptBucket, entry: bytes) -> None:
 
 
 def standing_is_not_read(kept: KeptBucket, entry: bytes) -> None:
-    standing = dict(kept.bucket.standing)
+    readings = dict(kept.bucket.readings)
     _take(kept, entry)
-    kept.bucket.standing = standing
+    kept.bucket.readings = readings
 
 
 _take = KeptBucket._take

@@ -18,6 +18,7 @@ from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.proof import BarrierContext
+from txnwatch.state.detection.reading import unread_in
 from txnwatch.state.detection.span import Step
 from txnwatch.state.detection.view import ProducerFact, apply
 from txnwatch.state.model.errors import CheckpointError
@@ -100,7 +101,7 @@ def test_a_bucket_survives_its_row(bucket: BucketState) -> None:
 
 def test_everything_in_a_bucket_is_stored_but_what_is_derived() -> None:
     derived = {"number", "awaited", "ages", "shown", "barrier"}
-    stored = {"agenda", "followed", "standing", *encode_shared(BucketState())}
+    stored = {"agenda", "followed", "readings", *encode_shared(BucketState())}
     assert {spec.name for spec in fields(BucketState)} == stored | derived
 
 
@@ -148,7 +149,7 @@ def test_a_producer_at_rest_is_one_that_an_evaluation_would_not_change(
     producer: ProducerState, barrier: Barrier, bucket: BucketState
 ) -> None:
     def bench() -> BarrierContext:
-        return BarrierContext(barrier, POLICY, bucket.gaps, bucket.coordinator_gaps, bucket.left, bucket.clocks)
+        return BarrierContext(barrier, POLICY, unread_in(bucket.readings), bucket.clocks)
 
     until_ms = at_rest_until(producer, bench())
     if until_ms is None:

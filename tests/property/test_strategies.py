@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from support import strategies as drawn
 from txnwatch.state.detection.bucket_state import SharedState
+from txnwatch.state.detection.reading import Reading
 from txnwatch.state.model import facts
 from txnwatch.state.model.transaction import CoordinatorView, ProducerState, Span
 
@@ -30,6 +31,7 @@ STATE: dict[type[object], st.SearchStrategy[object]] = {
     CoordinatorView: drawn.views,
     ProducerState: drawn.producers,
     SharedState: drawn.buckets,
+    Reading: drawn.data_readings | drawn.log_readings,
     facts.CensusListing: drawn.brackets,
     facts.Joined: drawn.joins,
 }

@@ -1,20 +1,28 @@
-"""Bugs planted where ranges are read: what cannot be read, and what a quota holds back."""
+"""Bugs planted where ranges are read: what cannot be read, what a quota holds back, and what a reading lacks."""
 
 from __future__ import annotations
 
 import random
 from contextlib import AbstractContextManager
+from typing import ClassVar
 from unittest import mock
 
-from simulation.mutants import HEALTHY_AND_QUICK, Wrapped, view_like
+from msgspec.structs import replace
+
+from simulation.mutants import DATA_IS_CUT, HEALTHY_AND_QUICK, Wrapped, undoubted, view_like
 from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.view import View
 from simulation.world import Setting, World
+from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection.batch import Batch
+from txnwatch.state.detection.bucket_readings import give_up
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.reading import Batch, give_up
-from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.detection.reading import READING_TRANSITIONS, Besides, Lack, Next, ReadEvent
+from txnwatch.state.detection.reading import ReadEvent as E
+from txnwatch.state.model.facts import Fact, NoticeKind
+from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log.range_read import RangeRead
 
@@ -38,7 +46,9 @@ class GivenUpIsForgotten(Wrapped):
             over = {notice.partition for notice in batch.notices if notice.detail.startswith("given up")} & before
             batch.notices = [notice for notice in batch.notices if notice.partition not in over]
             for partition in over:
-                bucket.gaps.pop(partition, None)
+                known = bucket.reading(partition)
+                lacks = {lack: since for lack, since in known.lacks.items() if lack is not Lack.RANGE}
+                bucket.keep_reading(partition, replace(known, lacks=lacks))
 
         return mock.patch.object(buckets, "give_up", forget)
 
@@ -54,8 +64,95 @@ class EmptyAnswerIsTheEnd(WorldReader):
         return view_like(self._View, super().new_view(world, rng), rng)
 
 
+class AnotherTable(Wrapped):
+    """A reader with one cell of the table of readings changed; None stands for a cell that is missing."""
+
+    at: ClassVar[tuple[Lack, ReadEvent]]
+    cell: ClassVar[Next | None]
+
+    def patch(self) -> AbstractContextManager[object]:
+        others = {at: cell for at, cell in READING_TRANSITIONS.items() if at != self.at}
+        changed = {self.at: self.cell} if self.cell is not None else {}
+        return mock.patch.dict(READING_TRANSITIONS, others | changed, clear=True)
+
+
+class AnotherTableUnasked(AnotherTable):
+    """The same, of the coordinators' log: nobody asks the coordinators whether their memory differs from the log."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
+        return undoubted(super().process(number, store, facts))
+
+
+def changed(name: str, what: str, lack: Lack, event: ReadEvent, cell: Next | None = None) -> type[WorldReader]:
+    """A planted bug in a cell of the table."""
+    is_of_log = lack in OF_THE_LOG or event in {ReadEvent.CUT, ReadEvent.REPLACED}
+    kind = AnotherTableUnasked if is_of_log else AnotherTable
+    return type(name, (kind,), {"__doc__": what, "at": (lack, event), "cell": cell})
+
+
+OF_THE_LOG = {Lack.NEW_READING, Lack.NEW_READING_BEGUN, Lack.RECREATED}
+BEGUN_AS_A_RANGE = Next(Lack.RANGE_BEGUN, Besides.NEW_NUMBER)
+DISKS_AND_MARKERS_FAIL = Setting(faults=frozenset({"unreadable", "lost marker"}), rate=4.0)
+TOPICS_GO = Setting(
+    faults=frozenset({"topic deleted", "unreadable", "retention", "unclean failover of data"}), rate=4.0
+)
+RETENTION_IS_SHORT = Setting(faults=frozenset({"retention"}), rate=16.0, batches=24)
+THE_LOG_IS_CUT = Setting(faults=frozenset({"unclean failover of the log", "stray write"}), rate=4.0)
+TOPICS_ARE_HIDDEN = Setting(faults=frozenset({"topic hidden", "stray write"}), rate=4.0)
+
+# Each is a cell without which nobody would notice that something is unread, or that it was read after all.
+MUTANTS_OF_THE_TABLE: tuple[tuple[type[WorldReader], Setting, int], ...] = (
+    (changed("RestIsRead", "A rest counts as read.", Lack.NOTHING, E.LIMITED), USUAL, 660),
+    (changed("RestIsNeverRead", "A rest that is read stays unread.", Lack.REST, E.READ_AGAIN), USUAL, 0),
+    (changed("RestOutlivesItsTopic", "A rest stays unread without its topic.", Lack.REST, E.DELETED), USUAL, 175),
+    (changed("UnreadableIsRead", "A range that cannot be read counts as read.", Lack.NOTHING, E.UNREADABLE), USUAL, 0),
+    (
+        changed("RangeIsNeverRead", "A range that is read again stays unread.", Lack.RANGE, E.READ_AGAIN),
+        DISKS_AND_MARKERS_FAIL,
+        0,
+    ),
+    (changed("RangeOutlivesItsTopic", "A range stays unread without its topic.", Lack.RANGE, E.DELETED), TOPICS_GO, 0),
+    (changed("LostIsRead", "A lost range counts as read.", Lack.NOTHING, E.LOST), RETENTION_IS_SHORT, 0),
+    (
+        changed("NoCensusIsEnough", "A census does not replace a lost range.", Lack.CENSUS, E.DESCRIBED_AS_READ),
+        DATA_IS_CUT,
+        0,
+    ),
+    (changed("CensusOfNoTopic", "A census is awaited without its topic.", Lack.CENSUS, E.DELETED), TOPICS_GO, 0),
+    (changed("CutLogIsRead", "A truncated log is not read again.", Lack.NOTHING, E.CUT), THE_LOG_IS_CUT, 0),
+    (
+        changed("CutLogIsNeverRead", "A truncated log is read again for ever.", Lack.NEW_READING, E.READ_AGAIN),
+        THE_LOG_IS_CUT,
+        0,
+    ),
+    (
+        changed("CutLogIsARange", "It is read again as a range.", Lack.NEW_READING, E.READ_AGAIN, BEGUN_AS_A_RANGE),
+        THE_LOG_IS_CUT,
+        0,
+    ),
+    (
+        changed("NewReadingHasNoEnd", "A new reading has no end.", Lack.NEW_READING_BEGUN, E.REACHED),
+        THE_LOG_IS_CUT,
+        0,
+    ),
+    (
+        changed("NewReadingKeepsAll", "It keeps all ids.", Lack.NEW_READING_BEGUN, E.REACHED, Next(Lack.NOTHING)),
+        THE_LOG_IS_CUT,
+        0,
+    ),
+    (changed("NewLogIsTheOldOne", "A re-created log counts as the old one.", Lack.NOTHING, E.REPLACED), USUAL, 40),
+    (
+        changed("NewLogKeepsAll", "It keeps all ids of the old.", Lack.RECREATED, E.ALL_REACHED, Next(Lack.NOTHING)),
+        USUAL,
+        40,
+    ),
+    (changed("HiddenIsShown", "A hidden partition is shown.", Lack.NOTHING, E.HIDDEN), TOPICS_ARE_HIDDEN, 0),
+)
+
+
 MUTANTS_OF_READING: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (NothingIsGivenUp, USUAL, 0),
     (GivenUpIsForgotten, DISKS_FAIL, 0),
     (EmptyAnswerIsTheEnd, HEALTHY_AND_QUICK, 0),
+    *MUTANTS_OF_THE_TABLE,
 )

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from txnwatch.state.detection.bucket import process
-from txnwatch.state.detection.bucket_state import Agenda, BucketState, Standing
+from txnwatch.state.detection.bucket_state import Agenda, BucketState
+from txnwatch.state.detection.reading import Reading
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -169,19 +170,19 @@ class DictStore:
         self.rows[producer.producer_id] = encode_producer(producer)
 
 
-Whole = tuple[dict[int, int], dict[int, OpenTransaction], dict[TopicPartition, Standing], dict[str, bytes]]
+Whole = tuple[dict[int, int], dict[int, OpenTransaction], dict[TopicPartition, Reading], dict[str, bytes]]
 _WHOLE = PartSerializer[Whole](Whole)
 
 
 def encode_bucket(bucket: BucketState) -> bytes:
     """All of a bucket that is stored."""
-    return _WHOLE.encode((dict(bucket.agenda), bucket.followed, bucket.standing, encode_shared(bucket)))
+    return _WHOLE.encode((dict(bucket.agenda), bucket.followed, bucket.readings, encode_shared(bucket)))
 
 
 def decode_bucket(row: bytes) -> BucketState:
     """The bucket as one finds it who has not seen it before."""
-    agenda, followed, standing, shared = _WHOLE.decode(row)
-    bucket = BucketState(agenda=Agenda(agenda), followed=followed, standing=standing)
+    agenda, followed, readings, shared = _WHOLE.decode(row)
+    bucket = BucketState(agenda=Agenda(agenda), followed=followed, readings=readings)
     decode_shared(bucket, shared)
     bucket.open_list_digest = None
     return bucket

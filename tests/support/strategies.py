@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from txnwatch.state.detection.bucket_state import Agenda, BucketState, Failing, Standing
+from txnwatch.state.detection.bucket_state import Agenda, BucketState
+from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, Lacking, Reading, Standing
 from txnwatch.state.model.clocks import Clock, Clocks, Leader, Leadership
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.model.facts import (
@@ -38,7 +41,7 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     Witness,
 )
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
 offsets = st.integers(0, 60)
@@ -173,20 +176,36 @@ latencies = st.builds(
 )
 brokers = st.integers(1, 3)
 clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.none() | times)
-log_gaps = st.sampled_from([Remedy.NEW_READING, Remedy.RECREATED]) | st.integers(0, 60)
+OF_DATA = [Lack.REST, Lack.RANGE, Lack.CENSUS, Lack.NAME, Lack.DESCRIPTION]
+OF_LOG = [Lack.RANGE, Lack.RANGE_BEGUN, Lack.NEW_READING, Lack.NEW_READING_BEGUN, Lack.RECREATED]
+lacking = st.builds(Lacking, offsets, st.integers(0, 9), st.integers(1, 9), times)
+
+
+def without_included(lacks: dict[Lack, Lacking]) -> dict[Lack, Lacking]:
+    included = {other for lack in lacks for other in LACKS[lack].includes}
+    return {lack: known for lack, known in lacks.items() if lack not in included}
+
+
+def readings_of(lacks: list[Lack], **details: st.SearchStrategy[object]) -> st.SearchStrategy[Reading]:
+    """Readings with some lacks of one kind of partition; not those of which one includes another one."""
+    found = st.dictionaries(st.sampled_from(lacks), lacking, max_size=3)
+    return st.builds(Reading, found.map(without_included), **details)
+
+
+data_readings = readings_of(
+    OF_DATA,
+    whole_at=st.none() | st.integers(0, 9),
+    standing=st.none() | st.builds(Standing, offsets, times, st.booleans(), st.none() | times),
+)
+log_readings = readings_of(OF_LOG, number=st.integers(0, 9), hole_end=offsets)
 buckets = st.builds(
     BucketState,
     agenda=st.dictionaries(producer_ids, times, max_size=3).map(Agenda),
-    gaps=st.dictionaries(data_partitions, st.just(Remedy.CENSUS) | st.integers(0, 60), max_size=2),
-    left=st.dictionaries(data_partitions, offsets, max_size=2),
-    failing=st.dictionaries(data_partitions, st.builds(Failing, st.integers(1, 9), times), max_size=2),
-    standing=st.dictionaries(
-        data_partitions, st.builds(Standing, offsets, times, st.booleans(), st.none() | times), max_size=2
+    readings=st.builds(
+        lambda data, logs: {at: known for at, known in {**data, **logs}.items() if known != READ_WHOLE},
+        st.dictionaries(data_partitions, data_readings, max_size=2),
+        st.dictionaries(log_partitions.map(partial(TopicPartition, TRANSACTION_STATE_TOPIC)), log_readings, max_size=2),
     ),
-    coordinator_gaps=st.dictionaries(log_partitions, log_gaps, max_size=2),
-    rereading=st.dictionaries(log_partitions, log_gaps, max_size=2),
-    readings=st.dictionaries(log_partitions, st.integers(1, 9), max_size=2),
-    holes=st.dictionaries(log_partitions, offsets, max_size=2),
     clocks=st.builds(
         Clocks,
         st.dictionaries(brokers, clocks, max_size=2),
@@ -198,11 +217,8 @@ buckets = st.builds(
     ),
     assumed_ms=st.dictionaries(brokers, st.integers(-9999, 9999), max_size=2),
     policy_digest=st.none() | times,
-    hidden=st.dictionaries(data_partitions, st.integers(1, 9), max_size=2),
-    undescribed=st.sets(data_partitions, max_size=2),
     states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2),
     open_list_digest=st.none() | times,
-    last_whole=st.dictionaries(data_partitions, st.integers(0, 9), max_size=2),
     followed=st.dictionaries(producer_ids, open_transactions, max_size=2),
 )
 barriers = st.builds(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.facts import ORDERS, PAYMENTS, BucketRun
-from txnwatch.state.detection.bucket_state import Standing
+from txnwatch.state.detection.reading import Standing
 from txnwatch.state.model.facts import LastStable
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
 
@@ -28,9 +28,9 @@ def test_a_last_stable_offset_that_is_no_longer_reported_is_forgotten() -> None:
     run.batch(STANDS)
     run.batch()
     run.batch()
-    assert run.bucket.standing.keys() == {ORDERS}, "it was not reported for one second"
+    assert run.bucket.readings.keys() == {ORDERS}, "it was not reported for one second"
     run.batch()
-    assert run.bucket.standing == {}
+    assert run.bucket.readings == {}
 
 
 def test_a_report_after_a_pause_continues_the_time_of_the_offset() -> None:
@@ -38,16 +38,16 @@ def test_a_report_after_a_pause_continues_the_time_of_the_offset() -> None:
     run.batch(STANDS)
     began_ms = run.now_ms
     run.batch()
-    assert run.bucket.standing == {ORDERS: Standing(10, began_ms, silent_ms=run.now_ms)}
+    assert dict(run.bucket.standing()) == {ORDERS: Standing(10, began_ms, silent_ms=run.now_ms)}
     run.batch(STANDS)
-    assert run.bucket.standing == {ORDERS: Standing(10, began_ms, is_repeated=True)}
+    assert dict(run.bucket.standing()) == {ORDERS: Standing(10, began_ms, is_repeated=True)}
     assert blocked(run) == (BlockedOffset(ORDERS, 10),)
 
 
 def test_an_offset_that_was_reported_once_is_never_blocked() -> None:
     run = BucketRun()
     run.batch(STANDS)
-    while run.bucket.standing:
+    while run.bucket.standing():
         run.batch()
         assert blocked(run) == ()
 
@@ -57,8 +57,8 @@ def test_what_stands_and_is_reported_changes_nothing() -> None:
     run.batch(STANDS, also)
     began_ms = run.now_ms
     run.batch(STANDS, also)
-    began = run.bucket.standing
+    began = dict(run.bucket.standing())
     assert began == {ORDERS: Standing(10, began_ms, True), PAYMENTS: Standing(3, began_ms, True)}
     for _ in range(20):
         run.batch(also, STANDS)
-        assert run.bucket.standing == began
+        assert dict(run.bucket.standing()) == began

@@ -9,7 +9,7 @@ import pytest
 from support.facts import ORDERS, BucketRun, census, log_notice, notice, seen
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Finding, OutstandingGap, PartitionAlarm, SpanCandidate
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
+from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
 
 LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 AGAIN: dict[str, Any] = {"reread": {ORDERS: 30}}
@@ -62,6 +62,16 @@ def test_a_range_that_was_read_and_fails_later_gets_all_attempts_again() -> None
     failed(run, 2)
     assert gaps(run.batch(**AGAIN)) == {}
     assert kinds(failed(run, 2)) == ["gap"]
+
+
+def test_a_range_that_failed_and_is_lost_then_is_forgotten_with_the_census() -> None:
+    """What failed must not be waited for any longer: an idle watch leaves out its barriers."""
+    run = BucketRun()
+    run.batch(notice(NoticeKind.GAP, 30))
+    run.batch(notice(NoticeKind.TRUNCATED, 20))
+    run.batch(*census(below=30))
+    assert run.bucket.readings == {}
+    assert run.counts[0].due_ms == NEVER_MS
 
 
 def test_a_later_unreadable_range_is_given_up_too() -> None:

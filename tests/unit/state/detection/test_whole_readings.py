@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.facts import ORDERS, PAYMENTS, BucketRun, a_marker, census, notice, seen
+from txnwatch.state.detection.reading import Reading
 from txnwatch.state.detection.span import extended
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.values import NO_BARRIER
@@ -107,11 +108,11 @@ def test_the_batch_that_shows_the_span_counts_no_barrier_if_its_reading_does_not
 
 def test_the_state_keeps_a_number_only_for_a_partition_that_is_not_read_whole() -> None:
     run = run_of([AS_USUAL, ([], {"stale_data": {ORDERS, PAYMENTS}})])
-    assert run.bucket.last_whole == {ORDERS: 1, PAYMENTS: 1}
+    assert run.bucket.readings == {ORDERS: Reading(whole_at=1), PAYMENTS: Reading(whole_at=1)}
     run.batch(**STALE[1])
-    assert run.bucket.last_whole == {ORDERS: 1}
+    assert run.bucket.readings == {ORDERS: Reading(whole_at=1)}
     run.batch()
-    assert run.bucket.last_whole == {}
+    assert run.bucket.readings == {}
 
 
 def test_later_data_of_a_span_does_not_change_when_it_began() -> None:

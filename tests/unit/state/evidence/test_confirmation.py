@@ -235,7 +235,7 @@ def test_the_answers_of_all_coordinators_together(
     assert coordinator_reading(candidate, descriptions, listing) == expected
 
 
-LATE = TransactionCandidate(Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, (), 1, 1, START_MS, 75_001)
+LATE = TransactionCandidate(Verdict.LATE, PRODUCER, transaction(1, S.ONGOING, ORDERS).view, 1, 1, START_MS, 75_001)
 STUCK = msgspec.structs.replace(LATE, verdict=Verdict.STUCK_PREPARE, view=transaction(1, S.PREPARE_COMMIT, ORDERS).view)
 STILL_ONGOING = DescribedTransaction(NAME, 1, S.ONGOING, PRODUCER, 0, TIMEOUT_MS, START_MS)
 STILL_PREPARED = msgspec.structs.replace(STILL_ONGOING, state=S.PREPARE_COMMIT)

@@ -102,7 +102,7 @@ def a_late(world: LedgerWorld, number: int) -> TransactionCandidate:
     view = CoordinatorView(
         name, 0, number, S.ONGOING, 0, 60_000, owner.start_ms, 0, 0, participants=frozenset({world.partition})
     )
-    return TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_000, 2, world.now_ms, world.now_ms)
+    return TransactionCandidate(Verdict.LATE, owner.producer_id, view, 1_000, 2, world.now_ms, world.now_ms)
 
 
 CANDIDATES: dict[str, Callable[[LedgerWorld, int], Finding]] = {

@@ -173,7 +173,7 @@ def test_a_forged_milder_verdict_about_a_transaction_is_corrected(changes: dict[
     seen = transaction(4, S.PREPARE_COMMIT, stage.partition, producer_id=owner.producer_id, transactional_id="slow")
     view = msgspec.structs.replace(seen.view, start_ms=owner.start_ms)
     now_ms = stage.now_ms
-    stage.batch(TransactionCandidate(Verdict.STUCK_PREPARE, owner.producer_id, view, (), 1_500, 9, now_ms, now_ms))
+    stage.batch(TransactionCandidate(Verdict.STUCK_PREPARE, owner.producer_id, view, 1_500, 9, now_ms, now_ms))
     was = stage.last()
     stage.log.records.append(forged(was, **changes))
     for _ in range(2):
@@ -275,7 +275,7 @@ def test_a_forged_event_about_a_transaction_is_replaced_by_what_was_found() -> N
     view = transaction(
         5, S.ONGOING, stage.partition, producer_id=owner.producer_id, transactional_id="checkout-9", start_ms=start_ms
     ).view
-    found = TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 5_000, 1, stage.now_ms, 100_000)
+    found = TransactionCandidate(Verdict.LATE, owner.producer_id, view, 5_000, 1, stage.now_ms, 100_000)
     stage.batch(found)
     stage.batch(after_ms=61_000)
     (known,) = [one for one in stage.ledger.open_incidents if one.transactional_id == "checkout-9"]

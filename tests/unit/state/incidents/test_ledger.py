@@ -255,7 +255,7 @@ def late(world: LedgerWorld, verdict: Verdict = Verdict.LATE) -> TransactionCand
     owner.state = state
     view = transaction(4, state, world.partition, producer_id=owner.producer_id, transactional_id="slow").view
     view = msgspec.structs.replace(view, start_ms=owner.start_ms)
-    return TransactionCandidate(verdict, owner.producer_id, view, (), 1_500, 9, world.now_ms, world.now_ms)
+    return TransactionCandidate(verdict, owner.producer_id, view, 1_500, 9, world.now_ms, world.now_ms)
 
 
 def test_a_late_transaction_opens_and_its_end_resolves(world: LedgerWorld) -> None:

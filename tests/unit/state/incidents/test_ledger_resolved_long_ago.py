@@ -103,7 +103,7 @@ def test_a_transaction_that_is_emitted_again_is_not_published_again(world: Ledge
     owner = world.admin.begin("slow", world.partition)
     assert view is not None
     view = msgspec.structs.replace(view, state=S.ONGOING, transactional_id="slow", start_ms=owner.start_ms)
-    late = TransactionCandidate(Verdict.LATE, owner.producer_id, view, (), 1_500, 9, world.now_ms, world.now_ms)
+    late = TransactionCandidate(Verdict.LATE, owner.producer_id, view, 1_500, 9, world.now_ms, world.now_ms)
     moved = TransactionMoved(
         owner.producer_id, Verdict.LATE, view, msgspec.structs.replace(view, state=S.PREPARE_ABORT)
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from support.attempts import Version, Writing
-from txnwatch.state.detection.bucket_state import Standing
 from txnwatch.state.detection.open_transactions import must_emit
+from txnwatch.state.detection.reading import Reading, Standing
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import BarrierNumber, TopicPartition
@@ -58,27 +58,31 @@ def partition(number: int) -> TopicPartition:
     return TopicPartition("orders", number)
 
 
+def stands(offset: int, since_ms: int) -> Reading:
+    return Reading(standing=Standing(offset, since_ms))
+
+
 def test_a_last_stable_offset_that_moves_costs_the_same_however_many_stand() -> None:
     kept, version = KeptBucket(0), Version()
-    kept.bucket.standing = {partition(number): Standing(number, 0) for number in range(STANDING)}
+    kept.bucket.readings = {partition(number): stands(number, 0) for number in range(STANDING)}
     for batch in (1, 2, 3):
         store = Writing(version)
         kept.write(store, TOKEN, batch, NEVER_REMOVED_MS)
         version = store.version
-        kept.bucket.standing[partition(batch)] = Standing(10**6, batch)
+        kept.bucket.readings[partition(batch)] = stands(10**6, batch)
     snapshot, *later = (len(entry) for _, entry in sorted(version.entries.items()))
     assert len(later) == 2
     assert max(later) * 100 < snapshot < SMALL_LOG
-    del kept.bucket.standing[partition(9)]
+    del kept.bucket.readings[partition(9)]
     store = Writing(version)
     kept.write(store, TOKEN, 4, NEVER_REMOVED_MS)
-    assert load(None, store, 0).bucket.standing == kept.bucket.standing
+    assert load(None, store, 0).bucket.readings == kept.bucket.readings
 
 
 def test_what_stands_unchanged_is_not_written() -> None:
     kept, store = KeptBucket(0), Writing(Version())
-    kept.bucket.standing = {partition(number): Standing(number, 0) for number in range(STANDING)}
+    kept.bucket.readings = {partition(number): stands(number, 0) for number in range(STANDING)}
     kept.write(store, TOKEN, 1, NEVER_REMOVED_MS)
-    kept.bucket.standing = {partition(number): Standing(number, 0) for number in range(STANDING)}
+    kept.bucket.readings = {partition(number): stands(number, 0) for number in range(STANDING)}
     kept.write(store, TOKEN, 2, NEVER_REMOVED_MS)
     assert store.version.entries.keys() == {1}

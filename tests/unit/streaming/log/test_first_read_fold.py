@@ -11,7 +11,7 @@ from support.batches import a_batch, a_record
 from support.large_log import a_large_log, end_of_large_log
 from support.row_facts import fact_of
 from support.transaction_log import a_key, a_value
-from txnwatch.state.detection.reading import Batch
+from txnwatch.state.detection.batch import Batch
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.transaction import TransactionState as S

@@ -178,4 +178,4 @@ def test_a_record_does_not_inherit_across_a_skipped_record() -> None:
     watched.end = 3
     watched.batch(back=0)
     watched.batch()
-    assert watched.run.bucket.holes == {0: 3}
+    assert {at.partition: known.hole_end for at, known in watched.run.bucket.readings.items()} == {0: 3}
