@@ -39,6 +39,7 @@ from txnwatch.streaming.job.checkpoint import Progress, SideFiles, local_directo
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
 from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master
+from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
 from txnwatch.watch.coverage import Coverage, TimeoutLimit
@@ -130,7 +131,7 @@ class Watch:
             properties,
             events_keys(self.settings.events_key_file, self.log.warning),
         )
-        self._rebuilding = Rebuilding(self.log)
+        self._rebuilding = Rebuilding()
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
         self.certificates = CertificateFiles(self.options.security.tls)
@@ -172,7 +173,8 @@ class Watch:
         librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
-            found = check_cluster(cluster, self.options, self.checkpoint, self.settings.coordinator_view, self.log)
+            found = check_cluster(cluster, self.options, self.settings.coordinator_view, self.log)
+            check_local_states(self.checkpoint, state_name(found.view.access), found.cluster_id)
             check_events_rights(cluster, self._events.name, grantee_of(self.settings, self.options))
             self._take_view(found.view, cluster)
             warning = scan_interval_warning(cluster)
@@ -263,7 +265,7 @@ class Watch:
         """Starts the query; every micro-batch goes to `on_batch`.
 
         Raises:
-            CheckpointError: an earlier checkpoint has to be moved aside, and cannot be.
+            CheckpointError: the checkpoint is of another cluster, or of another program.
         """
         from txnwatch.streaming.job.query import (  # noqa: PLC0415
             JobSettings,
@@ -273,12 +275,14 @@ class Watch:
 
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
-        self._rebuilding.look(session, self.checkpoint, self.files.former_positions)
+        states = StateDirectories(session, self.checkpoint, state_name(self.access), self.log)
+        self._rebuilding.take(states.begin(self.cluster_id), self.files.former_positions)
+        self.files.forget_requests()
         self._query = start(
             session,
             JobSettings(
                 source_options=self._source_options(),
-                checkpoint=self.checkpoint,
+                checkpoint=states.own,
                 trigger_ms=self.settings.trigger_ms,
                 policy=self._policy,
             ),

@@ -99,9 +99,25 @@ def _is_valid(at: FormerPosition) -> bool:
     return has_offset and isinstance(at.topic_id, str)
 
 
+def positions_text(positions: Mapping[TopicPartition, FormerPosition] | None) -> str:
+    """The positions as the text of a file; None is `null`."""
+    if positions is None:
+        return "null"
+    return json.dumps([[str(partition), *at] for partition, at in sorted(positions.items())])
+
+
+def positions_from(text: str) -> dict[TopicPartition, FormerPosition] | None:
+    """The positions in the text of a file; None if it is damaged, or if there are none in it."""
+    try:
+        rows = _POSITION_ROWS.decode(text)
+        return {TopicPartition.parse(name): FormerPosition(topic_id, offset) for name, topic_id, offset in rows}
+    except ValueError:
+        return None
+
+
 def write_former_positions(path: Path, positions: Mapping[TopicPartition, FormerPosition]) -> None:
     """Replaces the file."""
-    replace_text(path, json.dumps([[str(partition), *at] for partition, at in sorted(positions.items())]))
+    replace_text(path, positions_text(positions))
 
 
 def read_former_positions(path: Path | None) -> dict[TopicPartition, FormerPosition] | None:
@@ -109,8 +125,7 @@ def read_former_positions(path: Path | None) -> dict[TopicPartition, FormerPosit
     if path is None:
         return None
     try:
-        rows = _POSITION_ROWS.decode(path.read_text())
-        return {TopicPartition.parse(text): FormerPosition(topic_id, offset) for text, topic_id, offset in rows}
+        return positions_from(path.read_text())
     except (OSError, ValueError):
         return None
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from txnwatch.state.evidence.screening import is_foreign
 from txnwatch.state.model.clocks import ClockBase
-from txnwatch.state.model.errors import BrokerError, CheckpointError, OtherVersionError
+from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
@@ -185,8 +185,7 @@ class Lister:
         """The offset one barrier after `previous`; None if no broker answered, or if the barrier can be skipped.
 
         Raises:
-            CheckpointError: the cluster is not the one `previous` was read from.
-            OtherVersionError: `previous` was read with another view of the coordinators.
+            CheckpointError: `previous` was read from another cluster, or with another view of the coordinators.
         """
         check_access(previous, self.options)
         next_due = read_next_barrier(_path(self.options.next_barrier_file))  # first, because the driver writes it last
@@ -367,12 +366,12 @@ def check_access(offset: SourceOffset, options: SourceOptions) -> None:
     """Checks the view of the coordinators: a barrier of one view proves nothing about the state of another.
 
     Raises:
-        OtherVersionError: the offset was written with another view.
+        CheckpointError: the offset was written with another view.
     """
     if offset.barrier > 0 and offset.coordinator_access is not options.coordinator_access:
-        raise OtherVersionError(
+        raise CheckpointError(
             f"the checkpoint was written with the coordinator view {offset.coordinator_access}, and this run has the "
-            f"view {options.coordinator_access}: a new checkpoint is needed"
+            f"view {options.coordinator_access}: start with a new --checkpoint directory"
         )
 
 

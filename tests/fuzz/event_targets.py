@@ -81,7 +81,7 @@ def _checkpoint(data: bytes) -> None:
     (offsets / "0").write_bytes(data)
     with contextlib.suppress(ValueError):
         positions_in(offset_in(data.decode(errors="replace")))
-    last_offset(str(offsets.parent))
+    last_offset(offsets.parent)
 
 
 _FOLD = TransactionFold(0, 0, 9)

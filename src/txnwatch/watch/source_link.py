@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings
 from txnwatch.sinks.incidents.ledger import Ledger
 from txnwatch.state.model.findings import BucketCount, Finding, StrayWrite
-from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.streaming.job.checkpoint import SideFiles
+from txnwatch.streaming.job.state_directory import Former
 from txnwatch.streaming.source.driver_files import (
     FormerPosition,
     next_barrier_due,
-    read_former_positions,
     write_former_positions,
     write_next_barrier,
     write_requests,
 )
 from txnwatch.streaming.source.granted_requests import requests_after
 from txnwatch.streaming.source.options import LATEST
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # The options of the Spark source that the settings of a watch give.
 
@@ -47,7 +41,7 @@ def source_options(
         properties: the client properties of the connection to Kafka.
         files: where the job and the source leave requests for each other.
         access: the view of the coordinators that was chosen.
-        is_rebuilt: whether the state is built anew from the logs, because an earlier checkpoint was moved aside.
+        is_rebuilt: whether the state is built anew from the logs, and continues that of another version.
         cores: the cores of all executors; None before Spark runs.
     """
     return {
@@ -87,55 +81,32 @@ def write_source_requests(files: SideFiles, emitted: Sequence[Finding], ledger: 
         write_next_barrier(files.next_barrier, due)
 
 
-# A state that is rebuilt from the logs, because the checkpoint replaces one of another version.
+# A state that is rebuilt from the logs, because the checkpoint has only states of other versions.
 #
-# Reading continues where the former checkpoint ends, or below that where a transaction is open. What was read before is
-# not reported again: its stray writes could be found with another beginning, and so with another incident id.
+# Reading continues where they end, or below that where a transaction is open. What was read before is not reported
+# again: its stray writes could be found with another beginning, and so with another incident id.
 
 
 @dataclass(slots=True)
 class Rebuilding:
-    """What is known of the checkpoint that the current one replaces.
+    """What the state of this watch continues.
 
     Attributes:
-        log: receives a warning if its positions cannot be read.
-        is_rebuilt: whether the checkpoint replaces another one.
+        is_rebuilt: whether the state is built from the logs and continues that of another version.
     """
 
-    log: Log
     is_rebuilt: bool = False
     _former: Mapping[TopicPartition, FormerPosition] = field(default_factory=dict)
 
-    def look(self, session: SparkSession, checkpoint: str, positions_file: Path) -> None:
-        """Completes a move that was interrupted, and writes the positions for the source.
-
-        Raises:
-            CheckpointError: the move cannot be completed.
-            Py4JError, PySparkException: the file system of the checkpoint cannot be used.
-        """
-        from txnwatch.streaming.job.set_aside import (  # noqa: PLC0415
-            FormerPositionsError,
-            complete_move,
-            former_positions,
-        )
-        from txnwatch.streaming.job.spark_logs import SparkLogs  # noqa: PLC0415
-
-        self.is_rebuilt = complete_move(session, checkpoint)
-        if not self.is_rebuilt:
-            return
-        is_begun = SparkLogs(session, checkpoint).last_committed() is not None
-        if not (is_begun and positions_file.exists()):
-            try:
-                write_former_positions(positions_file, former_positions(session, checkpoint))
-            except (FormerPositionsError, OSError) as exc:
-                with contextlib.suppress(OSError):
-                    positions_file.unlink(missing_ok=True)
-                if not is_begun:
-                    self.log.warning(
-                        f"the positions of the replaced checkpoint are not known: {exc}; data is read from the last "
-                        "stable offsets, so a stray write that was closed while no watcher ran is not reported"
-                    )
-        self._former = read_former_positions(positions_file) or {}
+    def take(self, former: Former | None, positions_file: Path) -> None:
+        """Takes what the state continues, None for nothing; and writes the positions for the source."""
+        self.is_rebuilt = former is not None
+        known = former.positions if former is not None else None
+        self._former = known or {}
+        if known is not None:
+            write_former_positions(positions_file, known)
+        else:
+            positions_file.unlink(missing_ok=True)
 
     def unreported(self, emitted: Iterable[Finding]) -> list[Finding]:
         """The findings without the stray writes that the former query has found."""

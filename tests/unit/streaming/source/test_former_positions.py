@@ -36,8 +36,8 @@ def test_the_version_does_not_matter(version: int | None) -> None:
 
 def test_a_checkpoint_that_an_earlier_version_wrote_has_positions(tmp_path: Path) -> None:
     kept = KeptCheckpoint("70a1756", tmp_path)
-    newest = max((kept.path / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-    raw = read_json((kept.path / "offsets" / newest.name).read_text().splitlines()[2])
+    newest = max((kept.state / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    raw = read_json((kept.state / "offsets" / newest.name).read_text().splitlines()[2])
     found = positions_in(raw)
     assert {partition.topic for partition in found} == set(raw["topics"]) - {TRANSACTION_STATE_TOPIC}
     assert any(at.offset for at in found.values())
