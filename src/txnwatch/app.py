@@ -44,7 +44,7 @@ from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
 from txnwatch.watch.coverage import Coverage, TimeoutLimit
 from txnwatch.watch.listening import EventListener
-from txnwatch.watch.source_link import Rebuilding, source_options, write_source_requests
+from txnwatch.watch.source_link import SourceLink, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +131,7 @@ class Watch:
             properties,
             events_keys(self.settings.events_key_file, self.log.warning),
         )
-        self._rebuilding = Rebuilding()
+        self._source = SourceLink(self.files.driver_file)
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
         self.certificates = CertificateFiles(self.options.security.tls)
@@ -159,7 +159,7 @@ class Watch:
             self._properties,
             self.files,
             self.access,
-            is_rebuilt=self._rebuilding.is_rebuilt,
+            is_rebuilt=self._source.is_rebuilt,
             cores=self._cores,
         )
 
@@ -276,8 +276,7 @@ class Watch:
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
         states = StateDirectories(session, self.checkpoint, state_name(self.access), self.log)
-        self._rebuilding.take(states.begin(self.cluster_id), self.files.former_positions)
-        self.files.forget_requests()
+        self._source.begin(states.begin(self.cluster_id))
         self._query = start(
             session,
             JobSettings(
@@ -303,13 +302,13 @@ class Watch:
 
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self.sinks is not None
-        emitted = self._rebuilding.unreported(self._throttling.on_batch(emitted))
+        emitted = self._source.unreported(self._throttling.on_batch(emitted))
         self._finding_lines.on_batch(emitted)
         self.coverage.on_batch(emitted)
         self._clock_differences.on_batch(emitted)
         self.sinks.on_batch(emitted)
         ledger = self.sinks.ledger
-        write_source_requests(self.files, emitted, ledger, self.options.buckets)
+        self._source.write(emitted, ledger, self.options.buckets)
         self.sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         self.metrics.on_batch(

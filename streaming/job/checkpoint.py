@@ -49,8 +49,8 @@ def last_offset(directory: Path) -> SourceOffset | None:
         return SourceOffset.from_json(offset_in(latest.read_text()))
     except (IndexError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise CheckpointError(
-            f"--checkpoint {directory.parent}: expected txnwatch's offsets in {latest}, found something else: it is another "
-            "program's checkpoint, or damaged; give txnwatch a directory of its own"
+            f"--checkpoint {directory.parent}: expected txnwatch's offsets in {latest}, found something else: it is "
+            "another program's checkpoint, or damaged; give txnwatch a directory of its own"
         ) from exc
 
 
@@ -204,8 +204,7 @@ class SideFiles:
 
     Attributes:
         spark_log: the output of Spark.
-        rereads, next_barrier: what the job asks its source for, in terms of the barriers of its state.
-        former_positions: where the states of other versions end.
+        driver_file: what the driver wants of the source.
         evidence: what this watch has found itself, for every version.
     """
 
@@ -216,15 +215,8 @@ class SideFiles:
             self._temporary = OwnDirectory(_PREFIX, keeps_last=True)
             directory = self._temporary.path
         self.spark_log = directory / "spark.log"
-        self.rereads = directory / "txnwatch-rereads.json"
-        self.next_barrier = directory / "txnwatch-next-barrier.json"
-        self.former_positions = directory / "txnwatch-former-positions.json"
+        self.driver_file = directory / "txnwatch-driver.json"
         self.evidence = directory / "txnwatch-evidence.jsonl"
-
-    def forget_requests(self) -> None:
-        """Removes what an earlier query has asked for: its barriers may be those of another state."""
-        self.rereads.unlink(missing_ok=True)
-        self.next_barrier.unlink(missing_ok=True)
 
     def remove_temporary(self) -> None:
         """Removes the temporary directory, if there is one."""

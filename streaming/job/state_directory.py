@@ -36,7 +36,7 @@ from txnwatch.streaming.job.checkpoint import check_files, check_same_cluster, l
 from txnwatch.streaming.job.failures import may_pass, root_cause, text_of
 from txnwatch.streaming.job.operator import STATE_VARIABLES
 from txnwatch.streaming.job.spark_logs import JVM_ERRORS, SparkLogs, file_system_of
-from txnwatch.streaming.source.driver_files import FormerPosition, positions_from, positions_in, positions_text
+from txnwatch.streaming.source.driver_file import FormerPosition, positions_from, positions_in, positions_text
 from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
 
 CONTINUES = "txnwatch-continues.json"
@@ -199,7 +199,7 @@ class StateDirectories:
     def _write(self, former: Former) -> None:
         out = self._files.create(self._path(f"{self.own}/{CONTINUES}"), True)
         try:
-            out.write(bytearray(positions_text(former.positions).encode()))
+            out.write(bytearray(positions_text(former.positions)))
         finally:
             out.close()
 
@@ -210,7 +210,7 @@ class StateDirectories:
         try:
             stream = self._files.open(path)
             try:
-                return Former(positions_from(bytes(stream.readAllBytes()).decode(errors="replace")))
+                return Former(positions_from(bytes(stream.readAllBytes())))
             finally:
                 stream.close()
         except JVM_ERRORS as exc:

@@ -16,7 +16,7 @@ from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.streaming.job import state_directory
 from txnwatch.streaming.job.state_directory import CONTINUES, Former, StateDirectories, check_local_states, state_name
-from txnwatch.streaming.source.driver_files import FormerPosition
+from txnwatch.streaming.source.driver_file import FormerPosition
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 ORDERS, PAYMENTS, NEW = (TopicPartition(name, 0) for name in ("orders", "payments", "new"))

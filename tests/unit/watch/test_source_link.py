@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import StrayWrite
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.state_directory import Former
-from txnwatch.streaming.source.driver_files import FormerPosition, read_former_positions
-from txnwatch.watch.source_link import Rebuilding
+from txnwatch.streaming.source.driver_file import FormerPosition, read_driver_file
+from txnwatch.watch.source_link import SourceLink
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 POSITIONS = {ORDERS: FormerPosition("Zm9v", 30), PAYMENTS: FormerPosition("YmFy", None)}
 
 
-def taken(file: Path, former: Former | None) -> Rebuilding:
-    rebuilding = Rebuilding()
-    rebuilding.take(former, file)
-    return rebuilding
+def begun(file: Path, former: Former | None) -> SourceLink:
+    link = SourceLink(file)
+    link.begin(former)
+    return link
 
 
 @pytest.mark.parametrize(
@@ -31,10 +32,17 @@ def taken(file: Path, former: Former | None) -> Rebuilding:
 def test_the_source_gets_what_the_state_continues(
     tmp_path: Path, former: Former | None, positions: object, *, is_rebuilt: bool
 ) -> None:
-    file = tmp_path / "positions"
+    file = tmp_path / "driver.json"
     file.write_text("of an earlier start")
-    assert taken(file, former).is_rebuilt is is_rebuilt
-    assert read_former_positions(file) == positions
+    assert begun(file, former).is_rebuilt is is_rebuilt
+    assert read_driver_file(str(file)).former_positions == positions
+
+
+def test_a_disk_that_takes_no_file_is_an_error_that_is_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "driver.json"
+    file.mkdir()
+    with pytest.raises(QueryError, match=f"{file} cannot be written: Is a directory"):
+        begun(file, None)
 
 
 def a_stray_write(partition: TopicPartition, offset: int | None, topic_id: str = "Zm9v") -> StrayWrite:
@@ -56,7 +64,7 @@ def a_stray_write(partition: TopicPartition, offset: int | None, topic_id: str =
 def test_a_stray_write_that_the_former_query_has_read_is_not_reported_again(
     tmp_path: Path, stray: StrayWrite, *, is_new: bool
 ) -> None:
-    file = tmp_path / "positions"
-    assert taken(file, None).unreported([stray]) == [stray]
-    assert taken(file, Former(None)).unreported([stray]) == [stray]
-    assert taken(file, Former(POSITIONS)).unreported([stray]) == [stray] * is_new
+    file = tmp_path / "driver.json"
+    assert begun(file, None).unreported([stray]) == [stray]
+    assert begun(file, Former(None)).unreported([stray]) == [stray]
+    assert begun(file, Former(POSITIONS)).unreported([stray]) == [stray] * is_new
