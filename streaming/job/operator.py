@@ -79,6 +79,14 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         """Nothing to release."""
 
 
+def no_rows(rows: Iterator[object]) -> Iterator[object]:
+    """A task that does nothing: its worker imports this module, and so all that the tasks of a query need.
+
+    It reads its rows to the end, because Spark does not use a worker again that has left some.
+    """
+    return filter(None, (None for _ in rows))
+
+
 class SparkLogStore:
     """A LogStore over two of Spark's state variables."""
 

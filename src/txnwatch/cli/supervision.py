@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from txnwatch.app import CertificateFiles, Watch
 from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.log_output import log_to_stdout
+from txnwatch.cli.log_output import log_step, log_to_stdout
 from txnwatch.config import THRESHOLDS, RunSettings
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
@@ -366,11 +366,14 @@ def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> Streaming
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
-        return watch.start_query(session)
+        query = watch.start_query(session)
     except (Py4JError, PySparkException, ImportError) as exc:
         failure = repeats.add(failure_of(text_of(exc)))
         error = failure.error(f"more details may be in Spark's output: {watch.spark_log}")
         raise error if failure.advice else QueryError(f"the query could not be started: {error}") from exc
+    if watch.batches == 0:
+        log_step("3 of 3: the first micro-batches read the logs")
+    return query
 
 
 def watch_query(

@@ -188,7 +188,8 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
     starts: Any = Starts(stop, broken, Py4JError("the JVM is gone"))
     supervision.supervise(starts, NO_SESSION, stop, NO_RELOAD)  # type: ignore[arg-type]
-    first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    first, second, step = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert step == "3 of 3: the first micro-batches read the logs"
     assert first == (
         "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
         "more details may be in Spark's output: /log/spark.log; next attempt in 0 s"
