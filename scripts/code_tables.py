@@ -47,8 +47,7 @@ OPTIONS = (
     *("kafka.bootstrap.servers", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "episodes"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxReadMsPerTrigger", "maxBytesPerSecond", "inputPartitions"),
     *("buckets", "censusPattern", "censusIntervalMs", "healIntervalMs", "foreignPattern", "metadataRefreshMs"),
-    *("listTimeoutMs", "readPatienceMs", "coordinatorView", "controlFile", "nextBarrierFile"),
-    *("formerPositionsFile", "packed"),
+    *("listTimeoutMs", "readPatienceMs", "coordinatorView", "driverFile", "packed"),
 )
 # The fields of the parsed options that have another name than the option; a time is in seconds there.
 _FIELDS = {"coordinatorView": "coordinator_access", "maxReadMsPerTrigger": "max_read_s"}

@@ -39,11 +39,12 @@ from txnwatch.streaming.job.checkpoint import Progress, SideFiles, local_directo
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
 from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master
+from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
 from txnwatch.watch.coverage import Coverage, TimeoutLimit
 from txnwatch.watch.listening import EventListener
-from txnwatch.watch.source_link import Rebuilding, source_options, write_source_requests
+from txnwatch.watch.source_link import SourceLink, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,7 +131,7 @@ class Watch:
             properties,
             events_keys(self.settings.events_key_file, self.log.warning),
         )
-        self._rebuilding = Rebuilding(self.log)
+        self._source = SourceLink(self.files.driver_file)
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
         self.certificates = CertificateFiles(self.options.security.tls)
@@ -158,7 +159,7 @@ class Watch:
             self._properties,
             self.files,
             self.access,
-            is_rebuilt=self._rebuilding.is_rebuilt,
+            is_rebuilt=self._source.is_rebuilt,
             cores=self._cores,
         )
 
@@ -172,7 +173,8 @@ class Watch:
         librdkafka_config(self.options)  # a keystore or a mechanism that it cannot use is an error now
         cluster = Cluster(self.options.bootstrap, self.options.security)
         with contextlib.closing(cluster):
-            found = check_cluster(cluster, self.options, self.checkpoint, self.settings.coordinator_view, self.log)
+            found = check_cluster(cluster, self.options, self.settings.coordinator_view, self.log)
+            check_local_states(self.checkpoint, state_name(found.view.access), found.cluster_id)
             check_events_rights(cluster, self._events.name, grantee_of(self.settings, self.options))
             self._take_view(found.view, cluster)
             warning = scan_interval_warning(cluster)
@@ -263,7 +265,7 @@ class Watch:
         """Starts the query; every micro-batch goes to `on_batch`.
 
         Raises:
-            CheckpointError: an earlier checkpoint has to be moved aside, and cannot be.
+            CheckpointError: the checkpoint is of another cluster, or of another program.
         """
         from txnwatch.streaming.job.query import (  # noqa: PLC0415
             JobSettings,
@@ -273,12 +275,13 @@ class Watch:
 
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
-        self._rebuilding.look(session, self.checkpoint, self.files.former_positions)
+        states = StateDirectories(session, self.checkpoint, state_name(self.access), self.log)
+        self._source.begin(states.begin(self.cluster_id))
         self._query = start(
             session,
             JobSettings(
                 source_options=self._source_options(),
-                checkpoint=self.checkpoint,
+                checkpoint=states.own,
                 trigger_ms=self.settings.trigger_ms,
                 policy=self._policy,
             ),
@@ -299,13 +302,13 @@ class Watch:
 
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self.sinks is not None
-        emitted = self._rebuilding.unreported(self._throttling.on_batch(emitted))
+        emitted = self._source.unreported(self._throttling.on_batch(emitted))
         self._finding_lines.on_batch(emitted)
         self.coverage.on_batch(emitted)
         self._clock_differences.on_batch(emitted)
         self.sinks.on_batch(emitted)
         ledger = self.sinks.ledger
-        write_source_requests(self.files, emitted, ledger, self.options.buckets)
+        self._source.write(emitted, ledger, self.options.buckets)
         self.sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         self.metrics.on_batch(

@@ -83,10 +83,6 @@ class CheckpointError(TxnwatchError):
     """The checkpoint does not match the current run (another cluster, other settings)."""
 
 
-class OtherVersionError(CheckpointError):
-    """Another version of txnwatch or Spark wrote the state. It cannot be read; the logs allow to rebuild it."""
-
-
 class LeaseNotRenewedError(TxnwatchError):
     """The lease of the checkpoint could not be renewed for some time; a later attempt may succeed."""
 

@@ -62,17 +62,14 @@ class Serializer(Generic[T]):
     Args:
         of: the type.
         parts: other types that are stored inside it as bytes; a change of their shape changes the version too.
-        refusal: the error for data of another version.
     """
 
     def __init__(
         self,
         of: Any,  # noqa: ANN401 - as above
         parts: Iterable[Any] = (),
-        refusal: type[CheckpointError] = CheckpointError,
     ) -> None:
         self.version = version_of(of, *parts)
-        self._refusal = refusal
         self._head = self.version.encode()
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(of)
 
@@ -94,8 +91,8 @@ class Serializer(Generic[T]):
             return
         if _VERSION.fullmatch(found) is None:
             raise CheckpointError(f"the stored state is damaged: expected a version, found {found!r}: {_ANOTHER}")
-        raise self._refusal(
-            f"the state in the checkpoint has version {found}, this txnwatch reads version {self.version}"
+        raise CheckpointError(
+            f"the state in the checkpoint has version {found}, this txnwatch reads version {self.version}: {_ANOTHER}"
         )
 
 

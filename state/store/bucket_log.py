@@ -24,7 +24,6 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 
 from txnwatch.state.detection.bucket_state import Awaited, BucketState, SharedState
 from txnwatch.state.detection.reading import Reading
-from txnwatch.state.model.errors import OtherVersionError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.serializer import PartSerializer, Serializer
 from txnwatch.state.model.transaction import ProducerState
@@ -93,7 +92,7 @@ class Entry(ModelValue, frozen=True):
     times: dict[ProducerId, TimestampMs | None]
 
 
-HEADS = Serializer[Head](Head, (Entry, *STORED_PARTS), refusal=OtherVersionError)
+HEADS = Serializer[Head](Head, (Entry, *STORED_PARTS))
 ENTRIES = Serializer[Entry](Entry, STORED_PARTS)
 
 
@@ -265,8 +264,7 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     """The bucket as stored; it is built on `kept` if that is an earlier state of the same history.
 
     Raises:
-        OtherVersionError: the state was written by another version. The version of the head covers all entries.
-        CheckpointError: the state is damaged.
+        CheckpointError: the state is damaged, or another version wrote it. The version of the head covers all entries.
     """
     head = store.head()
     if head is None:

@@ -17,7 +17,6 @@ from txnwatch.streaming.admin.rights import READ, WRITE, TopicRights, create_pro
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.metadata import TopicInfo
-from txnwatch.streaming.job.checkpoint import check_files, check_same_cluster, last_cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import RangeRead
@@ -215,18 +214,14 @@ class CheckedCluster:
     view: ChosenView
 
 
-def check_cluster(
-    cluster: Cluster, options: SourceOptions, checkpoint: str, wanted_view: str, log: Log
-) -> CheckedCluster:
+def check_cluster(cluster: Cluster, options: SourceOptions, wanted_view: str, log: Log) -> CheckedCluster:
     """Checks a cluster before a watch begins; `wanted_view` is the setting `coordinator_view`.
 
     Raises:
         BrokerError: no broker answers.
         AuthorizationError: a right is missing; the message names topic and right.
-        CheckpointError: the checkpoint belongs to another cluster, or is damaged.
     """
     metadata = cluster.refresh()
-    _check_checkpoint(checkpoint, metadata.cluster_id)
     hidden = hidden_topic(cluster, options.topics)
     if hidden is not None:
         raise AuthorizationError(f"{hidden}: grant them to this user")
@@ -236,11 +231,6 @@ def check_cluster(
     if unread:
         log.warning(f"{some(unread, _NAMED)}: {_NOTHING_PROVEN}")
     return CheckedCluster(metadata.cluster_id, watched, view)
-
-
-def _check_checkpoint(checkpoint: str, cluster_id: str) -> None:
-    check_files(checkpoint)
-    check_same_cluster(checkpoint, last_cluster(checkpoint), cluster_id)
 
 
 # Checks the rights on the events topic, before the topic is opened.

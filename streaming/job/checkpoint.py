@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from filelock import FileLock, Timeout
 
-from txnwatch.state.model.errors import CheckpointError, OtherVersionError
+from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.values import DurationMs, Offset, TopicPartition
 from txnwatch.state.text import read_json
 from txnwatch.streaming.job.scratch import OwnDirectory
@@ -35,38 +36,40 @@ def local_directory(checkpoint: str) -> Path | None:
     return None if "://" in checkpoint else Path(checkpoint)
 
 
-def last_offset(checkpoint: str) -> SourceOffset | None:
-    """The last planned offset; None for a new checkpoint, or one that is not local.
+def last_offset(directory: Path) -> SourceOffset | None:
+    """The last planned offset in the directory of this version inside a local checkpoint; None for a new one.
 
     Raises:
-        OtherVersionError: another version of txnwatch wrote it.
-        CheckpointError: the checkpoint has an offset that txnwatch did not write.
+        CheckpointError: the directory has an offset that this version of txnwatch did not write.
     """
-    latest = _last_file(checkpoint)
+    latest = _newest(directory / "offsets")
     if latest is None:
         return None
     try:
         return SourceOffset.from_json(offset_in(latest.read_text()))
     except (IndexError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise CheckpointError(
-            f"--checkpoint {checkpoint}: expected txnwatch's offsets in {latest}, found something else: it is another "
-            "program's checkpoint, or damaged; give txnwatch a directory of its own"
+            f"--checkpoint {directory.parent}: expected txnwatch's offsets in {latest}, found something else: it is "
+            "another program's checkpoint, or damaged; give txnwatch a directory of its own"
         ) from exc
 
 
-def last_cluster(checkpoint: str) -> str | None:
-    """The cluster of the last planned offset, even if another version wrote it; None as for `last_offset`.
+def last_cluster(checkpoint: str, directory: Path, *, is_ours: bool) -> str | None:
+    """The cluster of the last planned offset in a directory of the checkpoint; None for a new one.
+
+    `is_ours`: this version has written the directory. Another one may have offsets that cannot be read: None.
 
     Raises:
-        CheckpointError: the checkpoint has an offset that txnwatch did not write, or cannot be read.
+        CheckpointError: the offset is not that of this version, or a file cannot be read.
     """
-    with _reading(checkpoint):
-        try:
-            offset = last_offset(checkpoint)
-        except OtherVersionError:
-            latest = _last_file(checkpoint)
+    with reading(checkpoint):
+        if is_ours:
+            offset = last_offset(directory)
+            return offset.cluster_id if offset is not None else None
+        latest = _newest(directory / "offsets")
+        with contextlib.suppress(ValueError):
             return str(offset_in(latest.read_text()).get("cluster_id", "")) if latest is not None else None
-        return offset.cluster_id if offset is not None else None
+        return None
 
 
 def check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> None:
@@ -83,7 +86,12 @@ def check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> N
 
 
 @contextmanager
-def _reading(checkpoint: str) -> Iterator[None]:
+def reading(checkpoint: str) -> Iterator[None]:
+    """Reports a file of a local checkpoint that cannot be read.
+
+    Raises:
+        CheckpointError: an OSError has left the block.
+    """
     try:
         yield
     except OSError as exc:
@@ -91,11 +99,6 @@ def _reading(checkpoint: str) -> Iterator[None]:
             f"--checkpoint {checkpoint}: {exc.filename} cannot be read: {exc.strerror}; the user of txnwatch must own "
             "the directory"
         ) from exc
-
-
-def _last_file(checkpoint: str) -> Path | None:
-    directory = local_directory(checkpoint)
-    return _newest(directory / "offsets") if directory is not None else None
 
 
 def offset_in(text: str) -> dict[str, Any]:
@@ -113,29 +116,27 @@ def offset_in(text: str) -> dict[str, Any]:
     return found
 
 
-def check_files(checkpoint: str) -> None:
-    """Checks what Spark wrote into a local checkpoint: nothing is missing, and the newest files can be read.
+def check_files(checkpoint: str, directory: Path) -> None:
+    """Checks what Spark wrote into a directory of a local checkpoint: nothing is missing, the newest files are valid.
 
     Raises:
         CheckpointError: a file is damaged or cannot be read, or a part of the checkpoint is missing.
     """
-    directory = local_directory(checkpoint)
-    if directory is not None:
-        with _reading(checkpoint):
-            _check_parts(checkpoint, directory)
-
-
-def _check_parts(checkpoint: str, directory: Path) -> None:
-    commit = _newest(directory / "commits")
-    for name in ("metadata", "offsets", "state"):
-        if commit is not None and not (directory / name).exists():
-            raise CheckpointError(f"--checkpoint {checkpoint}: expected {name} in it, found none: {_INCOMPLETE}")
-    planned = _newest(directory / "offsets")
-    if commit is not None and (planned is None or int(planned.name) < int(commit.name)):
-        raise CheckpointError(f"--checkpoint {checkpoint}: expected offsets of batch {commit.name}: {_INCOMPLETE}")
-    for file, line in ((directory / "metadata", 0), (commit, 1)):
-        if file is not None and file.exists():
-            _check_json(checkpoint, file, line)
+    with reading(checkpoint):
+        commit = _newest(directory / "commits")
+        for name in ("metadata", "offsets", "state"):
+            if commit is not None and not (directory / name).exists():
+                raise CheckpointError(
+                    f"--checkpoint {checkpoint}: expected {directory / name}, found none: {_INCOMPLETE}"
+                )
+        planned = _newest(directory / "offsets")
+        if commit is not None and (planned is None or int(planned.name) < int(commit.name)):
+            raise CheckpointError(
+                f"--checkpoint {checkpoint}: expected {directory / 'offsets' / commit.name}, found none: {_INCOMPLETE}"
+            )
+        for file, line in ((directory / "metadata", 0), (commit, 1)):
+            if file is not None and file.exists():
+                _check_json(checkpoint, file, line)
 
 
 def _newest(directory: Path) -> Path | None:
@@ -203,9 +204,8 @@ class SideFiles:
 
     Attributes:
         spark_log: the output of Spark.
-        rereads, next_barrier: what the job asks its source for, in terms of the current checkpoint.
-        former_positions: the positions of the checkpoint that the current one replaces.
-        evidence: what this watch has found itself; it outlives the checkpoint.
+        driver_file: what the driver wants of the source.
+        evidence: what this watch has found itself, for every version.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -215,15 +215,8 @@ class SideFiles:
             self._temporary = OwnDirectory(_PREFIX, keeps_last=True)
             directory = self._temporary.path
         self.spark_log = directory / "spark.log"
-        self.rereads = directory / "txnwatch-rereads.json"
-        self.next_barrier = directory / "txnwatch-next-barrier.json"
-        self.former_positions = directory / "txnwatch-former-positions.json"
+        self.driver_file = directory / "txnwatch-driver.json"
         self.evidence = directory / "txnwatch-evidence.jsonl"
-
-    def checkpoint_is_new(self) -> None:
-        """Removes the files that refer to the barriers and positions of a checkpoint that is no longer used."""
-        self.rereads.unlink(missing_ok=True)
-        self.next_barrier.unlink(missing_ok=True)
 
     def remove_temporary(self) -> None:
         """Removes the temporary directory, if there is one."""
@@ -261,7 +254,7 @@ def read_progress(progress: Mapping[str, Any] | None) -> Progress | None:
     """Parses Spark's StreamingQueryProgress, given as a mapping; None before the first micro-batch.
 
     Raises:
-        OtherVersionError: the offset was written by another version of the source.
+        CheckpointError: the offset was written by another version of the source.
     """
     if progress is None or not progress["sources"]:
         return None

@@ -20,7 +20,6 @@ from txnwatch.state.model.errors import (
     BrokerError,
     CheckpointError,
     LeaseNotRenewedError,
-    OtherVersionError,
     QueryError,
     SinkError,
     SparkError,
@@ -54,6 +53,9 @@ PERMANENT: Final = (
         (
             *("CANNOT_LOAD_STATE_STORE", "CANNOT_LOAD_CHECKPOINT", "STATE_STORE", "ChecksumException"),
             *("malformed", "MALFORMED", "Incomplete log file", "log version", r"Json\w*Exception", "MismatchedInput"),
+            # a state of another format, for example one that another version of Spark wrote
+            *("INVALID_LOG_VERSION", "INVALID_CHANGE_LOG_READER_VERSION", "RocksDB checkpoint metadata"),
+            "STREAMING_STATEFUL_OPERATOR_NOT_MATCH",
             *("ZipException", "zip END header", "RocksDBException", "StreamCorrupted", r"Batch \d+ doesn't exist"),
             *(
                 "EOFException",
@@ -71,14 +73,6 @@ PERMANENT: Final = (
         ("requirement failed", "IllegalArgumentException", "INVALID_CONF_VALUE"),
         "check the settings that the cause names",
     ),
-)
-# The state was written by a version of Spark, or for a program, whose state cannot be read. It is not damaged.
-_OTHER_VERSION: Final = re.compile(
-    r"INVALID_LOG_VERSION|supported log version is v\d+, but encountered v\d+|INVALID_CHANGE_LOG_READER_VERSION|"
-    r"Cannot read RocksDB checkpoint metadata\. Expected v\d+, but found v\d+|"
-    "STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION|"
-    "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE|"
-    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
 )
 _TRANSIENT: Final = re.compile(
     "Connection refused|Connection reset|timed out|Timeout|No space left|UnknownHost|Temporary failure|"
@@ -99,11 +93,6 @@ def advice_for(causes: str) -> str:
         if re.search("|".join(patterns), causes):
             return advice
     return ""
-
-
-def is_of_another_version(causes: str) -> bool:
-    """Whether one of these causes is a state of another format, which Spark refuses as a whole."""
-    return _OTHER_VERSION.search(causes) is not None
 
 
 _LOG_LINE = re.compile(
@@ -184,16 +173,13 @@ def failure_of(text: str) -> Failure:
     """The failure that this text of an exception, or of Spark's output, describes.
 
     Raises:
-        OtherVersionError: the state has the format of another version of txnwatch or Spark.
-        CheckpointError: the source has refused the checkpoint.
+        CheckpointError: the source or the operator has refused the checkpoint.
     """
     _raise_refusal(text)
     cause = root_cause(text)
     if may_pass(cause, text):
         return Failure(cause, may_pass=True)
     causes = "\n".join([cause, _first_line(text), *_java_causes(text), *_exceptions(text)])
-    if is_of_another_version(causes):
-        raise OtherVersionError(f"Spark cannot read the state in the checkpoint: {cause}")
     return Failure(cause, advice_for(causes))
 
 
@@ -206,12 +192,11 @@ def _raise_refusal(text: str) -> None:
     (query.py).
 
     Raises:
-        OtherVersionError, CheckpointError: the error of the other process.
+        CheckpointError: the error of the other process.
     """
-    for refusal in (OtherVersionError, CheckpointError):
-        name = f"{refusal.__module__}.{refusal.__qualname__}: "
-        if name in text:
-            raise refusal(text.partition(name)[2].splitlines()[0])
+    name = f"{CheckpointError.__module__}.{CheckpointError.__qualname__}: "
+    if name in text:
+        raise CheckpointError(text.partition(name)[2].splitlines()[0])
 
 
 def start_error(error: BaseException, output: str, where: str) -> TxnwatchError:

@@ -34,6 +34,10 @@ from txnwatch.streaming.source.rows import PARTITION_BUCKET, unpack_facts
 OUTPUT_DDL = "finding BINARY"
 FINDINGS = Serializer[Finding](Finding)
 
+# The names and the columns of the state in Spark's state store.
+_HEAD = ("head", "bytes BINARY")
+_LOG = ("log", "sequence BIGINT", "bytes BINARY")
+STATE_VARIABLES = (_HEAD, _LOG)
 
 _FINDING_ROW = Row("finding")
 RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
@@ -50,8 +54,8 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declares the state variables."""
         freeze_what_stays(sum(kept.decoded for kept in kept_buckets.values()))
-        self._head: ValueState = handle.getValueState("head", "bytes BINARY")
-        self._log: MapState = handle.getMapState("log", "sequence BIGINT", "bytes BINARY")
+        self._head: ValueState = handle.getValueState(*_HEAD)
+        self._log: MapState = handle.getMapState(*_LOG)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -73,6 +77,14 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def no_rows(rows: Iterator[object]) -> Iterator[object]:
+    """A task that does nothing: its worker imports this module, and so all that the tasks of a query need.
+
+    It reads its rows to the end, because Spark does not use a worker again that has left some.
+    """
+    return filter(None, (None for _ in rows))
 
 
 class SparkLogStore:

@@ -7,9 +7,11 @@ action the query fails. The output of the state is small, so it is collected and
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.operator import FINDINGS, OUTPUT_DDL, BucketProcessor
+from txnwatch.streaming.job.operator import FINDINGS, OUTPUT_DDL, BucketProcessor, no_rows
+from txnwatch.streaming.job.python_path import installed_pyspark, search_path
 from txnwatch.streaming.job.scratch import has_room_for_sockets
 from txnwatch.streaming.job.spark_conf import (
     arguments_of_the_jvm,
@@ -35,7 +38,6 @@ from txnwatch.streaming.job.spark_conf import (
     network_settings,
     with_conf,
 )
-from txnwatch.streaming.job.zipped_package import search_path
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
 # Lets the JVM forget a frame that is no longer used.
@@ -170,19 +172,73 @@ def spark_session(
     # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     popen = {"start_new_session": True, "stdout": output, "stderr": output}
-    gateway = launch_gateway(_conf(arguments_of_the_jvm(settings), master), popen_kwargs=popen)
+    uses_own_python = is_local(master) and os.environ.get("PYSPARK_PYTHON") == sys.executable
+    with installed_pyspark(scratch) if uses_own_python and scratch is not None else nullcontext():
+        gateway = launch_gateway(_conf(arguments_of_the_jvm(settings), master), popen_kwargs=popen)
     whole = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
     master = whole.get("spark.master", "") or ""
     check_checkpoint_place(checkpoint, master, is_shared=is_checkpoint_shared)
     for key, value in {**network_settings(master), **file_system_settings(checkpoint)}.items():
         if not whole.contains(key):
             whole.set(key, value)
-    session = SparkSession(SparkContext(gateway=gateway, conf=whole, environment=search_path()))
-    session.sparkContext.setLogLevel("ERROR")
+    context = SparkContext(gateway=gateway, conf=whole, environment=search_path())
+    context.setLogLevel("ERROR")
+    with warming(context):
+        session = SparkSession(context)
+    if scratch is not None and is_local(master):
+        load_classes(session, scratch)
     plan_without_daemons(session)
-    session.dataSource.register(TransactionsDataSource)  # starts Python to list the data sources
+    TransactionsDataSource.register(session)  # starts Python to list the data sources
     run_tasks_with_daemons(session)
     return session
+
+
+# Starts the Python worker of the tasks while the JVM prepares the session.
+#
+# The first task would start Spark's daemon and a worker, and the worker would import the source and the operator. That
+# takes a second of one core, and Spark waits for it. The tasks of the query get the same worker, because it has the
+# same environment.
+
+
+@contextmanager
+def warming(context: SparkContext) -> Iterator[None]:
+    """Runs a task that only imports, beside the block; an error of it is left to the first task of the query.
+
+    Only in local mode: on a cluster, executors may register later.
+    """
+    if not is_local(context.master):
+        yield
+        return
+
+    def work() -> None:
+        with suppress(Exception):
+            context.parallelize([0], 1).mapPartitions(no_rows).count()
+
+    thread = threading.Thread(target=work, name="warm-up", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()  # before the daemons are disabled
+
+
+# Loads the classes of a stateful streaming query while the start waits for Python processes.
+#
+# Until its first micro-batch a query loads thousands of classes of Spark, one after the other. A small query without
+# Python loads most of them in another thread, on the core that would be idle.
+
+
+def load_classes(session: SparkSession, scratch: Path) -> None:
+    """Runs one micro-batch of a small stateful query in a thread; an error of it has no consequence."""
+
+    def work() -> None:
+        with suppress(Exception):
+            rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+            counts = rows.groupBy("value").count()
+            writer = counts.writeStream.format("noop").outputMode("update").trigger(once=True)
+            writer.option("checkpointLocation", str(scratch / "warm-up")).start().awaitTermination()
+
+    threading.Thread(target=work, name="warm-up", daemon=True).start()
 
 
 def _settings(checkpoint: str, state_partitions: int, scratch: Path | None) -> dict[str, str]:

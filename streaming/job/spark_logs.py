@@ -53,14 +53,7 @@ class SparkLogs:
 
     def last_committed(self) -> int | None:
         """The number of the last micro-batch that was committed; None if there is none."""
-        return self._last("commits")
-
-    def last_planned(self) -> int | None:
-        """The number of the last micro-batch that was planned; None if there is none."""
-        return self._last("offsets")
-
-    def _last(self, log: str) -> int | None:
-        path = self._path(f"{self._root}/{log}")
+        path = self._path(f"{self._root}/commits")
         if not self._files.exists(path):
             return None
         names = [str(status.getPath().getName()) for status in self._files.listStatus(path)]
@@ -78,11 +71,3 @@ class SparkLogs:
         finally:
             stream.close()
         return offset_in(text)
-
-    def cluster(self) -> str | None:
-        """The cluster of the last planned offset; None if there is no offset that can be read."""
-        try:
-            batch = self.last_planned()
-            return str(self.offset(batch).get("cluster_id", "")) if batch is not None else None
-        except (*JVM_ERRORS, ValueError):
-            return None

@@ -8,12 +8,15 @@ the same facts, unless the log has changed in between; then the facts report the
 from __future__ import annotations
 
 import gc
+import os
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
@@ -77,6 +80,19 @@ class TransactionsDataSource(DataSource):  # type: ignore[misc]
     def name(cls) -> str:
         """The format's name."""
         return FORMAT
+
+    @classmethod
+    def register(cls, session: SparkSession) -> None:
+        """Registers the source in a session. With a local master, it runs in the Python of this program.
+
+        Spark's own default is the `python3` of the search path. If the environment of the program is not activated,
+        that is another Python, which has no txnwatch. The variable `PYSPARK_PYTHON` decides if it is set. On a cluster
+        it has to be set, because only an operator knows the Python of the other hosts.
+        """
+        context = session.sparkContext
+        if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+            context.pythonExec = sys.executable
+        session.dataSource.register(cls)
 
     def schema(self) -> str:
         """The schema of facts, or of finished transactions, as DDL."""

@@ -101,11 +101,11 @@ class GrantedRequests:
     def __len__(self) -> int:
         return len(self._granted)
 
-    def due(self, previous: SourceOffset, requests: set[RereadRequest]) -> set[RereadRequest]:
+    def due(self, previous: SourceOffset, requests: Collection[RereadRequest]) -> set[RereadRequest]:
         """The requests whose pause has passed."""
         return {request for request in requests if previous.barrier >= self._granted.get(request, (0, 0))[0]}
 
-    def count(self, following: SourceOffset, granted: set[RereadRequest], requests: set[RereadRequest]) -> None:
+    def count(self, following: SourceOffset, granted: set[RereadRequest], requests: Collection[RereadRequest]) -> None:
         """Doubles the pauses of the granted requests; forgets those that are no longer needed."""
         number = following.barrier - 1
         for request in granted:

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from enum import Enum, auto
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from txnwatch.state.evidence.screening import is_foreign
 from txnwatch.state.model.clocks import ClockBase
-from txnwatch.state.model.errors import BrokerError, CheckpointError, OtherVersionError
+from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
@@ -41,14 +40,7 @@ from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
-from txnwatch.streaming.source.driver_files import (
-    IDLE_S,
-    FormerPosition,
-    can_skip,
-    read_former_positions,
-    read_next_barrier,
-    read_requests,
-)
+from txnwatch.streaming.source.driver_file import IDLE_S, FormerPosition, can_skip, read_driver_file
 from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_census, to_describe, to_read_again
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
@@ -178,19 +170,18 @@ class Lister:
         self.limits = Limits(options.max_offsets_per_trigger)
         self.schedule = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
-        self.former = read_former_positions(_path(options.former_positions_file))
+        self.former = read_driver_file(options.driver_file).former_positions
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
         """The offset one barrier after `previous`; None if no broker answered, or if the barrier can be skipped.
 
         Raises:
-            CheckpointError: the cluster is not the one `previous` was read from.
-            OtherVersionError: `previous` was read with another view of the coordinators.
+            CheckpointError: `previous` was read from another cluster, or with another view of the coordinators.
         """
         check_access(previous, self.options)
-        next_due = read_next_barrier(_path(self.options.next_barrier_file))  # first, because the driver writes it last
-        requests = read_requests(_path(self.options.control_file))
+        wanted = read_driver_file(self.options.driver_file)
+        requests = wanted.requests
         due = self.granted.due(previous, requests)
         is_settled = not (requests or self.schedule.has_absences or any(self.absences.values()))
         listing = self._listing(previous, to_describe(due, previous), is_settled=is_settled)
@@ -202,7 +193,7 @@ class Lister:
         asked = [request.partition for request in due if is_of_census(request)]
         census = self.schedule.next_census(self._cluster.known, previous, following, asked)
         is_idle = census is None and not requests and time.monotonic() < self.idle_until_s
-        if is_idle and can_skip(previous, following, next_due):
+        if is_idle and can_skip(previous, following, wanted.next_due):
             return None
         self.idle_until_s = time.monotonic() + IDLE_S
         self._censuses = {following.barrier: census}
@@ -367,17 +358,13 @@ def check_access(offset: SourceOffset, options: SourceOptions) -> None:
     """Checks the view of the coordinators: a barrier of one view proves nothing about the state of another.
 
     Raises:
-        OtherVersionError: the offset was written with another view.
+        CheckpointError: the offset was written with another view.
     """
     if offset.barrier > 0 and offset.coordinator_access is not options.coordinator_access:
-        raise OtherVersionError(
+        raise CheckpointError(
             f"the checkpoint was written with the coordinator view {offset.coordinator_access}, and this run has the "
-            f"view {options.coordinator_access}: a new checkpoint is needed"
+            f"view {options.coordinator_access}: start with a new --checkpoint directory"
         )
-
-
-def _path(name: str | None) -> Path | None:
-    return Path(name) if name is not None else None
 
 
 def _end(answer: ListedOffset | Problem) -> ListedEnd | None:

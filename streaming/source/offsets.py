@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import Clock, ClockBase, Leader
-from txnwatch.state.model.errors import CheckpointError, OtherVersionError
+from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -125,8 +125,7 @@ class SourceOffset:
         """Reads an offset that `to_json` wrote.
 
         Raises:
-            OtherVersionError: the offset was written by another version of the source.
-            CheckpointError: the offset is not txnwatch's.
+            CheckpointError: the offset is not txnwatch's, or another version of the source wrote it.
         """
         found = raw.get("version")
         if found is None:
@@ -135,9 +134,9 @@ class SourceOffset:
                 f"version {VERSION}: start with a new --checkpoint directory"
             )
         if found != VERSION:
-            raise OtherVersionError(
-                f"the checkpoint's offset has version {found}; this txnwatch reads version {VERSION}: a new checkpoint "
-                "is needed"
+            raise CheckpointError(
+                f"the checkpoint's offset has version {found}; this txnwatch reads version {VERSION}: start "
+                "with a new --checkpoint directory"
             )
         *base, set_by_ms = raw.get("clock", [NO_TIME])
         positions = {

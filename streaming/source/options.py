@@ -44,9 +44,7 @@ KNOWN = {
     "censusintervalms": "pause between two rounds of the census of topics that are not scanned",
     "healintervalms": "pause between two censuses of the scanned partitions, which check what the scan has found",
     "coordinatorview": "log (read `__transaction_state`), or api or none (do not read it)",
-    "controlfile": "file in which the job asks for ranges to be read again; only for `txnwatch run`",
-    "nextbarrierfile": "file in which the job writes when the next barrier is due; only for `txnwatch run`",
-    "formerpositionsfile": "file with the positions of a former checkpoint; only for `txnwatch run`",
+    "driverfile": "file in which the driver writes what it wants of the source; only for `txnwatch run`",
     "packed": "true for one blob of facts per task and bucket; only for `txnwatch run`",
     "episodes": "batch only: true for a row per episode (one finished transaction on one partition) instead of facts",
 }
@@ -76,9 +74,7 @@ class SourceOptions:
     census_interval_s: float
     heal_interval_s: float
     coordinator_access: CoordinatorAccess
-    control_file: str | None
-    next_barrier_file: str | None
-    former_positions_file: str | None
+    driver_file: str | None
     packed: bool
     episodes: bool
 
@@ -141,9 +137,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         census_interval_s=_value(raw, "censusintervalms", _positive, 5_000) / 1000,
         heal_interval_s=_value(raw, "healintervalms", _positive, 60_000) / 1000,
         coordinator_access=_value(raw, "coordinatorview", CoordinatorAccess, CoordinatorAccess.LOG),
-        control_file=raw.get("controlfile"),
-        next_barrier_file=raw.get("nextbarrierfile"),
-        former_positions_file=raw.get("formerpositionsfile"),
+        driver_file=raw.get("driverfile"),
         packed=_value(raw, "packed", _boolean, False),
         episodes=_value(raw, "episodes", _boolean, False),
     )

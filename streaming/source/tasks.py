@@ -333,9 +333,9 @@ def budgets(plan: ReadPlan, reads: Iterable[RangeRead[Fold]], options: SourceOpt
 
     With a rate limit, `__transaction_state` has a time limit too. A first reading of it has its own, larger budget.
 
-    The list is empty without a control file, because the job could then not request the rest.
+    The list is empty without a file of the driver, because the job could then not request the rest.
     """
-    if options.control_file is None:
+    if options.driver_file is None:
         return []
     data = [read for read in reads if is_data(read.partition)]
     firsts = {found.partition for found in plan.ranges if found.is_history}

@@ -71,13 +71,14 @@ def _loaded(kafka: EmbeddedKafka, checkpoint: Path, trigger_ms: int) -> Point:
         arrivals = follow_arrivals(bootstrap)
         _load(bootstrap, topic, stack)
         time.sleep(WARM_UP_S)
-        known = max(durations(checkpoint))
+        state = Path(watch.state)
+        known = max(durations(state))
         with usage_of(watch.pid) as usage:
             latencies = [one_hang(cluster, TopicPartition(topic, number), arrivals) for number in range(HANGS)]
-        loaded = durations(checkpoint)
+        loaded = durations(state)
         stack.close()
         time.sleep(IDLE_S)
-        idle = {number: took for number, took in durations(checkpoint).items() if number > max(loaded) + SETTLING}
+        idle = {number: took for number, took in durations(state).items() if number > max(loaded) + SETTLING}
     cluster.close()
     figures = {
         "99 % within s": highest(latencies),
@@ -163,11 +164,11 @@ class Idle(NamedTuple):
 
 
 def _idle(watch: RunningWatch) -> Idle:
-    checkpoint = Path(watch.checkpoint)
-    known = max(durations(checkpoint))
+    state = Path(watch.state)
+    known = max(durations(state))
     with usage_of(watch.pid) as usage:
         time.sleep(MEASURED_S)
-    found = {number: took for number, took in durations(checkpoint).items() if number > known}
+    found = {number: took for number, took in durations(state).items() if number > known}
     return Idle(usage.cores, statistics.median(found.values()), usage.cpu_s / (max(found) - known))
 
 
@@ -209,12 +210,12 @@ def one_hang(
     return arrivals[partition] - begin
 
 
-def durations(checkpoint: Path) -> dict[int, float]:
+def durations(state: Path) -> dict[int, float]:
     """Seconds of each of the last micro-batches, as many as Spark keeps."""
     return {
-        int(entry.name): entry.stat().st_mtime - (checkpoint / "offsets" / entry.name).stat().st_mtime
-        for entry in (checkpoint / "commits").iterdir()
-        if entry.name.isdigit() and (checkpoint / "offsets" / entry.name).exists()
+        int(entry.name): entry.stat().st_mtime - (state / "offsets" / entry.name).stat().st_mtime
+        for entry in (state / "commits").iterdir()
+        if entry.name.isdigit() and (state / "offsets" / entry.name).exists()
     }
 
 

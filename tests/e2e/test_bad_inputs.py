@@ -20,6 +20,8 @@ from support.bad_inputs import BadInputs
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.output import FAILURE, USAGE
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.streaming.job.state_directory import state_name
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 ENDS_S = 120.0
@@ -103,6 +105,11 @@ def test_a_permanent_error_of_spark_ends_run_with_one_line(
     bad_inputs.keep("Spark", line, code=code)
 
 
+def state_in(checkpoint: Path) -> Path:
+    """The state of this version."""
+    return checkpoint / state_name(CoordinatorAccess.LOG)
+
+
 @pytest.fixture(scope="module")
 def checkpoint(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with some micro-batches."""
@@ -159,8 +166,8 @@ def damage(directory: Path, pattern: str) -> None:
 def test_a_damaged_state(kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, bad_inputs: BadInputs) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(checkpoint, damaged)
-    damage(damaged / "state", "*.changelog")
-    damage(damaged / "state", "*.zip")
+    damage(state_in(damaged) / "state", "*.changelog")
+    damage(state_in(damaged) / "state", "*.zip")
     code, line = end_of(kafka, "--checkpoint", str(damaged))
     assert "restore --checkpoint from a copy, or give a new directory" in line
     assert code == FAILURE
@@ -175,9 +182,9 @@ def test_a_damaged_file_is_refused_before_spark_starts(
     damaged = tmp_path / "damaged"
     shutil.copytree(checkpoint, damaged)
     if part == "metadata":
-        (damaged / part).write_text("damaged")
+        (state_in(damaged) / part).write_text("damaged")
     else:
-        damage(damaged / part, "[0-9]*")
+        damage(state_in(damaged) / part, "[0-9]*")
     code, line = end_of(kafka, "--checkpoint", str(damaged))
     assert "damaged" in line
     assert "new --checkpoint directory" in line or "directory of its own" in line
@@ -192,12 +199,13 @@ def test_a_checkpoint_that_was_moved_in_part_is_refused(
 ) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(checkpoint, moved)
+    place = state_in(moved) / part
     if part == "metadata":
-        (moved / part).unlink()
+        place.unlink()
     else:
-        shutil.rmtree(moved / part)
+        shutil.rmtree(place)
     code, line = end_of(kafka, "--checkpoint", str(moved))
-    assert f"expected {part} in it, found none: restore the whole checkpoint" in line
+    assert f"expected {place}, found none: restore the whole checkpoint" in line
     assert code == FAILURE
     bad_inputs.keep("Checkpoints", line, before="moved without its ", code=code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -75,7 +76,7 @@ def published_after(kafka: EmbeddedKafka, partition: TopicPartition, within_s: f
 
 
 def read_to(watch: RunningWatch, partition: TopicPartition) -> Position:
-    at = last_offset(watch.checkpoint)
+    at = last_offset(Path(watch.state))
     assert at is not None
     return at.read_positions[partition]
 

@@ -15,6 +15,8 @@ import pytest
 from support.bad_inputs import BadInputs
 from support.hdfs import EmbeddedHdfs
 from support.watch import RunningWatch
+from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.streaming.job.state_directory import state_name
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long
@@ -37,8 +39,9 @@ def hdfs(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @contextmanager
 def damaged(hdfs: EmbeddedHdfs, part: str) -> Iterator[None]:
     """The newest files of a part have other content, and their own again afterwards."""
-    names = sorted(hdfs.names(f"{PATH}/{part}")) if part != "metadata" else []
-    files = [f"{PATH}/{part}/{name}" for name in names if name.partition(".")[0].isdigit()] or [f"{PATH}/{part}"]
+    place = f"{PATH}/{state_name(CoordinatorAccess.LOG)}/{part}"
+    names = sorted(hdfs.names(place)) if part != "metadata" else []
+    files = [f"{place}/{name}" for name in names if name.partition(".")[0].isdigit()] or [place]
     contents = {file: hdfs.read(file) for file in files}
     for file in files:
         hdfs.write(file, b"damaged")

@@ -38,7 +38,7 @@ def within_a_batch(running: RunningWatch, cluster: Cluster, topic: str) -> Itera
     Yields the partition and the producer id.
     """
     (jvm,) = [pid for pid, name in descendants(running.pid).items() if name.strip() == "java"]
-    checkpoint = Path(running.checkpoint)
+    state = Path(running.state)
     for _ in range(ATTEMPTS):
         (partition,) = create_topic(cluster, unique(topic))
         producer = late_write_after_abort(cluster, unique("zombie"), partition)
@@ -47,7 +47,7 @@ def within_a_batch(running: RunningWatch, cluster: Cluster, topic: str) -> Itera
             assert time.monotonic() < deadline, running.lines[-5:]
             time.sleep(0.001)
         os.kill(jvm, signal.SIGSTOP)
-        if newest(checkpoint / "offsets") > newest(checkpoint / "commits"):
+        if newest(state / "offsets") > newest(state / "commits"):
             yield partition, producer.producer_id
             break
         os.kill(jvm, signal.SIGCONT)  # too late: the batch was committed

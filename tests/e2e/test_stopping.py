@@ -30,7 +30,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.set_aside import PREVIOUS
+from txnwatch.streaming.job.state_directory import CONTINUES
 from txnwatch_demo.embedded.applications import transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis
@@ -227,29 +227,30 @@ def test_while_a_reload_starts_the_query_again(
 
 
 @pytest.mark.long
-def test_while_an_old_checkpoint_is_moved_aside_and_the_next_start_completes_the_move(
+def test_while_a_new_version_begins_its_state_and_the_next_start_continues_where_the_other_one_ends(
     stop_times: StopTimes, kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file system stops answering after the first part was moved."""
+    """The file system stops answering before it is written where the other state ends."""
     flags, code = ("--events-topic", unique("stopping.events")), tmp_path / "other version"
     code.mkdir()
     real = urlsplit(hdfs.uri(""))
-    with Forwarder((str(real.hostname), real.port or 0), cut_at=b"txnwatch-previous.moving/offsets") as forwarder:
+    running = RunningWatch(kafka.bootstrap_servers, hdfs.uri("begun"), *flags)
+    with of_another_version(code, monkeypatch), running:
+        running.until_ready()
+        assert running.stop() == 0
+    (other,) = (name for name in hdfs.names("begun") if name.startswith("state-"))
+    with Forwarder((str(real.hostname), real.port or 0), cut_at=CONTINUES.encode()) as forwarder:
         forwarder.start()
-        running = RunningWatch(kafka.bootstrap_servers, f"hdfs://{forwarder.address}/moved", *flags, directory=tmp_path)
-        with of_another_version(code, monkeypatch), running:
-            running.until_ready()
-            assert running.stop() == 0
-        with running:
-            eventually(forwarder.is_cut.is_set, 120.0, "the move")
+        cut_off = f"hdfs://{forwarder.address}/begun"
+        with RunningWatch(kafka.bootstrap_servers, cut_off, *flags, directory=tmp_path) as stopped:
+            eventually(forwarder.is_cut.is_set, 120.0, "the beginning of the state")
             time.sleep(1.0)
-            stop_times.stop(running, "an old checkpoint is moved aside, and its file system stops answering")
-            assert not [line for line in running.lines if "is kept in" in line], "the move has not ended"
-        forwarder.is_cut.clear()
-        with running:
-            running.until_ready()
-            assert running.stop() == 0
-    assert hdfs.names(f"moved/{PREVIOUS}") >= {"commits", "offsets", "state", "metadata"}
+            stop_times.stop(stopped, "a new version begins its state, and the file system stops answering")
+    with running:
+        running.until_ready()
+        assert running.stop() == 0
+    (line,) = (line for line in running.lines if "the state is rebuilt from the logs" in line)
+    assert line.endswith(f"reading continues where {other} ends")
     assert not [line for line in running.lines if "the query ended" in line]
 
 

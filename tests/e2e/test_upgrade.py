@@ -1,8 +1,7 @@
-"""A checkpoint of another version is replaced, and the events go on: none is lost, and none is published twice."""
+"""Each version has its own state in a checkpoint, and the events go on: none is lost, and none is published twice."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.state.abort.case import StoredFindings
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import SideFiles
-from txnwatch.streaming.job.set_aside import PREVIOUS
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 VERDICT_S = 30.0
@@ -28,7 +26,7 @@ def evidence(checkpoint: Path) -> StoredFindings:
 
 
 @pytest.mark.long
-def test_a_checkpoint_of_another_version_is_replaced_and_no_event_is_lost_or_repeated(
+def test_a_new_version_continues_and_no_event_is_lost_or_repeated(
     kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint, code = tmp_path / "checkpoint", tmp_path / "other version"
@@ -39,29 +37,25 @@ def test_a_checkpoint_of_another_version_is_replaced_and_no_event_is_lost_or_rep
     assert {one.key[1] for one in kept.evidence} == {upgrade.stays, upgrade.ends}
     upgrade.run_this_version()
 
-    assert {path.name for path in (checkpoint / PREVIOUS).iterdir() if not path.name.startswith(".")} >= {
-        "commits",
-        "offsets",
-        "state",
-        "metadata",
-    }
     (of_before,) = (one for one in kept.evidence if one.key[1] == upgrade.stays)
     assert of_before in evidence(checkpoint).evidence
 
+    before = batches_of(checkpoint)
+    assert set(before) > {Path(upgrade.running.state).name}
     with of_another_version(code, monkeypatch):
         upgrade.starts_without_an_event()
-    assert rebuilt(upgrade.running) == 2, "a rollback is the same step"
-    move_back(checkpoint)
     upgrade.starts_without_an_event()
-    assert rebuilt(upgrade.running) == 2, "it continues from its former checkpoint"
+    assert rebuilt(upgrade.running) == 1, "after a rollback each version continues from its own state"
+    after = batches_of(checkpoint)
+    assert all(after[name] > before[name] for name in before)
 
 
-def move_back(checkpoint: Path) -> None:
-    """The steps of docs/stopping.md."""
-    for name in ("commits", "offsets", "state", "metadata", ".metadata.crc"):
-        path = checkpoint / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-        (checkpoint / PREVIOUS / name).rename(path)
+def batches_of(checkpoint: Path) -> dict[str, int]:
+    """The number of the last micro-batch of each state."""
+    return {
+        path.name: max(int(file.name) for file in (path / "commits").iterdir() if file.name.isdigit())
+        for path in checkpoint.glob("state-*")
+    }
 
 
 def rebuilt(running: RunningWatch) -> int:
@@ -69,7 +63,7 @@ def rebuilt(running: RunningWatch) -> int:
 
 
 @pytest.mark.long
-def test_a_checkpoint_that_an_earlier_version_wrote_is_replaced_once(
+def test_a_state_that_an_earlier_version_wrote_is_continued_once(
     kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
 ) -> None:
     bootstrap, topic = kafka.bootstrap_servers, unique("kept.events")

@@ -28,7 +28,7 @@ from txnwatch.streaming.client.tokens import token_of
 from txnwatch.streaming.job.checkpoint import last_offset, offset_in
 from txnwatch.streaming.job.checkpoint_lease import Holder, holder_of
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.source.driver_files import positions_in, read_former_positions, read_next_barrier, read_requests
+from txnwatch.streaming.source.driver_file import positions_in, read_driver_file
 from txnwatch.streaming.source.offsets import VERSION
 from txnwatch.streaming.source.rows import pack_facts, unpack_facts
 
@@ -81,7 +81,7 @@ def _checkpoint(data: bytes) -> None:
     (offsets / "0").write_bytes(data)
     with contextlib.suppress(ValueError):
         positions_in(offset_in(data.decode(errors="replace")))
-    last_offset(str(offsets.parent))
+    last_offset(offsets.parent)
 
 
 _FOLD = TransactionFold(0, 0, 9)
@@ -145,14 +145,15 @@ TARGETS = [
         [_EVIDENCE.encode()],
         _JSON,
     ),
-    Target("requests", "the file of read requests", _as_file(read_requests), (), [b'[["orders-0", 5, ""]]'], _JSON),
-    Target("next_barrier", "the file of the next barrier", _as_file(read_next_barrier), (), [b"[5, 7]"], _JSON),
     Target(
-        "former_positions",
-        "the file of the positions of a former checkpoint",
-        _as_file(read_former_positions),
+        "driver_file",
+        "the file in which the driver tells the source what it wants",
+        _as_file(lambda file: read_driver_file(str(file)).former_positions),
         (),
-        [b'[["orders-0", "Zm9v", 5], ["orders-1", "Zm9v", null]]'],
+        [
+            b'{"requests":[["orders-0",5,""],["orders-1",null,"gap"]],"next_due":[5,7],"former":null}',
+            b'{"requests":[],"next_due":null,"former":[["orders-0","Zm9v",5],["orders-1","Zm9v",null]]}',
+        ],
         _JSON,
     ),
     Target(

@@ -4,7 +4,8 @@
     PYTHONPATH=tests .venv/bin/python /path/to/tests/golden/capture_checkpoint.py /path/to/checkpoint-COMMIT.tar.xz
 
 The code of that version runs its own job on an embedded broker, with one hang open, until it has published it. An older
-commit may need other imports here: the commits up to 70a1756 have `txnwatch.embedded` and no `txnwatch_demo`.
+commit may need other imports here: the commits up to 70a1756 have `txnwatch.embedded` and no `txnwatch_demo`. Their
+state is in the checkpoint directory itself, and not in a directory `state-<hash>` of it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def value_of_the_event(bootstrap: str) -> bytes:
     raise AssertionError("the event cannot be read")
 
 
-def pack(checkpoint: Path, event: bytes, target: Path) -> None:
+def pack(state: Path, event: bytes, target: Path) -> None:
     """Writes the archive, without the files of the process and with one time for all."""
 
     def included(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -72,7 +73,7 @@ def pack(checkpoint: Path, event: bytes, target: Path) -> None:
         return None if name in _FILES_OF_THE_PROCESS else entry
 
     with tarfile.open(target, "w:xz") as archive:
-        archive.add(checkpoint, "checkpoint", filter=included)
+        archive.add(state, "checkpoint", filter=included)
         of_event = tarfile.TarInfo("event.json")
         of_event.size = len(event)
         archive.addfile(of_event, io.BytesIO(event))
@@ -83,7 +84,8 @@ def main() -> None:
     target = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as directory:
         event = capture(Path(directory))
-        pack(Path(directory) / "checkpoint", event, target)
+        (state,) = (Path(directory) / "checkpoint").glob("state-*")
+        pack(state, event, target)
     print(f"wrote {target}: {target.stat().st_size} bytes")  # noqa: T201 - it is a script
 
 

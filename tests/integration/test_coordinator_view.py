@@ -23,8 +23,9 @@ from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of
 from txnwatch.cli.main import main
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.job.state_directory import state_name
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification
 
@@ -234,14 +235,14 @@ def test_without_log_and_coordinators_only_data_that_is_open_for_too_long_is_lat
 
 
 @pytest.mark.long
-def test_a_checkpoint_of_another_view_is_replaced(scene: Scene, tmp_path: Path) -> None:
+def test_each_view_has_its_own_state(scene: Scene, tmp_path: Path) -> None:
     with scene.watch(LOG_USER, tmp_path / "checkpoint") as watch:
         assert watch.until("coordinator view: log: ").endswith("every verdict can be detected")
         assert watch.until("ready: ").endswith("every transaction is being watched")
     with scene.watch(LOG_USER, tmp_path / "checkpoint", "--coordinator-view", "api") as watch:
-        assert "with the coordinator view log, and this run has the view api" in watch.until(
-            "the old checkpoint is kept"
-        )
+        line = watch.until("the state is rebuilt from the logs")
+        assert f"the checkpoint has no {state_name(CoordinatorAccess.API)}, the state of this version" in line
+        assert line.endswith(f"reading continues where {state_name(CoordinatorAccess.LOG)} ends")
         watch.until("ready: ")
 
 

@@ -122,8 +122,9 @@ def test_a_checkpoint_of_another_cluster(
     capsys: pytest.CaptureFixture[str], kafka: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
 ) -> None:
     offset = {**SourceOffset.beginning().to_json(), "cluster_id": "another"}
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "12").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    offsets = tmp_path / "state-0123abcd" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "12").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
     code, line = run(capsys, "--bootstrap-server", kafka.bootstrap_servers, "--checkpoint", str(tmp_path))
     assert code == FAILURE
     assert "was written for cluster another, but the brokers answer for cluster" in line
@@ -137,8 +138,7 @@ def test_a_checkpoint_of_another_program(
     (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"orders":{"0":12}}')
     code, line = run(capsys, "--bootstrap-server", kafka.bootstrap_servers, "--checkpoint", str(tmp_path))
     assert code == FAILURE
-    assert "has no version: it is another program's checkpoint; this txnwatch reads version " in line
-    assert line.endswith("start with a new --checkpoint directory")
+    assert line.endswith("found the checkpoint of another program: give txnwatch a directory of its own")
     bad_inputs.keep("Checkpoints", line, code=code)
 
 

@@ -15,7 +15,7 @@ from support.facts import DictStore, decode_bucket, encode_bucket
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import NEVER_MS
-from txnwatch.streaming.source.driver_files import NextBarrierDue
+from txnwatch.streaming.source.driver_file import NextBarrierDue
 from txnwatch.streaming.source.offsets import SourceOffset
 
 FEW_FAULTS = Setting(faults=frozenset({"stray write", "lost marker", "no leader"}), rate=0.3, batches=30)

@@ -39,7 +39,7 @@ from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source import census_schedule as census
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import tasks
-from txnwatch.streaming.source.driver_files import FormerPosition, NextBarrierDue, can_skip
+from txnwatch.streaming.source.driver_file import DriverRequests, FormerPosition, NextBarrierDue, can_skip
 from txnwatch.streaming.source.granted_requests import RereadRequest, census_of, requests_after
 from txnwatch.streaming.source.lister import hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
@@ -128,7 +128,7 @@ class WorldReader:
         self.log_bytes = tasks.LOG_BYTES
         if rng.random() < 0.3:
             self.log_bytes = (1 + rng.randrange(6)) * _LOG_BYTES
-            self.options = replace(self.options, control_file="rereads")
+            self.options = replace(self.options, driver_file="driver")
         self.crashes = 0.15 * rng.random() if rng.random() < 0.5 else 0.0
         self.lateness = 0.1
         self.done = SourceOffset.beginning()
@@ -165,7 +165,7 @@ class WorldReader:
             log.write_much(rng.randrange(12))
         self.options = replace(
             self.options,
-            control_file="rereads",
+            driver_file="driver",
             max_bytes_per_trigger=rng.choice((None, 100, 400, 1500)),
             max_read_s=rng.choice((None, 1.0, 3.0)),
         )
@@ -187,7 +187,7 @@ class WorldReader:
         """From now on nothing cuts a batch and every request is answered."""
         self.limits, self.crashes, self.lateness = Limits(), 0.0, 0.0
         self.view.unanswered = self.view.throttled = 0.0
-        self.options = replace(self.options, control_file=None)
+        self.options = replace(self.options, driver_file=None)
         self.lister.schedule.options = replace(self.options, heal_interval_s=0.0)
         self.lister.schedule.heal_due_s = 0.0
 
@@ -246,10 +246,9 @@ class WorldReader:
 
         self.lister.now_ms = now_ms
         self.lister.idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
-        judged = self.judged if self.leaves_out else None
+        requested = DriverRequests(frozenset(self.rereads), self.judged if self.leaves_out else None)
         with (
-            mock.patch.object(listing, "read_requests", return_value=self.rereads),
-            mock.patch.object(listing, "read_next_barrier", return_value=judged),
+            mock.patch.object(listing, "read_driver_file", return_value=requested),
             mock.patch.object(listing, "can_skip", self.can_skip),
         ):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ class KeptCheckpoint:
     Attributes:
         commit: the version that wrote it.
         path: the checkpoint directory.
+        state: the directory in it that this version wrote.
     """
 
     commit: str
@@ -36,12 +37,15 @@ class KeptCheckpoint:
     def __post_init__(self) -> None:
         with tarfile.open(_GOLDEN / f"checkpoint-{self.commit}.tar.xz") as archive:
             archive.extractall(self.directory, filter="data")
-        self.path = self.directory / "checkpoint"
+        self.path = self.directory / "path"
+        self.state = self.path / "state-0c70a175"
+        self.path.mkdir()
+        (self.directory / "checkpoint").rename(self.state)
         self._event: dict[str, Any] = json.loads((self.directory / "event.json").read_text())
 
     def move_to(self, cluster_id: str) -> None:
         """Replaces the id of the cluster in Spark's logs of the offsets; the checksums of these files are removed."""
-        for file in (self.path / "offsets").iterdir():
+        for file in (self.state / "offsets").iterdir():
             if file.name.isdigit():
                 file.write_text(file.read_text().replace(str(self._event["cluster_id"]), cluster_id))
             else:

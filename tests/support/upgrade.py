@@ -18,7 +18,6 @@ from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.set_aside import PREVIOUS
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 _OTHER_VERSION = "import txnwatch.state.model.serializer as serializer\nserializer.MEANING = 0\n"
@@ -78,12 +77,12 @@ class Upgrade:
         absorbed_write(self._cluster, unique("stray"), self.absorbed_meanwhile)
 
     def run_this_version(self) -> None:
-        """It replaces the checkpoint; no event is lost, and none is published twice."""
+        """It begins its own state; no event is lost, and none is published twice."""
         before = events_of(self._bootstrap, self.topic)
         with self.running as running:
-            line = running.until("the state in the checkpoint has version")
+            line = running.until("the state is rebuilt from the logs, and reading continues where state-")
             running.until_ready()
-            assert line.endswith(f"kept in {running.checkpoint}/{PREVIOUS}, and the state is rebuilt from the logs")
+            assert f"the checkpoint has no {Path(running.state).name}, the state of this version" in line
             eventually(lambda: self._is_opened(self.begins), self.verdict_s, "the hang that began in between")
             eventually(lambda: len(self._about(self.ends)) == 2, self.verdict_s, "the end in between")
             meanwhile = lambda: self._about(self.absorbed_meanwhile) == _ABSORBED  # noqa: E731

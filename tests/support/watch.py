@@ -21,7 +21,8 @@ from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.event_log import read_events
 from txnwatch.state.model.errors import BadEventError, BrokerError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
+from txnwatch.streaming.job.state_directory import state_name
 
 READY_S = 240.0
 QUICK = {"PYTHONWARNINGS": "ignore"}
@@ -38,10 +39,14 @@ class RunningWatch:
     """One `txnwatch run`, in a directory of its own if one is given; a context manager that ends it.
 
     -P is what the `txnwatch` script does: the directory is not where modules are looked for.
+
+    Attributes:
+        state: the directory of this version in the checkpoint, for the view `log`.
     """
 
     def __init__(self, bootstrap: str, checkpoint: Path | str, *flags: str, directory: Path | None = None) -> None:
         self.checkpoint = str(checkpoint)
+        self.state = f"{checkpoint}/{state_name(CoordinatorAccess.LOG)}"
         self._directory = directory
         self.command = [
             *(sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", bootstrap),

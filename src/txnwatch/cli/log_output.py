@@ -22,7 +22,8 @@ from txnwatch.state.text import json_text, printable, redacted
 
 ROOT = logging.getLogger("txnwatch")
 TEXT, JSON = "text", "json"
-_INCIDENT = "incident"
+_INCIDENT, _STEP = "incident", "step"
+_ERASED = "\r\x1b[K"  # the cursor at the beginning of a line that is empty again
 
 
 def log_to_stdout(log_format: str) -> None:
@@ -56,11 +57,25 @@ def log_incident(event: IncidentEvent) -> None:
     ROOT.getChild("events").info(event_line(event), extra={_INCIDENT: event})
 
 
+def log_step(message: str) -> None:
+    """Writes what a start does now: a line of the log, or on a terminal a line that the next one replaces."""
+    ROOT.info(message, extra={_STEP: True})
+
+
 class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._shows_step = False
+
     def emit(self, record: logging.LogRecord) -> None:
         """Prints a line; a failure (a full disk) does not end the watch, because events are on their topic."""
+        before, self._shows_step = self._shows_step, hasattr(record, _STEP) and self._is_on_terminal()
         with contextlib.suppress(OutputError), delivering():
-            print(self.format(record), flush=True)
+            text, end = self.format(record), "" if self._shows_step else "\n"
+            print(f"{_ERASED if before else ''}{text}", end=end, flush=True)
+
+    def _is_on_terminal(self) -> bool:
+        return isinstance(self.formatter, _TextFormatter) and sys.stdout.isatty()
 
 
 class _ErrorLines(logging.Handler):

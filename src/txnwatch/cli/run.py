@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
-from txnwatch.cli.log_output import JSON, log_incident, log_to_stdout
+from txnwatch.cli.log_output import JSON, log_incident, log_step, log_to_stdout
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import add_config_flag, add_flags, flag_values
 from txnwatch.cli.supervision import Reload, StepTooLongError, StopRequest, StopRequestedError, exit_now, supervise
@@ -81,7 +81,9 @@ def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
+        log_step("1 of 3: Spark starts")
         session = stop.run(functools.partial(watch.start_spark, scratch))
+        log_step("2 of 3: the published incidents are read, and Spark plans the query")
         try:
             with _leased(watch, session, stop):
                 supervise(watch, session, stop, reload)

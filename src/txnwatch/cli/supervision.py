@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from txnwatch.app import CertificateFiles, Watch
 from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.log_output import log_to_stdout
+from txnwatch.cli.log_output import log_step, log_to_stdout
 from txnwatch.config import THRESHOLDS, RunSettings
 from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.web_config import read_web_config
 from txnwatch.state.model.clocks import set_by_ms
-from txnwatch.state.model.errors import AuthorizationError, BrokerError, OtherVersionError, QueryError, TxnwatchError
+from txnwatch.state.model.errors import AuthorizationError, BrokerError, QueryError, TxnwatchError
 from txnwatch.state.model.values import doubled
 from txnwatch.streaming.client.clock import clock_base
 from txnwatch.streaming.client.cluster import why_not_reached
@@ -284,7 +284,7 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
 
     from txnwatch.streaming.job.failures import check_jvm  # noqa: PLC0415
 
-    failures, repeats, is_rebuilt = 0, Repeats(), False
+    failures, repeats = 0, Repeats()
     while not stop.is_set():
         before = watch.batches
         try:
@@ -292,12 +292,6 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
             if why is None:
                 continue
             message = f"the query ended: {why}; restarting it"
-        except OtherVersionError as exc:
-            if is_rebuilt or watch.batches > 0:
-                raise
-            stop.run(functools.partial(_begin_anew, watch, session, exc))
-            is_rebuilt = True
-            continue
         except (BrokerError, QueryError) as exc:
             if isinstance(exc, AuthorizationError) and watch.batches == 0:
                 raise  # an operator is needed; a right that is taken away later may come back
@@ -319,7 +313,6 @@ def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: R
     """Runs the query until it ends. Returns why it ended, None if the stop or a reload was requested.
 
     Raises:
-        OtherVersionError: another version has written the checkpoint.
         BrokerError, QueryError: it could not be started, and a later attempt may succeed.
         TxnwatchError: as `supervise`.
     """
@@ -355,15 +348,6 @@ def _check_repeats(error: BrokerError, repeats: Repeats) -> None:
         raise BrokerError(f"{failure.cause}; {failure.advice}") from error
 
 
-def _begin_anew(watch: Watch, session: SparkSession, why: OtherVersionError) -> None:
-    """Keeps the checkpoint of another version under another name, so that the query begins a new one."""
-    from txnwatch.streaming.job.set_aside import set_aside  # noqa: PLC0415
-
-    kept = set_aside(session, watch.checkpoint, watch.cluster_id)
-    watch.files.checkpoint_is_new()
-    LOG.warning(f"{why}; the old checkpoint is kept in {kept}, and the state is rebuilt from the logs")
-
-
 def _stop_between_batches(query: StreamingQuery) -> None:
     """Waits for the end of the current micro-batch, and stops the query. The job lets no other micro-batch begin."""
     while query.isActive and query.status["isTriggerActive"]:
@@ -375,18 +359,21 @@ def _started(watch: Watch, session: SparkSession, repeats: Repeats) -> Streaming
     """Starts the query.
 
     Raises:
-        OtherVersionError, CheckpointError, SparkError: the error is permanent.
+        CheckpointError, SparkError: the error is permanent.
         QueryError: Spark could not plan the query, for example because its Python workers do not start.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
-        return watch.start_query(session)
+        query = watch.start_query(session)
     except (Py4JError, PySparkException, ImportError) as exc:
         failure = repeats.add(failure_of(text_of(exc)))
         error = failure.error(f"more details may be in Spark's output: {watch.spark_log}")
         raise error if failure.advice else QueryError(f"the query could not be started: {error}") from exc
+    if watch.batches == 0:
+        log_step("3 of 3: the first micro-batches read the logs")
+    return query
 
 
 def watch_query(
@@ -442,7 +429,7 @@ def why_it_ended(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:
     """The reason why the query ended.
 
     Raises:
-        OtherVersionError, CheckpointError, SparkError: the error is permanent.
+        CheckpointError, SparkError: the error is permanent.
     """
     error, ours = query.exception(), watch.batch_errors.last
     if error is None:

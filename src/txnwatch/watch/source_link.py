@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from txnwatch.config import RunSettings
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import BucketCount, Finding, StrayWrite
-from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
+from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.streaming.job.checkpoint import SideFiles
-from txnwatch.streaming.source.driver_files import (
-    FormerPosition,
-    next_barrier_due,
-    read_former_positions,
-    write_former_positions,
-    write_next_barrier,
-    write_requests,
-)
+from txnwatch.streaming.job.state_directory import Former
+from txnwatch.streaming.source.driver_file import DriverFile, FormerPositions, next_barrier_due
 from txnwatch.streaming.source.granted_requests import requests_after
 from txnwatch.streaming.source.options import LATEST
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # The options of the Spark source that the settings of a watch give.
 
@@ -45,9 +33,9 @@ def source_options(
     Args:
         settings: the settings of `txnwatch run`.
         properties: the client properties of the connection to Kafka.
-        files: where the job and the source leave requests for each other.
+        files: the files of txnwatch beside the checkpoint.
         access: the view of the coordinators that was chosen.
-        is_rebuilt: whether the state is built anew from the logs, because an earlier checkpoint was moved aside.
+        is_rebuilt: whether the state is built anew from the logs, and continues that of another version.
         cores: the cores of all executors; None before Spark runs.
     """
     return {
@@ -65,9 +53,7 @@ def source_options(
         **_if_set("maxBytesPerSecond", settings.max_bytes_per_second),
         "maxReadMsPerTrigger": str(settings.max_read_ms_per_trigger),
         **_if_set("inputPartitions", settings.input_partitions or cores),
-        "controlFile": str(files.rereads),
-        "nextBarrierFile": str(files.next_barrier),
-        **_if_set("formerPositionsFile", files.former_positions if is_rebuilt else None),
+        "driverFile": str(files.driver_file),
     }
 
 
@@ -75,67 +61,41 @@ def _if_set(option: str, value: object | None) -> dict[str, str]:
     return {option: str(value)} if value is not None else {}
 
 
-# Writes what the driver asks its source for: ranges and censuses to read again, and when the next barrier is due.
+class SourceLink:
+    """What the driver tells the source, and what of its findings is not new.
 
-
-def write_source_requests(files: SideFiles, emitted: Sequence[Finding], ledger: RunningLedger, buckets: int) -> None:
-    """Writes both files after a micro-batch; `buckets` is the number of buckets of the state."""
-    write_requests(files.rereads, requests_after(emitted, ledger.refuted))
-    counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
-    due = next_barrier_due(counts, buckets, can_wait=ledger.can_wait)
-    if due is not None:
-        write_next_barrier(files.next_barrier, due)
-
-
-# A state that is rebuilt from the logs, because the checkpoint replaces one of another version.
-#
-# Reading continues where the former checkpoint ends, or below that where a transaction is open. What was read before is
-# not reported again: its stray writes could be found with another beginning, and so with another incident id.
-
-
-@dataclass(slots=True)
-class Rebuilding:
-    """What is known of the checkpoint that the current one replaces.
+    A state that continues those of other versions is rebuilt from the logs. Reading continues where they end, or below
+    that where a transaction is open. What was read before is not reported again: its stray writes could be found with
+    another beginning, and so with another incident id.
 
     Attributes:
-        log: receives a warning if its positions cannot be read.
-        is_rebuilt: whether the checkpoint replaces another one.
+        is_rebuilt: whether the state continues that of another version.
     """
 
-    log: Log
-    is_rebuilt: bool = False
-    _former: Mapping[TopicPartition, FormerPosition] = field(default_factory=dict)
+    def __init__(self, path: Path) -> None:
+        self._file = DriverFile(path)
+        self.is_rebuilt = False
+        self._former: FormerPositions = {}
 
-    def look(self, session: SparkSession, checkpoint: str, positions_file: Path) -> None:
-        """Completes a move that was interrupted, and writes the positions for the source.
+    def begin(self, former: Former | None) -> None:
+        """Before the query starts: what its state continues, None for nothing.
 
         Raises:
-            CheckpointError: the move cannot be completed.
-            Py4JError, PySparkException: the file system of the checkpoint cannot be used.
+            QueryError: the file cannot be written now.
         """
-        from txnwatch.streaming.job.set_aside import (  # noqa: PLC0415
-            FormerPositionsError,
-            complete_move,
-            former_positions,
-        )
-        from txnwatch.streaming.job.spark_logs import SparkLogs  # noqa: PLC0415
+        self.is_rebuilt = former is not None
+        known = former.positions if former is not None else None
+        self._former = known or {}
+        try:
+            self._file.begin(known)
+        except OSError as exc:
+            raise QueryError(f"{self._file.path} cannot be written: {exc.strerror}") from exc
 
-        self.is_rebuilt = complete_move(session, checkpoint)
-        if not self.is_rebuilt:
-            return
-        is_begun = SparkLogs(session, checkpoint).last_committed() is not None
-        if not (is_begun and positions_file.exists()):
-            try:
-                write_former_positions(positions_file, former_positions(session, checkpoint))
-            except (FormerPositionsError, OSError) as exc:
-                with contextlib.suppress(OSError):
-                    positions_file.unlink(missing_ok=True)
-                if not is_begun:
-                    self.log.warning(
-                        f"the positions of the replaced checkpoint are not known: {exc}; data is read from the last "
-                        "stable offsets, so a stray write that was closed while no watcher ran is not reported"
-                    )
-        self._former = read_former_positions(positions_file) or {}
+    def write(self, emitted: Sequence[Finding], ledger: RunningLedger, buckets: int) -> None:
+        """After a micro-batch: what to read again, and when the next barrier is due; the state has so many buckets."""
+        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
+        due = next_barrier_due(counts, buckets, can_wait=ledger.can_wait)
+        self._file.write(requests_after(emitted, ledger.refuted), due)
 
     def unreported(self, emitted: Iterable[Finding]) -> list[Finding]:
         """The findings without the stray writes that the former query has found."""

@@ -12,9 +12,8 @@ from txnwatch.app import Watch
 from txnwatch.config import RunSettings
 from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.source.driver_files import NextBarrierDue, read_next_barrier, read_requests
+from txnwatch.streaming.source.driver_file import DriverRequests, NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.granted_requests import RereadRequest
-from txnwatch.watch import source_link
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -34,31 +33,16 @@ def emitted(watch: Watch) -> list[Finding]:
     return [*counts, CensusRequest(ORDERS)]
 
 
-def test_the_requests_of_a_batch_are_written_before_its_next_barrier(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[str, set[RereadRequest], NextBarrierDue | None]] = []
-
-    def see(name: str) -> None:
-        write = getattr(source_link, name)
-
-        def written(*arguments: object) -> None:
-            write(*arguments)
-            seen.append((name, read_requests(watch.files.rereads), read_next_barrier(watch.files.next_barrier)))
-
-        monkeypatch.setattr(source_link, name, written)
-
-    see("write_requests")
-    see("write_next_barrier")
+def test_the_source_is_told_what_a_batch_wants_and_when_the_next_barrier_is_due(watch: Watch) -> None:
     watch.on_batch(6, emitted(watch))
-    requests, due = {RereadRequest(ORDERS, None, CensusRequest(ORDERS).why)}, NextBarrierDue(7, 900)
-    assert seen == [("write_requests", requests, None), ("write_next_barrier", requests, due)]
+    requests = frozenset([RereadRequest(ORDERS, None, CensusRequest(ORDERS).why)])
+    assert read_driver_file(str(watch.files.driver_file)) == DriverRequests(requests, NextBarrierDue(7, 900))
 
 
-def test_the_sinks_have_a_batch_before_its_next_barrier_is_written(watch: Watch) -> None:
+def test_the_sinks_have_a_batch_before_the_source_is_told(watch: Watch) -> None:
     sinks = watch.sinks
     assert isinstance(sinks, mock.Mock)
     sinks.on_batch.side_effect = OSError("the sink failed")
     with pytest.raises(OSError, match="the sink failed"):
         watch.on_batch(6, emitted(watch))
-    assert not watch.files.next_barrier.exists()
+    assert not watch.files.driver_file.exists()

@@ -11,7 +11,7 @@ import pytest
 
 from support.ledger_world import LedgerWorld
 from support.log_lines import log_restored
-from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_to_stderr, log_to_stdout, print_error
+from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_step, log_to_stderr, log_to_stdout, print_error
 from txnwatch.cli.main import main
 from txnwatch.state.model.errors import BrokerError
 
@@ -29,6 +29,43 @@ def test_text_has_the_time_and_marks_a_warning(capsys: pytest.CaptureFixture[str
     ready, warning = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert ready == "ready"
     assert warning == "warning: 100 % sure\\x1b[31m"
+
+
+def test_the_steps_of_a_start_are_lines_of_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    for log_format in (TEXT, JSON):
+        log_to_stdout(log_format)
+        log_step("Spark starts")
+        log_step("the query starts")
+        output = capsys.readouterr().out
+        assert [line.count("starts") for line in output.splitlines()] == [1, 1]
+        assert "\x1b" not in output
+
+
+def test_on_a_terminal_each_step_replaces_the_one_before(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    log_to_stdout(TEXT)
+    log_step("Spark starts")
+    log_step("the query starts")
+    ROOT.info("ready")
+    ROOT.info("stopped")
+    shown, last = capsys.readouterr().out.removesuffix("\n").split("\n")
+    assert [part.rpartition("  ")[2] for part in shown.split("\r\x1b[K")] == [
+        "Spark starts",
+        "the query starts",
+        "ready",
+    ]
+    assert last.endswith("  stopped")
+
+
+def test_json_on_a_terminal_has_whole_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    log_to_stdout(JSON)
+    log_step("Spark starts")
+    assert json.loads(capsys.readouterr().out)["message"] == "Spark starts"
 
 
 def test_a_command_writes_its_warnings_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

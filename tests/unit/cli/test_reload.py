@@ -153,4 +153,5 @@ def test_the_query_starts_again_between_two_batches(file: Path, monkeypatch: pyt
     supervision.supervise(watch, None, stop, reload)  # type: ignore[arg-type]
     assert stopped == [True, False], "no micro-batch begins while it is due"
     assert watch.settings.max_bytes_per_trigger == 7
-    assert lines() == ["SIGHUP: reloaded max_bytes_per_trigger, and the query starts again"]
+    step = "3 of 3: the first micro-batches read the logs"
+    assert lines() == [step, "SIGHUP: reloaded max_bytes_per_trigger, and the query starts again", step]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -22,12 +21,10 @@ from txnwatch.state.model.errors import (
     BrokerError,
     CheckpointError,
     LeaseNotRenewedError,
-    OtherVersionError,
     SparkError,
     TxnwatchError,
 )
 from txnwatch.streaming.job import query as job
-from txnwatch.streaming.job import set_aside
 from txnwatch.streaming.job.failures import Repeats
 from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.watch.coverage import Coverage
@@ -170,13 +167,8 @@ class Starts:
 
     batches, spark_log = 0, "/log/spark.log"
 
-    checkpoint, cluster_id = "/checkpoint", "c"
-
     def __init__(self, stop: StopRequest, *errors: Exception) -> None:
         self.stop, self.errors = stop, list(errors)
-        forgotten: list[str] = []
-        forget = functools.partial(forgotten.append, self.checkpoint)
-        self.files = SimpleNamespace(checkpoint_is_new=forget, forgotten=forgotten)
 
     def open_ledger(self) -> SimpleNamespace:
         return SimpleNamespace(open_incidents=[])
@@ -196,7 +188,8 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
     starts: Any = Starts(stop, broken, Py4JError("the JVM is gone"))
     supervision.supervise(starts, NO_SESSION, stop, NO_RELOAD)  # type: ignore[arg-type]
-    first, second = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    first, second, step = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert step == "3 of 3: the first micro-batches read the logs"
     assert first == (
         "warning: the query could not be started: [PYTHON_WORKER_EXITED] a worker went away; "
         "more details may be in Spark's output: /log/spark.log; next attempt in 0 s"
@@ -306,9 +299,6 @@ def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
         supervision.supervise(Starts(stop, wrong), None, stop, NO_RELOAD)  # type: ignore[arg-type]
 
 
-OTHER_VERSION = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.OtherVersionError: version 1\n")
-
-
 ENDED = SimpleNamespace(exception=lambda: PySparkRuntimeError("[STREAM_FAILED] Traceback\n  a text that is not read"))
 
 
@@ -322,44 +312,6 @@ def test_a_query_that_txnwatch_has_ended_is_judged_by_the_error_itself(error: Tx
     with pytest.raises(CheckpointError) as info:
         supervision.why_it_ended(ENDED, Repeats(), watch)  # type: ignore[arg-type]
     assert info.value is error
-
-
-@pytest.fixture
-def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The checkpoints that were moved aside."""
-    moved: list[str] = []
-
-    def move(_: object, checkpoint: str, cluster_id: str) -> str:
-        assert cluster_id == "c"
-        moved.append(checkpoint)
-        return f"{checkpoint}/txnwatch-previous"
-
-    monkeypatch.setattr(set_aside, "set_aside", move)
-    return moved
-
-
-def test_a_checkpoint_of_another_version_is_moved_aside_in_one_line(
-    moved: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    stop = StopRequest()
-    watch = Starts(stop, OTHER_VERSION)
-    supervision.supervise(watch, None, stop, NO_RELOAD)  # type: ignore[arg-type]
-    assert moved == watch.files.forgotten == ["/checkpoint"]
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.partition("  ")[2] == (
-        "warning: version 1; the old checkpoint is kept in /checkpoint/txnwatch-previous, and the state is rebuilt "
-        "from the logs"
-    )
-
-
-@pytest.mark.parametrize("batches", [0, 1])
-def test_a_checkpoint_that_this_process_has_written_is_not_moved(moved: list[str], batches: int) -> None:
-    stop = StopRequest()
-    watch = Starts(stop, OTHER_VERSION, OTHER_VERSION)
-    watch.batches = batches
-    with pytest.raises(OtherVersionError, match="version 1"):
-        supervision.supervise(watch, None, stop, NO_RELOAD)  # type: ignore[arg-type]
-    assert len(moved) == 1 - batches
 
 
 def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:

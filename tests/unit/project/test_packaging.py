@@ -247,5 +247,4 @@ def test_a_short_file_has_a_reason() -> None:
         "txnwatch.java",  # commands look for Java without the imports of Spark
         "txnwatch.cluster_connection",  # commands connect without the imports of librdkafka
         "txnwatch.streaming.client.clock",  # the only clocks
-        "txnwatch.streaming.job.zipped_package",  # runs in executors, before anything else of txnwatch can be imported
     }

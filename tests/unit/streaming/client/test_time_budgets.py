@@ -14,7 +14,7 @@ from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.census_schedule import SnapshotSchedule
-from txnwatch.streaming.source.driver_files import write_requests
+from txnwatch.streaming.source.driver_file import DriverFile
 from txnwatch.streaming.source.granted_requests import RereadRequest
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
@@ -74,12 +74,12 @@ def test_topics_that_came_and_went_leave_nothing_with_the_census() -> None:
 
 def test_requests_that_moved_on_leave_nothing_with_the_lister(tmp_path: Path) -> None:
     """A gap that is read a little further each time is another request each time."""
-    rereads, broker = tmp_path / "rereads", OneBroker()
-    lister, offset = Lister(options(**SCANNED, controlFile=str(rereads)), broker), SourceOffset("", 0, 0, 0, {})
+    file, broker = DriverFile(tmp_path / "driver"), OneBroker()
+    lister, offset = Lister(options(**SCANNED, driverFile=str(file.path)), broker), SourceOffset("", 0, 0, 0, {})
     broker.there = ["orders"]
     most = 0
     for number in range(400):
-        write_requests(rereads, [RereadRequest(TopicPartition("orders", 0), number)])
+        file.write([RereadRequest(TopicPartition("orders", 0), number)], None)
         following = lister.next_offset(offset)
         assert following is not None
         offset = following

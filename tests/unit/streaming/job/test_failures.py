@@ -10,7 +10,6 @@ from txnwatch.state.model.errors import (
     CheckpointError,
     ConfigError,
     LeaseNotRenewedError,
-    OtherVersionError,
     QueryError,
     SinkError,
     SparkError,
@@ -127,8 +126,8 @@ def test_a_text_that_only_names_the_class_is_no_refusal() -> None:
     )
 
 
-@pytest.mark.parametrize("error", [CheckpointError("of another cluster"), OtherVersionError("version 1")])
-def test_a_refusal_in_the_driver_is_raised_as_it_is(error: CheckpointError) -> None:
+def test_a_refusal_in_the_driver_is_raised_as_it_is() -> None:
+    error = CheckpointError("of another cluster")
     with pytest.raises(CheckpointError) as info:
         failure_of_ours(error)
     assert info.value is error
@@ -158,26 +157,21 @@ SCHEMA = STATE.replace(
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    "text",
     [
-        (
-            f"Traceback\n  txnwatch.state.model.errors.{OtherVersionError.__name__}: of another version\n more",
-            "^of another",
-        ),
-        (SCHEMA, "^Spark cannot read the state in the checkpoint: .*SCHEMA_NOT_COMPATIBLE"),
-        (STATE.replace("not a log", "The maximum supported log version is v1, but encountered v2. The"), "v2"),
-        (STATE.replace("not a log", "Cannot read RocksDB checkpoint metadata. Expected v1, but found v2"), "found v2"),
+        SCHEMA,
+        STATE.replace("not a log", "The maximum supported log version is v1, but encountered v2. The"),
+        STATE.replace("not a log", "Cannot read RocksDB checkpoint metadata. Expected v1, but found v2"),
+        STATE.replace("not a log", "Cannot read RocksDB checkpoint metadata. Expected v1, but found damaged"),
+        STATE.replace("not a log", "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] x"),
+        STATE.replace("not a log", "[INVALID_CHANGE_LOG_READER_VERSION] x"),
     ],
-    ids=["txnwatch", "a schema", "a log", "RocksDB"],
+    ids=["a schema", "a log", "RocksDB", "damage", "an operator", "a changelog"],
 )
-def test_a_state_of_another_version_is_its_own_error(text: str, why: str) -> None:
-    with pytest.raises(OtherVersionError, match=why):
-        failure_of(text)
-
-
-def test_a_damaged_state_is_of_no_other_version() -> None:
-    damaged = STATE.replace("not a log", "Cannot read RocksDB checkpoint metadata. Expected v1, but found damaged")
-    assert "restore --checkpoint" in failure_of(damaged).advice
+def test_a_state_of_another_format_ends_the_watch_with_the_way_out(text: str) -> None:
+    failure = failure_of(text)
+    assert failure.advice.startswith("restore --checkpoint from a copy, or give a new directory")
+    assert not failure.may_pass
 
 
 def test_an_unknown_failure_is_given_up_after_five_times_in_a_row() -> None:

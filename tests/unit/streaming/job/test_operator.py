@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from support.facts import NAME, ORDERS, OTHER, PRODUCER, a_marker, seen, transaction
-from txnwatch.state.model.errors import OtherVersionError
+from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, SpanCandidate, SpanEnded, Unproven
 from txnwatch.state.model.serializer import VERSION_BYTES
@@ -139,5 +139,5 @@ def test_state_of_another_version_is_refused() -> None:
     job.batch(seen(0, 10, data=5))
     job.tester.updateValueState("head", 0, (b"9" * VERSION_BYTES,))
     operator.kept_buckets.clear()
-    with pytest.raises(OtherVersionError, match="state in the checkpoint has version 99999999"):
+    with pytest.raises(CheckpointError, match="state in the checkpoint has version 99999999"):
         job.batch()

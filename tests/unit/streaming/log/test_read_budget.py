@@ -99,7 +99,7 @@ OPTIONS = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "maxB
 
 
 def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
-    options = parse_options({**OPTIONS, "maxReadMsPerTrigger": "700", "controlFile": "rereads"})
+    options = parse_options({**OPTIONS, "maxReadMsPerTrigger": "700", "driverFile": "rereads"})
     data, log = a_read(10), a_read(10, TRANSACTION_STATE_TOPIC)
     of_data, of_log, _ = budgets(ReadPlan((), 0, tasks=2), [log, data], options, 10.0)
     assert (of_data.reads, of_data.max_bytes, of_data.until_s) == ([data], 4 * MB, 10.7)
@@ -107,7 +107,7 @@ def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
 
 
 def test_the_first_reading_of_the_log_has_a_larger_budget() -> None:
-    options = parse_options({**OPTIONS, "controlFile": "rereads"})
+    options = parse_options({**OPTIONS, "driverFile": "rereads"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
     first = Range(log.partition, "id", 0, 10, -1, must_check=False, backlog_end=10, is_first=True)
     for found, expected in (
@@ -120,13 +120,13 @@ def test_the_first_reading_of_the_log_has_a_larger_budget() -> None:
 
 
 def test_a_rate_also_limits_the_reading_time_of_the_log() -> None:
-    options = parse_options({**OPTIONS, "controlFile": "rereads", "maxBytesPerSecond": "1000"})
+    options = parse_options({**OPTIONS, "driverFile": "rereads", "maxBytesPerSecond": "1000"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
     (of_log,) = [one for one in budgets(ReadPlan((), 0), [log], options, 10.0) if one.reads]
     assert (of_log.max_bytes, of_log.until_s) == (LOG_BYTES, 15.0)
 
 
 @pytest.mark.parametrize("option", ["maxBytesPerTrigger", "maxReadMsPerTrigger"])
-def test_without_a_control_file_no_rest_of_a_range_is_left(option: str) -> None:
+def test_without_a_driver_file_no_rest_of_a_range_is_left(option: str) -> None:
     options = parse_options({**OPTIONS, option: "1"})
     assert budgets(ReadPlan((), 0), [a_read(10)], options, 0.0) == []

@@ -22,7 +22,7 @@ from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OPTIONS = parse_options(
-    {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "controlFile": "rereads", "buckets": "1"}
+    {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "driverFile": "rereads", "buckets": "1"}
 )
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000

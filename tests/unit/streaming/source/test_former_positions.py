@@ -1,4 +1,4 @@
-"""The positions of a former checkpoint, also of another version, and the file that brings them to the source."""
+"""The positions of a former state, also of another version, and their text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ import pytest
 from support.kept_checkpoint import KeptCheckpoint
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.text import read_json
-from txnwatch.streaming.source.driver_files import (
-    FormerPosition,
-    positions_in,
-    read_former_positions,
-    write_former_positions,
-)
+from txnwatch.streaming.source.driver_file import FormerPosition, positions_from, positions_in, positions_text
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("orders-eu", 12)
@@ -36,8 +31,8 @@ def test_the_version_does_not_matter(version: int | None) -> None:
 
 def test_a_checkpoint_that_an_earlier_version_wrote_has_positions(tmp_path: Path) -> None:
     kept = KeptCheckpoint("70a1756", tmp_path)
-    newest = max((kept.path / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-    raw = read_json((kept.path / "offsets" / newest.name).read_text().splitlines()[2])
+    newest = max((kept.state / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    raw = read_json((kept.state / "offsets" / newest.name).read_text().splitlines()[2])
     found = positions_in(raw)
     assert {partition.topic for partition in found} == set(raw["topics"]) - {TRANSACTION_STATE_TOPIC}
     assert any(at.offset for at in found.values())
@@ -70,20 +65,16 @@ def test_no_topics_at_all_is_an_error() -> None:
         positions_in({})
 
 
-def test_the_file_brings_the_positions_to_the_source(tmp_path: Path) -> None:
-    write_former_positions(tmp_path / "positions", POSITIONS)
-    assert read_former_positions(tmp_path / "positions") == POSITIONS
+def test_positions_are_read_as_they_were_written() -> None:
+    assert positions_from(positions_text(POSITIONS)) == POSITIONS
+    assert positions_from(positions_text({})) == {}
+    assert positions_from(positions_text(None)) is None
 
 
-@pytest.mark.parametrize("text", [None, "", "[", '[["orders-0", "Zm9v"]]', '[["orders", "Zm9v", 5]]', '{"a": 1}'])
-def test_without_a_file_that_can_be_read_there_are_no_positions(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "positions"
-    if text is not None:
-        path.write_text(text)
-    assert read_former_positions(path) is None
-    assert read_former_positions(None) is None
+@pytest.mark.parametrize("text", ["", "[", '[["orders-0", "Zm9v"]]', '[["orders", "Zm9v", 5]]', '{"a": 1}', "\xff"])
+def test_a_damaged_text_has_no_positions(text: str) -> None:
+    assert positions_from(text.encode("latin-1")) is None
 
 
-def test_a_checkpoint_without_data_has_read_nothing(tmp_path: Path) -> None:
-    write_former_positions(tmp_path / "positions", positions_in({"topics": {LOG.topic: {"id": "a", "partitions": {}}}}))
-    assert read_former_positions(tmp_path / "positions") == {}
+def test_a_checkpoint_without_data_has_read_nothing() -> None:
+    assert positions_in({"topics": {LOG.topic: {"id": "a", "partitions": {}}}}) == {}

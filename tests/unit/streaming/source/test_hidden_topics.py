@@ -17,7 +17,7 @@ from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.census_schedule import SnapshotSchedule
-from txnwatch.streaming.source.driver_files import write_requests
+from txnwatch.streaming.source.driver_file import DriverFile
 from txnwatch.streaming.source.granted_requests import RereadRequest
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
@@ -154,13 +154,13 @@ class Requesting:
     """A lister whose job requests a hidden partition."""
 
     def __init__(self, broker: OneBroker, directory: Path) -> None:
-        self.file = directory / "rereads"
+        self.file = DriverFile(directory / "driver")
         self.broker = broker
-        self.lister = Lister(replace(OPTIONS, control_file=str(self.file)), broker)
+        self.lister = Lister(replace(OPTIONS, driver_file=str(self.file.path)), broker)
         self.offset = SourceOffset("", 0, 0, 0, {})
 
     def round(self, *requested: TopicPartition) -> SourceOffset:
-        write_requests(self.file, [RereadRequest(partition, None) for partition in requested])
+        self.file.write([RereadRequest(partition, None) for partition in requested], None)
         following = self.lister.next_offset(self.offset)
         assert following is not None
         self.offset = following

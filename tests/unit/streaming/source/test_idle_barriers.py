@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +11,10 @@ from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import BucketCount
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import NEVER_MS, TopicPartition
-from txnwatch.streaming.source.driver_files import (
+from txnwatch.streaming.source.driver_file import (
     NextBarrierDue,
     can_skip,
     next_barrier_due,
-    read_next_barrier,
-    write_next_barrier,
 )
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
@@ -78,24 +75,6 @@ def test_a_barrier_that_may_have_new_information_takes_place(
     before: SourceOffset, after: SourceOffset, judged: NextBarrierDue | None
 ) -> None:
     assert not can_skip(before, after, judged)
-
-
-def test_a_message_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "next-barrier.json"
-    for judged in (NextBarrierDue(7, NEVER_MS), NextBarrierDue(8, 0)):
-        write_next_barrier(path, judged)
-        assert read_next_barrier(path) == judged
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"[7", b"[7]", b'[7, "1"]', b"7", b"\xff\xfe", b"[7, 1, 2]", b"{}", b"[true, 1]"]
-)
-def test_a_damaged_file_counts_as_no_file(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "next-barrier.json"
-    assert read_next_barrier(None) is read_next_barrier(path) is None
-    path.write_bytes(content)
-    assert read_next_barrier(path) is None
 
 
 def due_ms(run: BucketRun, *facts: Fact) -> int:

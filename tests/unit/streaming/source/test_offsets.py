@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import Clock, ClockBase, Leader
-from txnwatch.state.model.errors import CheckpointError, OtherVersionError
+from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, TopicPartition
 from txnwatch.streaming.source.datasource import TransactionsDataSource
@@ -122,7 +122,7 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
 @pytest.mark.parametrize("version", [VERSION + 1, 0, str(VERSION)])
 def test_an_offset_of_another_version_asks_for_a_new_checkpoint(version: object) -> None:
     raw = {**SourceOffset.beginning().to_json(), "version": version}
-    with pytest.raises(OtherVersionError, match=f"has version {version}; this txnwatch reads version {VERSION}: "):
+    with pytest.raises(CheckpointError, match=f"has version {version}; this txnwatch reads version {VERSION}: "):
         SourceOffset.from_json(raw)
 
 
@@ -229,7 +229,7 @@ def test_an_offset_of_another_view_needs_a_new_checkpoint(view: str, written: Co
     if view == written:
         check_access(offset, options)
     else:
-        with pytest.raises(OtherVersionError, match=f"view {written}, and this run has the view {view}"):
+        with pytest.raises(CheckpointError, match=f"view {written}, and this run has the view {view}"):
             check_access(offset, options)
 
 
@@ -238,5 +238,5 @@ def test_a_batch_of_another_view_is_not_planned_again() -> None:
     reader = TransactionsDataSource(
         {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "coordinatorView": "api"}
     ).streamReader(None)
-    with pytest.raises(OtherVersionError):
+    with pytest.raises(CheckpointError):
         reader.partitions(SourceOffset.beginning().to_json(), SourceOffset("c", 1, 2, 3, {}).to_json())

@@ -13,7 +13,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicP
 from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.source.driver_files import write_requests
+from txnwatch.streaming.source.driver_file import DriverFile
 from txnwatch.streaming.source.granted_requests import RereadRequest, census_of
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
@@ -49,15 +49,15 @@ class Source:
     """A lister and the file of its requests; nothing is due for a census by itself."""
 
     def __init__(self, directory: Path) -> None:
-        self.broker, self._file = OneBroker(), directory / "rereads"
-        options = {"subscribe": "orders", "controlFile": str(self._file), "healIntervalMs": "1000000"}
+        self.broker, self._file = OneBroker(), DriverFile(directory / "driver")
+        options = {"subscribe": "orders", "driverFile": str(self._file.path), "healIntervalMs": "1000000"}
         self._lister = Lister(parse_options({"kafka.bootstrap.servers": "a:1", **options}), self.broker)
         self._offset = SourceOffset("", 0, 0, 0, {})
         self.grants()
 
     def grants(self, *rereads: RereadRequest) -> bool:
         """Whether the next barrier reads or describes what is requested."""
-        write_requests(self._file, rereads)
+        self._file.write(rereads, None)
         following = self._lister.next_offset(self._offset)
         assert following is not None
         self._offset = following

@@ -15,8 +15,8 @@ from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source import lister as listing
-from txnwatch.streaming.source.driver_files import IDLE_S, NextBarrierDue, write_next_barrier, write_requests
-from txnwatch.streaming.source.granted_requests import census_of
+from txnwatch.streaming.source.driver_file import IDLE_S, DriverFile, NextBarrierDue
+from txnwatch.streaming.source.granted_requests import RereadRequest, census_of
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
@@ -46,13 +46,12 @@ class Idle:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1_000.0
         monkeypatch.setattr(listing, "time", SimpleNamespace(monotonic=lambda: self.now_s))
-        self.requests, self.next_barrier = directory / "requests", directory / "next-barrier"
+        self.file, self.requests = DriverFile(directory / "driver"), set[RereadRequest]()
         options = parse_options(
             {
                 "kafka.bootstrap.servers": "a:1",
                 "subscribePattern": ".*",
-                "controlFile": str(self.requests),
-                "nextBarrierFile": str(self.next_barrier),
+                "driverFile": str(self.file.path),
             }
         )
         self.lister = Lister(options, IdleBroker([BROKER], options.security))
@@ -66,7 +65,7 @@ class Idle:
         if following is None:
             return False
         self.offset = following
-        write_next_barrier(self.next_barrier, NextBarrierDue(following.barrier, NEVER_MS))
+        self.file.write(self.requests, NextBarrierDue(following.barrier, NEVER_MS))
         return True
 
 
@@ -80,10 +79,11 @@ def test_an_idle_cluster_has_no_barriers_until_one_is_due(idle: Idle) -> None:
 
 
 def test_a_request_has_a_barrier_in_every_round_also_while_it_is_backed_off(idle: Idle) -> None:
-    write_requests(idle.requests, {census_of(ORDERS, CensusReason.DOUBT)})
+    idle.requests = {census_of(ORDERS, CensusReason.DOUBT)}
+    idle.file.write(idle.requests, NextBarrierDue(idle.offset.barrier, NEVER_MS))
     assert all(idle.has_barrier() for _ in range(ROUNDS))
     assert idle.lister.census_of(idle.offset.barrier) is None, "the last request was backed off"
-    write_requests(idle.requests, ())
+    idle.file.write((), NextBarrierDue(idle.offset.barrier, NEVER_MS))
     assert not idle.has_barrier()
 
 
@@ -103,10 +103,10 @@ def test_an_idle_cluster_has_a_barrier_every_few_seconds(idle: Idle) -> None:
     assert IDLE_S <= 5.0, "heartbeats and metrics need one"
 
 
-def test_the_requests_are_read_after_the_next_barrier(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[str] = []
-    for name in ("read_next_barrier", "read_requests"):
-        read = getattr(listing, name)
-        monkeypatch.setattr(listing, name, lambda path, name=name, read=read: reads.append(name) or read(path))
+def test_requests_and_the_next_barrier_are_read_at_once(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two readings could mix the requests of one batch with the next barrier of another one."""
+    reads: list[str | None] = []
+    read = listing.read_driver_file
+    monkeypatch.setattr(listing, "read_driver_file", lambda path: reads.append(path) or read(path))
     idle.has_barrier()
-    assert reads == ["read_next_barrier", "read_requests"], "the driver writes them in the other order"
+    assert reads == [str(idle.file.path)]

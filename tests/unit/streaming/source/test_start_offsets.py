@@ -9,7 +9,7 @@ import pytest
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
 from txnwatch.streaming.source import options
-from txnwatch.streaming.source.driver_files import FormerPosition
+from txnwatch.streaming.source.driver_file import FormerPosition
 from txnwatch.streaming.source.lister import start_offsets
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import Offsets
