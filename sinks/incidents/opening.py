@@ -16,6 +16,7 @@ from txnwatch.sinks.incidents.confirm import (
     confirm_overdue,
     confirm_spans,
     confirm_transactions,
+    start_of,
     with_histories,
 )
 from txnwatch.sinks.incidents.event_builder import HangingData, Origin, end_hanging
@@ -324,7 +325,8 @@ class SpanIncidents:
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = self.admin.cleanup_policies(topics) if topics else {}
         readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
-        around = self.follow_up.around(readings, self.now_ms())
+        spans = [start_of(candidate, found) for candidate, found in confirmed]
+        around = self.follow_up.around(readings, self.now_ms(), spans=spans)
         with self.admin.within(OUTCOME_BUDGET_MS):  # if time runs out, the outcome is found later
             whole = dict(with_histories(self.admin, confirmed))
         for candidate, found in confirmations:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 
+from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.search import OwnerViews, Searcher
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
@@ -14,6 +16,16 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
+
+
+@dataclass(slots=True)
+class Question:
+    """What the parts of `explain` share; `missing` is what the answer does not cover, with the reason."""
+
+    cluster: Cluster
+    origin: Origin
+    searcher: Searcher
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 def searcher_of(

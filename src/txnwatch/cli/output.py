@@ -180,7 +180,7 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
     if event.topic is None:
         pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
         return (owner(event), f"open for {duration(event.age_ms)}", pending)
-    return (owner(event), _held(event), _stopped(event), _hidden(event), _since(event))
+    return (owner(event), _held(event), _stopped(event), _waiting(event), _hidden(event), _since(event))
 
 
 def _since(event: IncidentEvent) -> str:
@@ -200,6 +200,11 @@ def _held(event: IncidentEvent) -> str:
 def _stopped(event: IncidentEvent) -> str:
     stopped = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
     return f"stopped: {some(stopped, _GROUPS_NAMED)}" if stopped else ""
+
+
+def _waiting(event: IncidentEvent) -> str:
+    names = [group.group_id for group in event.waiting_groups]
+    return f"waiting for their offsets: {some(names, _GROUPS_NAMED)}" if names else ""
 
 
 def _hidden(event: IncidentEvent) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
-from txnwatch.cli.explain import Ending, Explanation, end_of, of_id, of_partition
+from txnwatch.cli.explanation import Ending, Explanation, end_of, of_id, of_partition
 from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.sinks.incidents.search import OwnerViews
 from txnwatch.state.detection.view import begun
