@@ -21,6 +21,7 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
+from txnwatch.state.evidence.past_ends import past_ends
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.transaction import DescribedTransaction
@@ -30,7 +31,7 @@ from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import read_views
+from txnwatch.streaming.log.coordinator_log import history_of, read_views
 from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_shown
 
 _NO_FINDING = frozenset({ALL_CLEAR, "idle"})
@@ -149,9 +150,10 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
 
 def _of_id(question: Question, transactional_id: str) -> Explanation:
     cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
-    described, last, problem = described_with_log(cluster, transactional_id)
-    if problem is not None:
-        missing["the coordinators' log"] = problem
+    known = described_with_log(cluster, transactional_id)
+    described, past = known.described, past_ends(history_of(known.records))
+    if known.problem is not None:
+        missing["the coordinators' log"] = known.problem
     hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
     missing.update({what: str(why) for what, why in hidden.items()})
     held = set(described.partitions)
@@ -168,4 +170,4 @@ def _of_id(question: Question, transactional_id: str) -> Explanation:
     missing.update({str(partition): str(one.problem) for partition, one in readings.items() if one.problem is not None})
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
-    return of_id(question.origin, described, last, readings.values(), wall_clock_ms(), found)
+    return of_id(question.origin, described, known.last, readings.values(), wall_clock_ms(), found, past)

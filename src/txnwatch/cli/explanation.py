@@ -26,6 +26,7 @@ from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.ending import blocking_order, hidden_records
 from txnwatch.state.evidence.outcome import Doubt, known_outcome
+from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.screening import open_data
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
@@ -328,11 +329,12 @@ def of_id(
     readings: Iterable[PartitionReading],
     now_ms: TimestampMs,
     found: Search,
+    past: Sequence[PastEnd] = (),
 ) -> Explanation:
     """Explains what a transactional id is doing.
 
     `readings` are of its participants, and of those of its last transaction. `found` has what was proven about its live
-    transaction (Searcher.judge).
+    transaction (Searcher.judge). `past` has the ends of its transactions that the log still shows.
     """
     known = list(readings)
     if described.is_live:
@@ -340,14 +342,13 @@ def of_id(
     name, state = described.transactional_id, described.state
     data = open_data(described.producer_id, known)
     ended_ms = last.timestamp_ms if last is not None else None
-    did = "It has not begun a transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
-    text = [f"{name}: {state}. {did}.", _producer(described)]
+    text = [f"{name}: {state}. {_did(described, ended_ms, past)}", _producer(described)]
     if data.open:
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
         text.append(f"It is not known whether it has open data on {_names(data.unread)}: this could not be read.")
     if data.is_nothing_left:
-        text.append("It waits for nothing. `txnwatch find-hanging` also finds open data on other partitions.")
+        text.append("It is idle: it waits for nothing.")
     return Explanation(
         target=name,
         state="idle" if data.is_nothing_left else "unproven",
@@ -362,11 +363,28 @@ def of_id(
     )
 
 
-def _ended(described: DescribedTransaction, ended_ms: TimestampMs | None) -> str:
+def _did(described: DescribedTransaction, updated_ms: TimestampMs | None, past: Sequence[PastEnd]) -> str:
+    """What an idle id did last: how its last transaction ended and by whom, and whether it was initialised since."""
+    last = past[-1] if past else None
+    if described.state is TransactionState.EMPTY:
+        at = f" at {utc(updated_ms)}" if updated_ms is not None else ""
+        begun = f"It has not begun a transaction since its last InitProducerId{at}."
+        return f"{begun} {end_text(last)}" if last is not None else begun
+    if last is not None:
+        return end_text(last)
     how = {"commit": "committed", "abort": "aborted"}.get(described.state.outcome or "", str(described.state))
-    if ended_ms is None or described.start_ms is None:
-        return f"Its last transaction was {how}"
-    return f"Its last transaction was {how} at {utc(ended_ms)}, after {duration(ended_ms - described.start_ms)}"
+    if updated_ms is None or described.start_ms is None:
+        return f"Its last transaction was {how}."
+    return f"Its last transaction was {how} at {utc(updated_ms)}, after {duration(updated_ms - described.start_ms)}."
+
+
+def end_text(end: PastEnd) -> str:
+    """How the last transaction of an id ended, and by whom."""
+    how = "committed" if end.is_commit else "aborted"
+    ended_ms = end.complete_ms if end.complete_ms is not None else end.decided.record_timestamp_ms
+    start_ms = end.decided.start_ms
+    after = f", after {duration(ended_ms - start_ms)}" if start_ms is not None else ""
+    return f"Its last transaction was {how} at {utc(ended_ms)}{after}: {CAUSE_MEANS[end.cause]}."
 
 
 def _live_id(
