@@ -1,4 +1,8 @@
-"""`txnwatch explain`: what holds a partition, or what a transactional id waits for, and the next command."""
+"""`txnwatch explain`: what holds a partition, an id or a group, or who gets a record; and the next command.
+
+This file finds out what the target is and reads what the parts need. The parts: explanation.py for a partition and for
+an id, explain_groups.py for groups, explain_record.py for one record.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any
 from txnwatch.cli.cluster_search import Question, searcher_of
 from txnwatch.cli.describe import described_with_log
 from txnwatch.cli.explain_groups import groups_around, of_group, with_waiting_groups
+from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_id, of_partition
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -17,12 +22,14 @@ from txnwatch.cli.one_shot import (
     add_partition_flags,
     add_threshold_flags,
     ask,
+    id64,
     kafka_text,
     origin_of,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.state.evidence.past_ends import past_ends
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
+from txnwatch.state.evidence.visibility import Visibility
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import TopicPartition
@@ -34,7 +41,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import history_of, read_views
 from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_shown
 
-_NO_FINDING = frozenset({ALL_CLEAR, "idle"})
+_NO_FINDING = frozenset({ALL_CLEAR, "idle", str(Visibility.VISIBLE)})
 _LOOKS, _PAUSE_S = 3, 0.3
 
 
@@ -42,18 +49,22 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "explain",
-        help="explain what holds the last stable offset of a partition, or what a transactional id waits for",
+        help="explain what holds a partition, a transactional id or a consumer group, or who gets a record",
         description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
-        "whether it ends by itself, and what to do next. With a transactional id, it explains the state of that id.",
+        "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers get "
+        "that record, and how its transaction ended. With a transactional id, it explains the state of that id and who "
+        "ended its last transaction; with a consumer group, what the group waits for.",
     )
     parser.add_argument(
         "target",
         nargs="?",
         type=kafka_text,
         metavar="TARGET",
-        help="a partition (TOPIC-PARTITION), a transactional id or a consumer group",
+        help="a partition (TOPIC-PARTITION), one record of it (TOPIC-PARTITION@OFFSET), a transactional id or a "
+        "consumer group",
     )
     add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
+    parser.add_argument("--offset", type=id64, help="an offset of that partition, the same as TOPIC-PARTITION@OFFSET")
     parser.add_argument(
         "--transactional-id",
         type=kafka_text,
@@ -66,15 +77,22 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_connection_flags(parser)
     add_threshold_flags(parser)
     add_foreign_flag(parser)
-    add_output_flags(parser, found_if="the partition is not all clear, or the id is not idle", has_table=False)
+    what = "the partition or the group is not all clear, the id is not idle, or the record is not visible"
+    add_output_flags(parser, found_if=what, has_table=False)
     parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Explains the target; a held partition, or an id that is not idle, counts as found (`--fail-on-found`)."""
     flags = [parsed.target, parsed.topic, parsed.transactional_id, parsed.group]
-    if sum(given is not None for given in flags) != 1 or (parsed.topic is None) is not (parsed.partition is None):
-        raise ConfigError("expected exactly one of TARGET, --topic with --partition, --transactional-id, --group")
+    if (
+        sum(given is not None for given in flags) != 1
+        or (parsed.topic is None) is not (parsed.partition is None)
+        or (parsed.offset is not None and parsed.topic is None)
+    ):
+        raise ConfigError(
+            "expected exactly one of TARGET, --topic with --partition (and --offset), --transactional-id, --group"
+        )
     policy: DetectionPolicy = parsed.policy
     return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
@@ -82,8 +100,13 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     searcher = searcher_of(cluster, policy, parsed.foreign_topics)
     question = Question(cluster, origin_of(cluster, parsed), searcher)
-    partition = _partition(cluster, parsed)
-    explained = _of_partition(question, partition) if partition is not None else _of_name(question, parsed)
+    record, partition = _record(cluster, parsed), _partition(cluster, parsed)
+    if record is not None:
+        explained = of_record(question, record)
+    elif partition is not None:
+        explained = _of_partition(question, partition)
+    else:
+        explained = _of_name(question, parsed)
     return CommandAnswer(
         command="explain",
         cluster_id=cluster.known.cluster_id,
@@ -92,6 +115,14 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         not_checked=tuple(NotChecked(what, why) for what, why in question.missing.items()),
         found=explained.state not in _NO_FINDING,
     )
+
+
+def _record(cluster: Cluster, parsed: argparse.Namespace) -> RecordTarget | None:
+    """The target as an offset of a partition that exists; None if the target is something else."""
+    if parsed.topic is not None and parsed.offset is not None:
+        return RecordTarget(TopicPartition(parsed.topic, parsed.partition), parsed.offset)
+    meant = record_target(parsed.target) if parsed.target is not None else None
+    return meant if meant is not None and cluster.known.info(meant.partition) is not None else None
 
 
 def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition | None:
