@@ -131,6 +131,18 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
 
 
+def read_naming(cluster: Cluster, name: str) -> tuple[list[LogRecord], str | None]:
+    """Every record of the log whose bytes contain a name, for example of a topic; by time, and why some are missing."""
+    problems: dict[TopicPartition, str] = {}
+    found = [
+        record
+        for read in _search(cluster, list_extents(cluster, logs_of(cluster)), (name.encode(),), problems)
+        for record in records_of(read.fold.kept, read.partition.partition, read.fold.hole_end_before)
+    ]
+    problem = next((f"{partition}: {why}" for partition, why in problems.items()), None)
+    return sorted(found, key=lambda record: record.timestamp_ms), problem
+
+
 def _why_not_shown(cluster: Cluster) -> str:
     """Why the metadata lacks the log: asking for it by name is refused if it is hidden."""
     log = cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)

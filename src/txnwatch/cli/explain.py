@@ -1,7 +1,8 @@
 """`txnwatch explain`: what holds a partition, an id or a group, or who gets a record; and the next command.
 
-This file finds out what the target is and reads what the parts need. The parts: explanation.py for a partition and for
-an id, explain_groups.py for groups, explain_record.py for one record.
+This file finds out what the target is, and reads what a partition needs. explanation.py has the texts about partitions
+and ids, explain_ids.py reads ids, explain_groups.py groups and explain_record.py one record; explain_names.py takes all
+other names.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import time
 from typing import Any
 
 from txnwatch.cli.cluster_search import Question, searcher_of
-from txnwatch.cli.describe import described_with_log
-from txnwatch.cli.explain_groups import groups_around, of_group, with_waiting_groups
+from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
+from txnwatch.cli.explain_ids import described_now, of_former_id, of_known_id
+from txnwatch.cli.explain_names import NO_FINDING, of_group_named, of_name
 from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
-from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_id, of_partition
+from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
@@ -27,21 +29,14 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
-from txnwatch.state.evidence.past_ends import past_ends
-from txnwatch.state.evidence.screening import FOREIGN, is_foreign
-from txnwatch.state.evidence.visibility import Visibility
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.admin.groups import ClusterGroups
-from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import history_of, read_views
-from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_shown
+from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
 
-_NO_FINDING = frozenset({ALL_CLEAR, "idle", str(Visibility.VISIBLE)})
 _LOOKS, _PAUSE_S = 3, 0.3
 
 
@@ -51,17 +46,18 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "explain",
         help="explain what holds a partition, a transactional id or a consumer group, or who gets a record",
         description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
-        "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers get "
-        "that record, and how its transaction ended. With a transactional id, it explains the state of that id and who "
-        "ended its last transaction; with a consumer group, what the group waits for.",
+        "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers "
+        "get that record, and how its transaction ended. With a transactional id, it explains the state of that id and "
+        "who ended its last transaction; with a consumer group, what the group waits for. A topic, a producer id and "
+        "an id that has expired are explained too.",
     )
     parser.add_argument(
         "target",
         nargs="?",
         type=kafka_text,
         metavar="TARGET",
-        help="a partition (TOPIC-PARTITION), one record of it (TOPIC-PARTITION@OFFSET), a transactional id or a "
-        "consumer group",
+        help="a partition (TOPIC-PARTITION), one record of it (TOPIC-PARTITION@OFFSET), a transactional id, a "
+        "consumer group, a topic or a producer id",
     )
     add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
     parser.add_argument("--offset", type=id64, help="an offset of that partition, the same as TOPIC-PARTITION@OFFSET")
@@ -100,7 +96,7 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     searcher = searcher_of(cluster, policy, parsed.foreign_topics)
     question = Question(cluster, origin_of(cluster, parsed), searcher)
-    record, partition = _record(cluster, parsed), _partition(cluster, parsed)
+    record, partition = _record(cluster, parsed), _partition(question, parsed)
     if record is not None:
         explained = of_record(question, record)
     elif partition is not None:
@@ -113,7 +109,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         row_type=Explanation,
         rows=[explained],
         not_checked=tuple(NotChecked(what, why) for what, why in question.missing.items()),
-        found=explained.state not in _NO_FINDING,
+        found=explained.state not in NO_FINDING,
     )
 
 
@@ -125,8 +121,9 @@ def _record(cluster: Cluster, parsed: argparse.Namespace) -> RecordTarget | None
     return meant if meant is not None and cluster.known.info(meant.partition) is not None else None
 
 
-def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition | None:
+def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition | None:
     """The target as a partition, if that exists; None if the target is another name."""
+    cluster = question.cluster
     if parsed.transactional_id is not None or parsed.group is not None:
         return None
     if parsed.topic is not None:
@@ -140,14 +137,11 @@ def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition |
         return None
     if cluster.known.info(meant) is not None:
         return meant
-    if hidden_topics(cluster, [meant.topic]) and not _is_id(cluster, parsed.target):
+    if hidden_topics(cluster, [meant.topic]) and not isinstance(
+        described_now(question, parsed.target), DescribedTransaction
+    ):
         raise BrokerError(f"{meant}: {why_not_shown(cluster, meant.topic)}")
     return None
-
-
-def _is_id(cluster: Cluster, name: str) -> bool:
-    """Whether a coordinator knows a transactional id of this name: an id may look like a partition."""
-    return isinstance(ClusterAdmin(cluster).describe_transactions([name])[name], DescribedTransaction)
 
 
 def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
@@ -169,36 +163,17 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
 
 
 def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
-    """Explains a transactional id or, if there is none of this name, a consumer group."""
-    name = parsed.group or parsed.transactional_id or parsed.target
-    if parsed.group is None and (parsed.transactional_id is not None or _is_id(question.cluster, name)):
-        return _of_id(question, name)
-    group = ClusterGroups(question.cluster).find(name)
-    if group.group is not None:
-        return of_group(question, group.group)
-    return _of_id(question, name)
-
-
-def _of_id(question: Question, transactional_id: str) -> Explanation:
-    cluster, missing, foreign_topics = question.cluster, question.missing, question.searcher.foreign_topics
-    known = described_with_log(cluster, transactional_id)
-    described, past = known.described, past_ends(history_of(known.records))
-    if known.problem is not None:
-        missing["the coordinators' log"] = known.problem
-    hidden = hidden_of(cluster, [described], foreign_topics=foreign_topics)
-    missing.update({what: str(why) for what, why in hidden.items()})
-    held = set(described.partitions)
-    if not described.is_live:
-        logs = read_views(cluster, [described.producer_id])
-        view = logs.views.get(described.producer_id)
-        if view is None:  # the part that was not read may have its last participants
-            missing.update({str(log): why for log, why in logs.problems.items()})
-        held |= view.participants if view is not None else frozenset()
-        foreign = {one for one in held if is_foreign(one.topic, foreign_topics)}
-        missing.update({str(partition): FOREIGN for partition in foreign})
-        held -= foreign
-    readings = ClusterAdmin(cluster).read_partitions(sorted(held))
-    missing.update({str(partition): str(one.problem) for partition, one in readings.items() if one.problem is not None})
-    found = question.searcher.judge(described)
-    missing.update(found.not_checked)
-    return of_id(question.origin, described, known.last, readings.values(), wall_clock_ms(), found, past)
+    """Explains a transactional id or, if there is none of this name, whatever else has it."""
+    if parsed.group is not None:
+        explained = of_group_named(question, parsed.group)
+        if explained is None:
+            why = "; ".join(question.missing.values()) or "no broker lists this group"
+            raise BrokerError(f"consumer group {parsed.group}: {why}")
+        return explained
+    name = parsed.transactional_id or parsed.target
+    now = described_now(question, name)
+    if isinstance(now, DescribedTransaction):
+        return of_known_id(question, name)
+    if parsed.transactional_id is None:
+        return of_name(question, name, now)
+    return of_former_id(question, name) or of_known_id(question, name)  # the second one raises the coordinator's error
