@@ -8,10 +8,11 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Position
 
 from support.group_protocols import StreamsMember
-from support.kafka_faults import end_by_hand
+from support.kafka_faults import end_by_hand, late_write
 from support.offset_producer import OffsetProducer
 from support.pending_offsets import late_offsets, offsets_partition
 from support.servers import Clusters, connect
@@ -175,6 +176,36 @@ def test_a_transaction_that_ends_by_itself_is_no_reason(ask: Ask, cluster: Clust
     row = ask(str(source), "--fail-on-found")
     assert (row["state"], row["waiting_groups"]) == ("all_clear", [])
     live.end(commit=True)
+
+
+def test_the_groups_that_stop_at_a_hang_are_named(
+    four: EmbeddedKafka, cluster: Cluster, source: TopicPartition, ask: Ask
+) -> None:
+    at_it, below, beyond = unique("billing"), unique("audit"), unique("raw")
+    late = late_write(cluster, unique("late"), source, commit=False)
+    write(four, source, 3)
+    commit_an_offset(four, source, at_it, 2)
+    commit_an_offset(four, source, beyond, 4)
+    member = joined(four, below, source.topic, "classic")
+    member.commit(offsets=[Position(*source, 1)], asynchronous=False)
+    row = ask(str(source), "--fail-on-found", code=3)
+    assert (row["state"], row["affected_groups"], row["waiting_groups"]) == ("hanging", [below, at_it], [])
+    text = " ".join(row["text"])
+    assert f"these groups stop here; they have reached this offset: '{at_it}' (at 2)." in text
+    assert f"these groups stop here; they have not reached it yet: '{below}' (at 1)." in text
+    group = ask(at_it, "--fail-on-found", code=3)
+    assert (group["state"], group["target"]) == ("hanging", at_it)
+    assert f"{source}: hanging. It has committed offset 2; read_committed stops at 2." in " ".join(group["text"])
+    member.close()
+    end_by_hand(cluster, source, late.producer_id, commit=False)
+    assert ask(at_it, "--fail-on-found")["state"] == "all_clear"
+
+
+def write(four: EmbeddedKafka, partition: TopicPartition, count: int) -> None:
+    producer = Producer({"bootstrap.servers": four.bootstrap_servers})
+    for number in range(count):
+        producer.produce(partition.topic, partition=partition.partition, value=str(number))
+    assert producer.flush(10.0) == 0
 
 
 def joined(four: EmbeddedKafka, group: str, topic: str, protocol: str) -> Consumer:

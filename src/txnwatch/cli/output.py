@@ -127,6 +127,7 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 # An incident event as one line of text.
 
 _GROUPS_NAMED = 2  # groups that are named; the event has all
+_ALL_GROUPS = "`txnwatch status` names all"
 
 
 def event_line(event: IncidentEvent) -> str:
@@ -198,13 +199,18 @@ def _held(event: IncidentEvent) -> str:
 
 
 def _stopped(event: IncidentEvent) -> str:
-    stopped = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
-    return f"stopped: {some(stopped, _GROUPS_NAMED)}" if stopped else ""
+    return _groups("stopped", [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED])
 
 
 def _waiting(event: IncidentEvent) -> str:
-    names = [group.group_id for group in event.waiting_groups]
-    return f"waiting for their offsets: {some(names, _GROUPS_NAMED)}" if names else ""
+    return _groups("waiting for their offsets", [group.group_id for group in event.waiting_groups])
+
+
+def _groups(label: str, names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    where = f" ({_ALL_GROUPS})" if len(names) > _GROUPS_NAMED else ""
+    return f"{label}: {some(names, _GROUPS_NAMED)}{where}"
 
 
 def _hidden(event: IncidentEvent) -> str:
