@@ -78,6 +78,7 @@ class RecordPlace:
         batch: None if no batch is at or above the offset.
         is_open: whether the leader has an open transaction of the batch's producer that began at or below the offset.
         first_offset: the first offset of its transaction on the partition; None if it is not known.
+        is_first_certain: whether its transaction cannot have begun below `first_offset`.
         epochs: the producer epochs of the data of its transaction; more than one shows that data of an earlier one was
             absorbed.
         marker: the marker that ended its transaction; None while it is open, or if it could not be read.
@@ -90,6 +91,7 @@ class RecordPlace:
     batch: BatchPlace | None = None
     is_open: bool = False
     first_offset: Offset | None = None
+    is_first_certain: bool = False
     epochs: tuple[ProducerEpoch, ...] = ()
     marker: Marker | None = None
 

@@ -26,6 +26,7 @@ class TransactionAround(BatchWalker):
     Attributes:
         first_offset: the first data of the producer behind its last marker below the offset; an upper bound if no such
             marker is in the range.
+        is_first_certain: whether the producer's data cannot begin below it: the range has everything up to that marker.
         epochs: the producer epochs of the data from there on, in order.
         marker: None if there is none up to the end, or compaction has emptied it.
     """
@@ -37,6 +38,7 @@ class TransactionAround(BatchWalker):
         self.producer_id = producer_id
         self.offset = offset
         self.first_offset: Offset | None = None
+        self.is_first_certain = start == FIRST_OFFSET
         self.epochs: dict[ProducerEpoch, None] = {}
         self.marker: Marker | None = None
 
@@ -54,7 +56,7 @@ class TransactionAround(BatchWalker):
                 self.position = self.end
                 return
             if header.is_control:
-                self.first_offset, self.epochs = None, {}
+                self.first_offset, self.epochs, self.is_first_certain = None, {}, True
             elif header.is_transactional:
                 self.first_offset = header.base_offset if self.first_offset is None else self.first_offset
                 self.epochs[header.producer_epoch] = None
@@ -82,11 +84,20 @@ def look_up(
     row = reading.open_transaction(batch.producer_id)
     is_open = row is not None and row.start_offset <= offset
     around, problem = _around(cluster, log, batch, offset, is_open=is_open)
-    first = row.start_offset if row is not None and is_open else around.first_offset
-    return (
-        RecordPlace(offset, log.start, log.end, stable, batch, is_open, first, tuple(around.epochs), around.marker),
-        problem,
+    is_described = row is not None and is_open
+    place = RecordPlace(
+        offset=offset,
+        log_start=log.start,
+        end=log.end,
+        last_stable_offset=stable,
+        batch=batch,
+        is_open=is_open,
+        first_offset=row.start_offset if row is not None and is_open else around.first_offset,
+        is_first_certain=is_described or around.is_first_certain,
+        epochs=tuple(around.epochs),
+        marker=around.marker,
     )
+    return place, problem
 
 
 def _batch_at(cluster: Cluster, log: Extent, offset: Offset) -> BatchPlace | None:

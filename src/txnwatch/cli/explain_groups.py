@@ -45,8 +45,10 @@ def with_waiting_groups(question: Question, partition: TopicPartition, explained
     if partition.topic == CONSUMER_OFFSETS_TOPIC:
         return explained
     unstable = ClusterGroups(question.cluster).unstable(partition)
-    if unstable.problems and not unstable.groups:
-        return explained
+    if unstable.problems:
+        why = "; ".join(unstable.problems)
+        note = f"It is not known whether more groups wait for their committed offsets of it: {why}."
+        explained = replace(explained, text=(*explained.text, note))
     waits = _waits(question, unstable.groups)
     for name, (span, why) in waits.items():
         lines = (
@@ -76,8 +78,13 @@ def _waits(question: Question, names: Iterable[str]) -> dict[str, tuple[SpanCand
     if not places:
         return {}
     found = question.searcher.search(places)
+    question.missing.update(
+        {str(at): str(one.problem) for at, one in found.readings.items() if one.problem is not None}
+    )
     spans = open_in(found)
-    waiting = ClusterGroups(question.cluster).waiting(start_of(span) for span in spans).groups
+    answer = ClusterGroups(question.cluster).waiting(start_of(span) for span in spans)
+    question.missing.update(dict.fromkeys(answer.problems, "the groups of an open transaction are not known"))
+    waiting = answer.groups
     waits: dict[str, tuple[SpanCandidate, Explanation]] = {}
     for span in spans:
         why = of_span(question.origin, span, found, wall_clock_ms())

@@ -175,11 +175,10 @@ def _end_lines(place: RecordPlace, owner: _Owner) -> tuple[str, ...]:
     if marker is None:
         return ()
     how = "committed" if marker.commit else "aborted"
-    begun = (
-        f"It began at offset {place.first_offset} of this partition and was "
-        if place.first_offset is not None
-        else "It was "
-    )
+    begun = "It was "
+    if place.first_offset is not None:
+        or_below = "" if place.is_first_certain else " or below"
+        begun = f"It began at offset {place.first_offset}{or_below} of this partition and was "
     lines = [f"{begun}{how} by the marker at offset {marker.offset}, written at {utc(marker.timestamp_ms)}."]
     if len(place.epochs) > 1:
         lines.append(

@@ -43,3 +43,12 @@ def test_a_transaction_without_a_marker_has_none() -> None:
     fold = TransactionAround(OURS, 3, 0, 7)
     fold.feed(b"".join(LOG))
     assert (fold.first_offset, fold.marker, fold.is_done) == (3, None, True)
+
+
+@pytest.mark.parametrize(("start", "offset", "is_certain"), [(0, 0, True), (0, 3, True), (2, 3, False), (1, 3, True)])
+def test_a_beginning_is_certain_if_the_log_or_a_marker_begins_before_it(
+    start: int, offset: int, *, is_certain: bool
+) -> None:
+    fold = TransactionAround(OURS, offset, start, 11)
+    fold.feed(b"".join(LOG[start:]))
+    assert fold.is_first_certain is is_certain
