@@ -185,7 +185,9 @@ def test_a_producer_id_is_explained_by_its_transactional_id(
 
 def test_a_topic_is_explained_by_its_partitions(cluster: Cluster, tell: Tell) -> None:
     first, second = create_topic(cluster, unique("payments"), 2)
-    assert "a topic with 2 partitions; ask for one of them" in (text := tell(first.topic, "--fail-on-found"))
+    assert "a topic with 2 partitions. Ask for a partition, for example " in (
+        text := tell(first.topic, "--fail-on-found")
+    )
     assert "All clear: no transaction is open on any of them." in text
     producer = begun(cluster, second)
     text = tell(first.topic, "--fail-on-found", code=3)

@@ -128,7 +128,7 @@ def test_committed_and_aborted_records_and_markers_are_as_a_consumer_gets_them(
         *[aborted.transactional_id] * 2,
     ]
     assert "It began at offset 0 of this partition and was committed by the marker at offset 2" in rows[1]["text"]
-    assert "By the coordinators' log its client ended it at " in rows[1]["text"]
+    assert "after its start: its client ended it." in rows[1]["text"]
     assert "It began at offset 3 of this partition and was aborted by the marker at offset 5" in rows[4]["text"]
     assert "It is a COMMIT marker of producer id " in rows[2]["text"]
     assert "It is an ABORT marker of producer id " in rows[5]["text"]

@@ -145,6 +145,7 @@ def test_the_partition_of_the_offsets_is_explained_by_the_group_that_waits(ask: 
     text = " ".join(row["text"])
     assert (row["state"], row["waiting_groups"]) == ("hanging", [hang.group])
     assert "UNSTABLE_OFFSET_COMMIT" in text
+    assert "by its broker's clock" in text
     assert f"Consumer group '{hang.group}' waits" in text
     assert "read_committed consumers of" not in text, "nobody reads that topic"
 

@@ -74,7 +74,7 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     question.missing.update(found.not_checked)
     held = [at for at in partitions if any(span.partition == at for span in open_in(found))]
     count = f"{len(partitions)} partition{'s' if len(partitions) != 1 else ''}"
-    head = f"{name}: a topic with {count}; ask for one of them, for example {partitions[0]}."
+    head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
     explained = Explanation(
         name, ALL_CLEAR, None, None, None, None, None, None, None, (head, *(() if held else (clear,)))

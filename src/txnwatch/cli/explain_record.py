@@ -132,7 +132,8 @@ def _where(place: RecordPlace, seen: Visibility) -> tuple[str, ...]:
 
 
 def _batch_text(batch: BatchPlace) -> str:
-    where = f"offsets {batch.base_offset} to {batch.last_offset}"
+    is_one = batch.base_offset == batch.last_offset
+    where = f"offset {batch.base_offset}" if is_one else f"offsets {batch.base_offset} to {batch.last_offset}"
     if batch.is_control:
         kind = {True: "a COMMIT marker", False: "an ABORT marker", None: "a control record that ends no transaction"}
         ends = "" if batch.commit is None else ": it ended the transaction of its producer on this partition"
@@ -194,4 +195,5 @@ def _who(owner: _Owner, marker: Marker) -> str:
     if end is None:
         return "The coordinators' log no longer shows who ended it, or an administrator has written the marker."
     after = f", {duration(end.open_for_ms)} after its start" if end.open_for_ms is not None else ""
-    return f"By the coordinators' log {CAUSE_MEANS[end.cause]} at {utc(end.decided.record_timestamp_ms)}{after}."
+    decided = utc(end.decided.record_timestamp_ms)
+    return f"The coordinators' log has this decision at {decided}{after}: {CAUSE_MEANS[end.cause]}."

@@ -33,6 +33,7 @@ from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
 from txnwatch.state.model.ports import PartitionReading, SpanStart
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
 from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
     FIRST_OFFSET,
     LONG_AGO,
     TRANSACTION_STATE_TOPIC,
@@ -230,7 +231,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
     text = (
         f"{span.partition}: HANGING.",
-        f"{_what(span)} {_last_write(written_ms)}",
+        f"{_what(span)} {_last_write(span.partition, written_ms)}",
         f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
         "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
         _NEVER_SURE[outcome],
@@ -264,10 +265,11 @@ def incident_of_a_watcher(incident_id: str) -> str:
     return f"a watcher reports this hang as incident {incident_id}"
 
 
-def _last_write(written_ms: TimestampMs | None) -> str:
+def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> str:
     if written_ms is None:
         return "Its last write has no timestamp."
-    return f"Its last write was at {utc(written_ms)} by its client's clock."
+    clock = "its broker's clock" if partition.topic == CONSUMER_OFFSETS_TOPIC else "its client's clock"
+    return f"Its last write was at {utc(written_ms)} by {clock}."
 
 
 def _covered(
