@@ -1,5 +1,7 @@
 """`txnwatch explain` for any other name: a group, a topic, a missing partition, a producer id, an id that has expired.
 
+Only explain.py needs it, as the last resort: it takes what is neither a partition nor a known id.
+
 One name can be several things, so a group and a topic of one name are both explained, first what needs attention. The
 coordinators' log is searched only for a name that nothing has now.
 """

@@ -1,7 +1,8 @@
 """`txnwatch explain TOPIC-PARTITION@OFFSET`: whether read_committed consumers get a record, and its transaction.
 
 The batch header, the markers and the leader show it; the record itself is never read. What the coordinators' log adds
-is the owner, and who ended the transaction: it may no longer be there, and then the answer says so.
+is the owner, and who ended the transaction: it may no longer be there, and then the answer says so. This is apart from
+explain.py, because the question is not what is open, but what has become of one record.
 """
 
 from __future__ import annotations
