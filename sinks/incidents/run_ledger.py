@@ -27,6 +27,7 @@ from txnwatch.state.incidents.wanted import (
     ReadFormerOwners,
     ReadGroups,
     ReadNewRecords,
+    ReadWaitingGroups,
     Say,
     T,
     Tidy,
@@ -148,6 +149,7 @@ class RunningLedger:
             Tidy: lambda wanted: delivery.tidy(self.incidents, wanted.has_ended, self.now_ms()),
             Bury: lambda wanted: self._is_buried(wanted.incident_ids),
             ReadGroups: lambda wanted: self.groups.committed_offsets(wanted.partitions),
+            ReadWaitingGroups: lambda wanted: self.groups.waiting(wanted.spans),
             Keep: lambda wanted: evidence.keep(wanted.findings) if evidence is not None else None,
             Say: lambda wanted: self.report(wanted.text),
         }

@@ -370,6 +370,10 @@ def _stopped(event: IncidentEvent) -> set[str]:
     return {group.group_id for group in event.consumer_groups if group.state == GroupState.STOPPED}
 
 
+def _newly_waiting(known: IncidentEvent, now: IncidentEvent) -> bool:
+    return bool({one.group_id for one in now.waiting_groups} - {one.group_id for one in known.waiting_groups})
+
+
 RULES: Final[dict[str, Rule]] = {
     "the owner became known": lambda known, now: known.transactional_id is None and now.transactional_id is not None,
     "the expected outcome changed": lambda known, now: known.expected_outcome != now.expected_outcome,
@@ -377,6 +381,7 @@ RULES: Final[dict[str, Rule]] = {
     "ten times as many records are hidden": _more_hidden,
     "the action changed": lambda known, now: known.action != now.action,
     "a consumer group has stopped": _newly_stopped,
+    "a consumer group waits for pending offsets": _newly_waiting,
     "the suggested command changed": lambda known, now: known.suggested_command != now.suggested_command,
 }
 

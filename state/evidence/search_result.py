@@ -61,3 +61,15 @@ class Search:
     unproven: list[tuple[SpanCandidate, str]] = field(default_factory=list)
     not_checked: dict[str, str] = field(default_factory=dict)
     policy: DetectionPolicy = field(default_factory=DetectionPolicy)
+
+    def only(self, partition: TopicPartition) -> Search:
+        """What was found about one of the partitions."""
+        return Search(
+            {partition: self.readings[partition]},
+            [pair for pair in self.hanging if pair[0].partition == partition],
+            self.overdue,
+            [pair for pair in self.covered if pair[0].partition == partition],
+            [pair for pair in self.unproven if pair[0].partition == partition],
+            self.not_checked,
+            self.policy,
+        )

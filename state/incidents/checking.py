@@ -29,11 +29,20 @@ from txnwatch.state.evidence.ending import (
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.doubts import Doubts
 from txnwatch.state.incidents.life import Happening, NextStep
-from txnwatch.state.incidents.wanted import Change, DescribeTransactions, Plan, ReadGroups, ReadPartitions, Say, ask
-from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, Resolution, updated
-from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.incidents.wanted import (
+    Change,
+    DescribeTransactions,
+    Plan,
+    ReadGroups,
+    ReadPartitions,
+    ReadWaitingGroups,
+    Say,
+    ask,
+)
+from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, Resolution, WaitingGroup, updated
+from txnwatch.state.model.ports import PartitionReading, SpanStart
 from txnwatch.state.model.transaction import TransactionDescription
-from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition, elapsed
+from txnwatch.state.model.values import AT_ONCE, FIRST_OFFSET, DurationMs, TimestampMs, TopicPartition, elapsed
 
 
 class Checked(NamedTuple):
@@ -46,15 +55,22 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What blocks the readers of a partition; `consumer_groups` is None if the affected groups are not known."""
+    """What blocks the readers of a partition, and who waits for it.
+
+    Attributes:
+        consumer_groups: None if the affected groups are not known.
+        waiting_groups: by span; a span is missing if the groups that wait for it are not known.
+    """
 
     lso_standing_ms: DurationMs
     consumer_groups: tuple[AffectedGroup, ...] | None = None
+    waiting_groups: Mapping[SpanStart, tuple[WaitingGroup, ...]] = field(default_factory=dict)
 
     def added_to(self, incident: IncidentEvent) -> IncidentEvent:
         """The incident with these values; the groups that it has stay if the current ones are not known."""
         groups = incident.consumer_groups if self.consumer_groups is None else self.consumer_groups
-        return replace(incident, lso_standing_ms=self.lso_standing_ms, consumer_groups=groups)
+        waiting = self.waiting_groups.get(_span_of(incident), incident.waiting_groups)
+        return replace(incident, lso_standing_ms=self.lso_standing_ms, consumer_groups=groups, waiting_groups=waiting)
 
 
 @dataclass(slots=True)
@@ -88,7 +104,12 @@ class FollowUp:
         self._absences = absences_in_a_row(self._absences, readings)
         checked = [(one, self._end(one, owners, readings, now_ms)) for one in incidents]
         still_open = {spans[one.incident_id] for one, end in checked if end is None and one.incident_id in spans}
-        around = yield from self.around({partition: readings[partition] for partition in still_open}, now_ms, incidents)
+        around = yield from self.around(
+            {partition: readings[partition] for partition in still_open},
+            now_ms,
+            incidents,
+            [_span_of(one) for one, end in checked if end is None and one.incident_id in spans],
+        )
         self._unmoved = {partition: self._unmoved[partition] for partition in still_open & self._unmoved.keys()}
         self._affected = {partition: self._affected[partition] for partition in still_open & self._affected.keys()}
         found = []
@@ -120,8 +141,9 @@ class FollowUp:
         readings: Mapping[TopicPartition, PartitionReading],
         now_ms: TimestampMs,
         known: Sequence[IncidentEvent] = (),
+        spans: Iterable[SpanStart] = (),
     ) -> Plan[dict[TopicPartition, Surroundings]]:
-        """How long each partition's last stable offset has not moved, and the affected groups."""
+        """How long each last stable offset has not moved, the affected groups, and the groups that wait for `spans`."""
         found: dict[TopicPartition, Surroundings] = {}
         readable = {
             at: (one.last_stable_offset, one.high_watermark)
@@ -131,7 +153,8 @@ class FollowUp:
         if not readable:
             return found
         answer = yield from ask(ReadGroups(readable))
-        yield from self._report_once(frozenset(answer.problems))
+        waiting = yield from ask(ReadWaitingGroups([span for span in spans if span.partition in readable]))
+        yield from self._report_once(frozenset((*answer.problems, *waiting.problems)))
         before = {**_recalled(known), **self._unmoved}
         affected_before = {where(one): one.consumer_groups for one in known if one.topic is not None} | self._affected
         for partition, (stable, end) in readable.items():
@@ -145,7 +168,7 @@ class FollowUp:
                 is_complete=not answer.problems,
             )
             self._unmoved[partition] = seen.offset
-            found[partition] = Surroundings(elapsed(seen.offset.since_ms, now_ms), seen.affected)
+            found[partition] = Surroundings(elapsed(seen.offset.since_ms, now_ms), seen.affected, waiting.groups)
             if seen.affected is not None:
                 self._affected[partition] = seen.affected
         return found
@@ -161,6 +184,11 @@ def where(incident: IncidentEvent) -> TopicPartition:
     assert incident.topic is not None
     assert incident.partition is not None
     return TopicPartition(incident.topic, incident.partition)
+
+
+def _span_of(incident: IncidentEvent) -> SpanStart:
+    start = FIRST_OFFSET if incident.txn_start_offset is None else incident.txn_start_offset
+    return SpanStart(where(incident), incident.producer_id, start)
 
 
 def _owner(incident: IncidentEvent, owners: Mapping[str, TransactionDescription]) -> TransactionDescription | None:

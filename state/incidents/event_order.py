@@ -288,14 +288,15 @@ LIST_BYTES: Final = 60_000
 def fitting(event: IncidentEvent) -> IncidentEvent:
     """The event, with its lists cut if they are too long; the same object if they are not."""
     partitions = event.evidence.coordinator_partitions
-    lists = (event.pending_partitions, event.consumer_groups, partitions)
-    pending, groups, participants = (_first(one) for one in lists)
-    if (pending, groups, participants) == tuple(map(len, lists)):
+    lists = (event.pending_partitions, event.consumer_groups, event.waiting_groups, partitions)
+    pending, groups, waiting, participants = fits = tuple(_first(one) for one in lists)
+    if fits == tuple(map(len, lists)):
         return event
     return replace(
         event,
         pending_partitions=event.pending_partitions[:pending],
         consumer_groups=event.consumer_groups[:groups],
+        waiting_groups=event.waiting_groups[:waiting],
         evidence=replace(event.evidence, coordinator_partitions=partitions[:participants]),
     )
 

@@ -20,6 +20,7 @@ from txnwatch.state.incidents.confirm import (
     confirm_contradicted,
     confirm_overdue,
     confirm_spans,
+    start_of,
     with_histories,
 )
 from txnwatch.state.incidents.event_order import found_too, is_update_of_span, with_newer_verdict
@@ -122,7 +123,8 @@ class SpanIncidents:
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = (yield from ask(ReadCleanupPolicies(topics))) if topics else {}
         readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
-        around = yield from self.checks.follow_up.around(readings, (yield from ask(Now())))
+        spans = [start_of(candidate, found) for candidate, found in confirmed]
+        around = yield from self.checks.follow_up.around(readings, (yield from ask(Now())), spans=spans)
         # If time runs out, the outcome is found later.
         whole = dict((yield from ask(Within(OUTCOME_BUDGET_MS, with_histories(confirmed)))))
         for candidate, found in confirmations:

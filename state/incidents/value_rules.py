@@ -77,6 +77,10 @@ GROUP: Final[dict[str, Check]] = {
     "committed_offset": _INT64,
     "hidden_lag": _ANY_INT64,
 }
+WAITING: Final[dict[str, Check]] = {
+    "group_id": _NAME,
+    "partitions": _all(_is_partition),
+}
 EVIDENCE: Final[dict[str, Check]] = {
     **dict.fromkeys(("first_barrier", "second_barrier", "end_before", "end_after"), _INT64),
     **dict.fromkeys(("data_listed_ms", "coordinator_listed_ms", "confirmed_ms"), _TIME),
@@ -127,6 +131,7 @@ EVENT: Final[dict[str, Check]] = {
     "cleanup_policy": _like(_POLICY),
     "pending_partitions": _all(_is_partition),
     "consumer_groups": _all(_record(GROUP)),
+    "waiting_groups": _all(_record(WAITING)),
     "evidence": _record(EVIDENCE),
     "outcome_detail": _TEXT,
     "suggested_command": _TEXT,

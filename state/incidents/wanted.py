@@ -26,6 +26,7 @@ from txnwatch.state.model.ports import (
     SpanStart,
     TransactionAdmin,
     TransactionListing,
+    WaitingGroups,
 )
 from txnwatch.state.model.transaction import Marker, TransactionDescription
 from txnwatch.state.model.values import (
@@ -178,6 +179,13 @@ class ReadGroups(Wanted[GroupOffsets]):
     """See ConsumerGroups.committed_offsets."""
 
     partitions: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWaitingGroups(Wanted[WaitingGroups]):
+    """See ConsumerGroups.waiting."""
+
+    spans: Collection[SpanStart]
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,14 @@ class AffectedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingGroup:
+    """A consumer group whose committed offsets of some partitions are pending in the open transaction."""
+
+    group_id: str
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """The readings of the partition and of the coordinator, with the place and time of each."""
 
@@ -277,6 +285,7 @@ class IncidentEvent:
     cleanup_policy: str | None = None
     pending_partitions: tuple[str, ...] = ()
     consumer_groups: tuple[AffectedGroup, ...] = ()
+    waiting_groups: tuple[WaitingGroup, ...] = ()
     evidence: Evidence
     expected_outcome: ExpectedOutcome
     outcome_doubt: OutcomeDoubt | None = None

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, WaitingGroup
 from txnwatch.state.model.transaction import Marker, SpanData, TransactionDescription, TransactionState
 from txnwatch.state.model.values import (
     BrokerId,
@@ -241,11 +241,29 @@ class GroupOffsets:
     problems: tuple[str, ...] = ()
 
 
+class WaitingGroups(NamedTuple):
+    """The groups that wait for offsets that are pending in open transactions on `__consumer_offsets`.
+
+    Attributes:
+        groups: by span; a span that could not be read is missing.
+        problems: why groups may be missing; one entry per reason.
+    """
+
+    groups: Mapping[SpanStart, tuple[WaitingGroup, ...]]
+    problems: tuple[str, ...] = ()
+
+
 class ConsumerGroups(Protocol):
     """Reads the committed offsets of consumer groups."""
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> GroupOffsets:
         """Asks every broker for the groups that it coordinates, and for their offsets on some partitions."""
+
+    def waiting(self, spans: Iterable[SpanStart]) -> WaitingGroups:
+        """Reads the pending offsets of open spans on `__consumer_offsets`, and asks the coordinators of their groups.
+
+        A group is returned only if its coordinator refuses to return a committed offset because it is pending.
+        """
 
 
 class Lease(Protocol):

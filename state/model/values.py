@@ -13,9 +13,9 @@ from txnwatch.state.model.errors import BrokerError, UnsupportedRequestError
 
 # Names of partitions, topics, producers, brokers and barriers, and the name of the coordinators' log topic.
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
+TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = frozenset(
-    {TRANSACTION_STATE_TOPIC, "__consumer_offsets", "__share_group_state", "__cluster_metadata"}
+    {TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC, "__share_group_state", "__cluster_metadata"}
 )
 TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -162,6 +162,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    UNSTABLE_OFFSET_COMMIT = 88
     TRANSACTIONAL_ID_NOT_FOUND = 105
 
 

@@ -13,17 +13,19 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import GroupOffset, GroupOffsets
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets, SpanStart, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
+from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster, ListedOffset
 from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.wire.offsets_log import CommittedKey
 from txnwatch.streaming.wire.primitives import present
 
 # The positions of share groups (KIP-932) that read with read_committed; open transactions do not stop the others.
@@ -290,6 +292,46 @@ _HIDDEN = "hidden groups are not listed: GROUP_AUTHORIZATION_FAILED: DESCRIBE on
 Groups = dict[str, bool]
 
 
+class KnownGroup(NamedTuple):
+    """A group as its coordinator lists it.
+
+    Attributes:
+        state: in Kafka's spelling, for example Stable or Empty.
+        protocol: `consumer`, `streams` or `share`; empty for a group that commits offsets without joining.
+    """
+
+    group_id: str
+    coordinator: BrokerId
+    state: str
+    protocol: str
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a share group, which commits no offsets."""
+        return self.protocol == _SHARE
+
+
+class FoundGroup(NamedTuple):
+    """A group; None if no broker lists it, which proves its absence only without problems."""
+
+    group: KnownGroup | None
+    problems: tuple[str, ...]
+
+
+class UnstableGroups(NamedTuple):
+    """The names of groups, complete only without problems."""
+
+    groups: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+class GroupPositions(NamedTuple):
+    """The committed offsets of one group, complete only without problems."""
+
+    offsets: Mapping[TopicPartition, Offset]
+    problems: tuple[str, ...]
+
+
 class ClusterGroups:
     """ConsumerGroups of one cluster; not thread-safe."""
 
@@ -316,11 +358,58 @@ class ClusterGroups:
             tuple(f"{problem} ({count} groups)" if count > 1 else problem for problem, count in problems.items()),
         )
 
+    def waiting(self, spans: Iterable[SpanStart]) -> WaitingGroups:
+        """See ConsumerGroups. Reads at most a few MB of the partitions, then sends one request per coordinator."""
+        return waiting_groups(self._cluster, spans)
+
+    def find(self, group_id: str) -> FoundGroup:
+        """Searches every broker for a group. Sends one request per broker, and one about the right."""
+        problems: Counter[str] = Counter()
+        found = [group for group in self._rows(problems) if group.group_id == group_id]
+        if not found:
+            self._note_hidden(problems)
+        return FoundGroup(found[0] if found else None, tuple(problems))
+
+    def unstable(self, partition: TopicPartition) -> UnstableGroups:
+        """The groups that do not get their committed offset of a partition, because it is pending in a transaction."""
+        problems: Counter[str] = Counter()
+        committing, _ = self._listed(problems)
+        found: list[str] = []
+        for part in _parts(committing):
+            asked = {node: [CommittedKey(name, partition) for name in groups] for node, groups in part.items()}
+            found += [key.group_id for key in stable_offsets(self._cluster, asked, problems).unstable]
+        self._note_hidden(problems)
+        return UnstableGroups(tuple(sorted(found)), tuple(problems))
+
+    def offsets_of(self, group: KnownGroup) -> GroupPositions:
+        """All committed offsets of one group."""
+        request = {group.coordinator: lambda connection: _fetch_request(connection, [group.group_id], None)}
+        (answer,) = self._cluster.ask(request, self._cluster.timeout_s).values()
+        if isinstance(answer, BrokerError):
+            return GroupPositions({}, (str(answer),))
+        problems: Counter[str] = Counter()
+        found: dict[TopicPartition, Offset] = {}
+        for row in answer.groups:
+            if (refused := problem_of(row.error_code)) is not None:
+                problems[_why(refused, "group")] += 1
+            for topic in row.topics:
+                for one in topic.partitions:
+                    if (committed := present(one.committed_offset)) is not None and not one.error_code:
+                        found[TopicPartition(topic.name, one.partition_index)] = committed
+        return GroupPositions(found, tuple(problems))
+
     def _listed(self, problems: Counter[str]) -> tuple[dict[BrokerId, Groups], dict[BrokerId, Groups]]:
         """For each broker its groups, and whether each has members: groups that commit, and share groups."""
-        requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
         committing: dict[BrokerId, Groups] = {}
         sharing: dict[BrokerId, Groups] = {}
+        for group in self._rows(problems):
+            kinds = sharing if group.is_share else committing
+            kinds.setdefault(group.coordinator, {})[group.group_id] = group.state in _WITH_MEMBERS
+        return committing, sharing
+
+    def _rows(self, problems: Counter[str]) -> Iterator[KnownGroup]:
+        """The groups of every broker that commit offsets, and the share groups."""
+        requests = dict.fromkeys(self._cluster.known.brokers, _list_request)
         for node, answer in self._cluster.ask(requests, self._cluster.timeout_s).items():
             if isinstance(answer, BrokerError):
                 problems[str(answer)] += 1
@@ -328,11 +417,8 @@ class ClusterGroups:
                 problems[f"broker {node}: cannot list groups: {refused}"] += 1
             else:
                 for row in answer.groups:
-                    if row.protocol_type in _COMMITTING_PROTOCOLS:
-                        committing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
-                    elif row.protocol_type == _SHARE:
-                        sharing.setdefault(node, {})[row.group_id] = row.group_state in _WITH_MEMBERS
-        return committing, sharing
+                    if row.protocol_type in _COMMITTING_PROTOCOLS or row.protocol_type == _SHARE:
+                        yield KnownGroup(row.group_id, node, row.group_state, row.protocol_type)
 
     def _note_hidden(self, problems: Counter[str]) -> None:
         try:
@@ -408,18 +494,20 @@ def _list_request(connection: Connection) -> Any:
     return ListGroupsRequest(version=version, states_filter=[])  # groups of every type that the broker supports
 
 
-def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:
+def _fetch_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition] | None) -> Any:
+    """Asks for the offsets of some groups, of some partitions or (None) of all."""
     version = connection.require_version(OffsetFetchRequest, highest=9, lowest=8)
     numbers: dict[str, list[int]] = {}
-    for partition in partitions:
+    for partition in partitions or ():
         numbers.setdefault(partition.topic, []).append(partition.partition)
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topics = [
         group.OffsetFetchRequestTopics(version=version, name=name, partition_indexes=indexes)
         for name, indexes in numbers.items()
     ]
+    wanted = topics if partitions is not None else None
     return OffsetFetchRequest(
         version=version,
-        groups=[group(version=version, group_id=name, topics=topics) for name in groups],
+        groups=[group(version=version, group_id=name, topics=wanted) for name in groups],
         require_stable=False,
     )

@@ -22,6 +22,7 @@ from kafka.protocol.producer import EndTxnRequest, WriteTxnMarkersRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     Problem,
@@ -63,8 +64,7 @@ _APIS = (
     FetchRequest,
     ListOffsetsRequest,
 )
-GROUP_OFFSETS = "__consumer_offsets"
-_INTERNAL = (TRANSACTION_STATE_TOPIC, GROUP_OFFSETS)
+_INTERNAL = (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)

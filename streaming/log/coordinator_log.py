@@ -8,12 +8,13 @@ returned as a problem beside the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from txnwatch.state.detection.view import is_newer, view_of_two
 from txnwatch.state.evidence.ages import LeaderStamp
+from txnwatch.state.evidence.past_ends import IdRecord
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.values import (
@@ -30,7 +31,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.lookups import BatchList, Extent, list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.log.transaction_fold import TransactionFold, last_hole_end, logged_record
+from txnwatch.streaming.log.transaction_fold import TransactionFold, last_hole_end, logged_record, view_of
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
 from txnwatch.streaming.wire.transaction_log import (
     TransactionLogValue,
@@ -47,6 +48,7 @@ class LogRecord(NamedTuple):
         partition: the number of its partition; None if it is from a file whose partition is not known.
         timestamp_ms: the broker's clock at the append.
         value: None for a tombstone.
+        whole_from: from this offset on, no offset up to the record is missing; None if that is not known.
     """
 
     partition: int | None
@@ -54,6 +56,7 @@ class LogRecord(NamedTuple):
     timestamp_ms: TimestampMs
     transactional_id: str
     value: TransactionLogValue | None
+    whole_from: Offset | None = None
 
 
 @dataclass(slots=True)
@@ -122,10 +125,22 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     found = [
         record
         for read in _search(cluster, list_extents(cluster, [log]), (transactional_id.encode(),), problems)
-        for record in records_of(memoryview(read.fold.kept), log.partition)
+        for record in records_of(memoryview(read.fold.kept), log.partition, read.fold.hole_end_before)
         if record.transactional_id == transactional_id
     ]
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
+
+
+def read_naming(cluster: Cluster, name: str) -> tuple[list[LogRecord], str | None]:
+    """Every record of the log whose bytes contain a name, for example of a topic; by time, and why some are missing."""
+    problems: dict[TopicPartition, str] = {}
+    found = [
+        record
+        for read in _search(cluster, list_extents(cluster, logs_of(cluster)), (name.encode(),), problems)
+        for record in records_of(memoryview(read.fold.kept), read.partition.partition, read.fold.hole_end_before)
+    ]
+    problem = next((f"{partition}: {why}" for partition, why in problems.items()), None)
+    return sorted(found, key=lambda record: record.timestamp_ms), problem
 
 
 def _why_not_shown(cluster: Cluster) -> str:
@@ -134,8 +149,25 @@ def _why_not_shown(cluster: Cluster) -> str:
     return str(log.error) if log is not None and log.is_hidden else "no broker shows it"
 
 
-def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterator[LogRecord]:
+def history_of(records: Iterable[LogRecord]) -> list[IdRecord]:
+    """The records of one id, oldest first, as the views that state/evidence/past_ends.py takes."""
+    found: list[IdRecord] = []
+    before: LogRecord | None = None
+    for record in records:
+        whole_from = record.whole_from
+        is_consecutive = before is not None and whole_from is not None and before.offset >= whole_from
+        value, partition = record.value, record.partition or 0
+        found.append(IdRecord(view_of(record, value, partition, None) if value is not None else None, is_consecutive))
+        before = record
+    return found
+
+
+def records_of(
+    buffer: memoryview | bytes, log_partition: int | None, whole_from: Mapping[Offset, Offset] | None = None
+) -> Iterator[LogRecord]:
     """The records of complete batches of the log, for example of a segment file.
+
+    `whole_from` has for each base offset where the log's last hole before the batch ended, if that is known.
 
     Raises:
         WireError: bytes that no broker writes to this log.
@@ -146,7 +178,10 @@ def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterato
         for record in records(buffer, at, header):
             found = logged_record(record)
             if found is not None:
-                yield LogRecord(log_partition, found.offset, found.timestamp_ms, found.transactional_id, found.value)
+                whole = whole_from.get(header.base_offset) if whole_from is not None else None
+                yield LogRecord(
+                    log_partition, found.offset, found.timestamp_ms, found.transactional_id, found.value, whole
+                )
 
 
 def logs_of(cluster: Cluster) -> list[TopicPartition]:

@@ -21,7 +21,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
-from txnwatch.streaming.log.fetch import read_ranges
+from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, read_ranges
 from txnwatch.streaming.log.partition_fold import marker_at
 from txnwatch.streaming.log.range_read import F_co, RangeRead
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTransactionMarker, read_marker
@@ -70,10 +70,15 @@ def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> di
     return found
 
 
-def read_parts(cluster: Cluster, parts: Iterable[RangeRead[F_co]], until: float = math.inf) -> list[RangeRead[F_co]]:
-    """Reads parts of logs in parallel, each to its end, to a notice with the reason, or until the time `until`."""
+def read_parts(
+    cluster: Cluster, parts: Iterable[RangeRead[F_co]], until: float = math.inf, max_bytes: int = NO_LIMIT
+) -> list[RangeRead[F_co]]:
+    """Reads parts of logs in parallel, each to its end, to a notice with the reason, or until the time `until`.
+
+    Once `max_bytes` of records have arrived in all, a part that has had its share is left, with a notice.
+    """
     reads = list(parts)
-    read_ranges(cluster, reads, patience_s=_PATIENCE_S, until=until)
+    read_ranges(cluster, reads, patience_s=_PATIENCE_S, until=until, budgets=[Budget(reads, max_bytes)])
     return reads
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -88,6 +88,43 @@ def last_hole_end(before: Offset, position: Offset, header: BatchHeader) -> Offs
 _COPIED = tuple(spec.name for spec in fields(TransactionLogValue) if spec.name in CoordinatorView.__struct_fields__)
 _values_of = attrgetter(*_COPIED)
 Use = tuple[ProducerId, str]  # of a producer id by a transactional id
+
+
+class NamedRecord(Protocol):
+    """A record of the log, with the transactional id that it is about."""
+
+    @property
+    def transactional_id(self) -> str:
+        """The id."""
+
+    @property
+    def offset(self) -> Offset:
+        """Its offset in the id's partition of the log."""
+
+    @property
+    def timestamp_ms(self) -> TimestampMs:
+        """The broker's clock at the append."""
+
+
+def view_of(
+    record: NamedRecord,
+    value: TransactionLogValue,
+    log_partition: int,
+    coordinator_epoch: CoordinatorEpoch | None,
+) -> CoordinatorView:
+    """What a record with this value shows."""
+    return CoordinatorView(
+        transactional_id=record.transactional_id,
+        log_partition=log_partition,
+        log_offset=record.offset,
+        timeout_ms=DurationMs(value.transaction_timeout_ms),
+        record_timestamp_ms=record.timestamp_ms,
+        participants=frozenset(
+            TopicPartition(topic, partition) for topic, partitions in value.partitions or () for partition in partitions
+        ),
+        coordinator_epoch=coordinator_epoch,
+        **dict(zip(_COPIED, _values_of(value), strict=True)),
+    )
 
 
 @dataclass(slots=True)
@@ -177,7 +214,8 @@ class TransactionFold(BatchWalker):
 
     def _value(self, record: LoggedRecord, value: TransactionLogValue, leader_epoch: LeaderEpoch) -> None:
         coordinator_epoch, transactional_id = CoordinatorEpoch(leader_epoch), record.transactional_id
-        view, use = self._view(record, value, coordinator_epoch), (value.producer_id, transactional_id)
+        view = view_of(record, value, self.log_partition, coordinator_epoch)
+        use = value.producer_id, transactional_id
         end = None
         if record.offset >= self.backlog_end:
             end = End(view.state, view.record_timestamp_ms, view.last_update_ms, coordinator_epoch)
@@ -228,24 +266,6 @@ class TransactionFold(BatchWalker):
         prior = self._views.get(former)
         held = prior.participants if prior is not None else frozenset()
         self._views[former] = replace(view, superseded_by=successor, participants=held)
-
-    def _view(
-        self, record: LoggedRecord, value: TransactionLogValue, coordinator_epoch: CoordinatorEpoch
-    ) -> CoordinatorView:
-        return CoordinatorView(
-            transactional_id=record.transactional_id,
-            log_partition=self.log_partition,
-            log_offset=record.offset,
-            timeout_ms=DurationMs(value.transaction_timeout_ms),
-            record_timestamp_ms=record.timestamp_ms,
-            participants=frozenset(
-                TopicPartition(topic, partition)
-                for topic, partitions in value.partitions or ()
-                for partition in partitions
-            ),
-            coordinator_epoch=coordinator_epoch,
-            **dict(zip(_COPIED, _values_of(value), strict=True)),
-        )
 
     def facts(self, *, is_first: bool = False) -> Iterator[TransactionSeen | TransactionalIdGone]:
         """One fact for each use of a producer id in the range, and the last tombstone of each id that has one.

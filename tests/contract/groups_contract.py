@@ -6,7 +6,8 @@ from typing import Protocol
 
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.model.ports import ConsumerGroups, GroupOffset
+from txnwatch.state.model.incident import WaitingGroup
+from txnwatch.state.model.ports import ConsumerGroups, GroupOffset, SpanStart
 from txnwatch.state.model.values import TopicPartition
 
 _IN_TIME_S = 20.0
@@ -28,6 +29,12 @@ class GroupStage(Protocol):
 
     def leave(self, group_id: str) -> None:
         """Who joined leaves."""
+
+    def hang(self, group_id: str, partition: TopicPartition) -> SpanStart:
+        """The group's offset of the partition is pending in a transaction that hangs."""
+
+    def end(self, span: SpanStart) -> None:
+        """A marker ends such a transaction."""
 
 
 class GroupsContract:
@@ -67,6 +74,20 @@ class GroupsContract:
         stage.commit(name, partition, 9)
         stage.commit(name, partition, 4)
         assert [one.committed_offset for one in stage.groups.committed_offsets([partition]).offsets[partition]] == [4]
+
+    def test_a_group_waits_for_pending_offsets_until_the_marker_is_written(self, stage: GroupStage) -> None:
+        (partition,) = stage.topic(1)
+        name = unique("waits")
+        stage.commit(name, partition, 3)
+        span = stage.hang(name, partition)
+        expected = (WaitingGroup(group_id=name, partitions=(str(partition),)),)
+        assert stage.groups.waiting([span]) == ({span: expected}, ())
+        stage.end(span)
+        assert stage.groups.waiting([span]) == ({span: ()}, ())
+
+    def test_no_group_waits_for_a_transaction_on_another_topic(self, stage: GroupStage) -> None:
+        (partition,) = stage.topic(1)
+        assert stage.groups.waiting([SpanStart(partition, 1, 0)]) == ({}, ())
 
     def test_nothing_asked_is_nothing_answered(self, stage: GroupStage) -> None:
         found = stage.groups.committed_offsets([])

@@ -11,9 +11,12 @@ from confluent_kafka import TopicPartition as Position
 
 from contract.groups_contract import GroupsContract
 from support.fake_groups import FakeGroups
+from support.kafka_faults import end_by_hand
+from support.pending_offsets import late_offsets
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.ports import SpanStart
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Endpoint
@@ -39,6 +42,14 @@ class FakeStage:
 
     def leave(self, group_id: str) -> None:
         self.groups.leave(group_id)
+
+    def hang(self, group_id: str, partition: TopicPartition) -> SpanStart:
+        span = SpanStart(TopicPartition(CONSUMER_OFFSETS_TOPIC, 0), 7, 0)
+        self.groups.pend(span, group_id, partition)
+        return span
+
+    def end(self, span: SpanStart) -> None:
+        self.groups.end(span)
 
 
 class BrokerStage:
@@ -72,6 +83,13 @@ class BrokerStage:
 
     def leave(self, group_id: str) -> None:
         self._members.pop(group_id).close()
+
+    def hang(self, group_id: str, partition: TopicPartition) -> SpanStart:
+        _, span = late_offsets(self._cluster, group_id, partition)
+        return span
+
+    def end(self, span: SpanStart) -> None:
+        end_by_hand(self._cluster, span.partition, span.producer_id, commit=False)
 
     def close(self) -> None:
         for group_id in list(self._members):

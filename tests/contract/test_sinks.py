@@ -223,6 +223,7 @@ class TestRedisMirror(ViewContract):
             "cleanup_policy": "compact",
             "pending_partitions": '["t-1","t-2"]',
             "consumer_groups": "[]",
+            "waiting_groups": "[]",
             "evidence": held["evidence"],
             "expected_outcome": "abort",
             "suggested_command": "kafka-transactions.sh --bootstrap-server 'b:9092' abort",

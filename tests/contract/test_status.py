@@ -28,6 +28,7 @@ from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 WHOLE: dict[str, Any] = {"unproven_partitions": 0, "unproven_names": ()}
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
+WAITING = {"group_id": "stream", "partitions": ("orders-0",)}
 
 
 def the_events(cluster_id: str) -> list[IncidentEvent]:
@@ -42,7 +43,7 @@ def the_events(cluster_id: str) -> list[IncidentEvent]:
         consumer_groups=(),
         transaction_state="Ongoing",
     )
-    newer = an_event("newer", cluster_id=cluster_id, consumer_groups=(GROUP,))
+    newer = an_event("newer", cluster_id=cluster_id, consumer_groups=(GROUP,), waiting_groups=(WAITING,))
     dropped = replace(newer, consumer_groups=(), time_ms=newer.time_ms + 1)  # of the same sequence: the first counts
     return [newer, dropped, *a_life("over", cluster_id=cluster_id), older]
 
@@ -104,6 +105,7 @@ def test_the_open_incidents_as_json(source: list[str], capsys: pytest.CaptureFix
     code, document = asked(source, capsys)
     assert code == 0
     assert (document["command"], document["complete"]) == ("status", True)
+    assert [row["waiting_groups"] for row in document["rows"]] == [[], ["stream"]]
     assert [(row["incident_id"], row["verdict"], row["stopped_groups"]) for row in document["rows"]] == [
         (id_of("older"), "late", []),
         (id_of("newer"), "hanging", ["billing"]),

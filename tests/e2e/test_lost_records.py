@@ -25,7 +25,7 @@ from support.servers import Clusters
 from support.topics import admin_of, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, WaitingGroup
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.wire.record_batch import MarkerType, records, walk
@@ -211,6 +211,8 @@ def committed_offset(world: FaultWorld, group: str, source: TopicPartition) -> i
 def test_a_late_commit_of_offsets_is_aborted_once_its_client_is_fenced(world: FaultWorld) -> None:
     group, source = unique("group"), world.partition(2)
     client = late_offsets(world, source, group, OLD_CLIENT)
+    opened = hangs(world, OFFSETS, client)[0]
+    assert opened.waiting_groups == (WaitingGroup(group_id=group, partitions=(str(source),)),)
     client.init()
 
     def is_verified() -> bool:

@@ -259,7 +259,7 @@ def test_a_target_that_is_no_partition_and_no_id_is_a_failure(
     kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", "nobody-0", "--bootstrap-server", kafka.bootstrap_servers]) == 1
-    assert "transactional id nobody-0: its coordinator, broker 1, does not know it" in capsys.readouterr().err
+    assert "nobody-0: topic nobody does not exist: it was deleted, or it never existed" in capsys.readouterr().err
 
 
 def test_decode_shows_headers_markers_and_the_coordinators_records(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from txnwatch.state.model.ports import GroupOffset, GroupOffsets
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.incident import WaitingGroup
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets, SpanStart, WaitingGroups
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
 
 
 class FakeGroups:
@@ -15,6 +16,7 @@ class FakeGroups:
         problems: what is in the way of a whole answer.
         hidden: groups whose offsets cannot be read; each is a problem.
         asked: how often it was asked.
+        unread: spans whose records cannot be read; each is a problem.
     """
 
     def __init__(self) -> None:
@@ -22,7 +24,9 @@ class FakeGroups:
         self.hidden: set[str] = set()
         self.asked = 0
         self._committed: dict[str, dict[TopicPartition, int]] = {}
+        self.unread: set[SpanStart] = set()
         self._joined: set[str] = set()
+        self._pending: dict[SpanStart, dict[str, set[TopicPartition]]] = {}
 
     def commit(self, group_id: str, partition: TopicPartition, offset: int, *, joined: bool = True) -> None:
         """A group commits; one that has not joined does so from outside."""
@@ -48,4 +52,27 @@ class FakeGroups:
                 for partition in partitions
             },
             (*self.problems, *hidden),
+        )
+
+    def pend(self, span: SpanStart, group_id: str, partition: TopicPartition) -> None:
+        """A group's offset of a partition is pending in an open span on `__consumer_offsets`."""
+        self._pending.setdefault(span, {}).setdefault(group_id, set()).add(partition)
+
+    def end(self, span: SpanStart) -> None:
+        """A marker ends the span."""
+        self._pending.pop(span, None)
+
+    def waiting(self, spans: Iterable[SpanStart]) -> WaitingGroups:
+        """See ConsumerGroups."""
+        wanted = [span for span in spans if span.partition.topic == CONSUMER_OFFSETS_TOPIC]
+        return WaitingGroups(
+            {
+                span: tuple(
+                    WaitingGroup(group_id=name, partitions=tuple(map(str, sorted(partitions))))
+                    for name, partitions in sorted(self._pending.get(span, {}).items())
+                )
+                for span in wanted
+                if span not in self.unread
+            },
+            tuple(f"{span.partition} was not read" for span in wanted if span in self.unread),
         )

@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from txnwatch.state.incidents.checking import FollowUp, Surroundings
-from txnwatch.state.incidents.wanted import FreshReads, Plan, ReadGroups, Say, Wanted, Way
+from txnwatch.state.incidents.wanted import FreshReads, Plan, ReadGroups, ReadWaitingGroups, Say, Wanted, Way
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, TransactionAdmin
+from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, SpanStart, TransactionAdmin
 from txnwatch.state.model.values import LONG_AGO, TimestampMs, TopicPartition
 
 T = TypeVar("T")
@@ -33,6 +33,7 @@ class FollowUpReads:
     ) -> None:
         ways: dict[type[Wanted[Any]], Way] = {
             ReadGroups: lambda wanted: groups.committed_offsets(wanted.partitions),
+            ReadWaitingGroups: lambda wanted: groups.waiting(wanted.spans),
             Say: lambda wanted: report(wanted.text),
         }
         self.admin = admin
@@ -44,6 +45,7 @@ class FollowUpReads:
         readings: Mapping[TopicPartition, PartitionReading],
         now_ms: TimestampMs,
         known: Sequence[IncidentEvent] = (),
+        spans: Sequence[SpanStart] = (),
     ) -> dict[TopicPartition, Surroundings]:
         """See FollowUp."""
-        return self._reads.run(self._follow_up.around(readings, now_ms, known))
+        return self._reads.run(self._follow_up.around(readings, now_ms, known, spans))

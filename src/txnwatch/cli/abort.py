@@ -21,7 +21,7 @@ from typing import Any
 
 from txnwatch.cli.cluster_search import searcher_of
 from txnwatch.cli.events import keys_of
-from txnwatch.cli.explain import incident_of_a_watcher
+from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import (
     add_connection_flags,

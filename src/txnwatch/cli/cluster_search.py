@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 
 from txnwatch.state.evidence.search_result import OwnerViews
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.admin import list_transactions as open_for
@@ -15,6 +17,16 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
 from txnwatch.streaming.search.searcher import Searcher
+
+
+@dataclass(slots=True)
+class Question:
+    """What the parts of `explain` share; `missing` is what the answer does not cover, with the reason."""
+
+    cluster: Cluster
+    origin: Origin
+    searcher: Searcher
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 def searcher_of(

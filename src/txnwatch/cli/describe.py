@@ -8,8 +8,9 @@ transaction; the log has both. The last-update field of a Complete* record is th
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask, kafka_text
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
@@ -73,41 +74,56 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _answer(cluster: Cluster, transactional_id: str) -> CommandAnswer:
-    described, last, problem = described_with_log(cluster, transactional_id)
-    missing = hidden_of(cluster, [described])
-    if problem is not None:
-        missing["last update and duration of the last transaction"] = Problem(problem)
+    found = described_with_log(cluster, transactional_id)
+    missing = hidden_of(cluster, [found.described])
+    if found.problem is not None:
+        missing["last update and duration of the last transaction"] = Problem(found.problem)
     return CommandAnswer(
         command="describe",
         cluster_id=cluster.known.cluster_id,
         row_type=DescribedRow,
-        rows=[row_of(described, last, wall_clock_ms())],
+        rows=[row_of(found.described, found.last, wall_clock_ms())],
         not_checked=tuple(NotChecked(what, str(why)) for what, why in missing.items()),
     )
 
 
-def described_with_log(
-    cluster: Cluster, transactional_id: str
-) -> tuple[DescribedTransaction, LogRecord | None, str | None]:
-    """The id at its coordinator, its last record in the log, and why that record could not be read.
+class DescribedWithLog(NamedTuple):
+    """A transactional id at its coordinator and in the log.
+
+    Attributes:
+        records: the records that the log still has, oldest first.
+        problem: why the last record could not be read; None if it could.
+    """
+
+    described: DescribedTransaction
+    records: Sequence[LogRecord]
+    problem: str | None
+
+    @property
+    def last(self) -> LogRecord | None:
+        """The last record."""
+        return self.records[-1] if self.records else None
+
+
+def described_with_log(cluster: Cluster, transactional_id: str) -> DescribedWithLog:
+    """The id at its coordinator, and its records in the log.
 
     Raises:
         BrokerError: the coordinator did not answer, or does not know the id.
     """
     admin = ClusterAdmin(cluster)
     described = _known(admin.describe_transactions([transactional_id])[transactional_id])
-    last: LogRecord | None = None
+    found: list[LogRecord] = []
     problem: str | None = None
     for _ in range(_TRIES):
         found, problem = read_records(cluster, transactional_id)
-        last = found[-1] if found else None
-        if problem is None and last is None:
+        if problem is None and not found:
             problem = f"{TRANSACTION_STATE_TOPIC} has no record of this id"
         again = admin.describe_transactions([transactional_id])[transactional_id]
         if again == described or isinstance(again, NotDescribed):
             break
         described = _known(again)  # its state changed while the log was read
-    return described, last, problem
+    return DescribedWithLog(described, found, problem)
 
 
 def _known(described: TransactionDescription) -> DescribedTransaction:

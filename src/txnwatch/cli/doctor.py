@@ -41,12 +41,18 @@ from txnwatch.cluster_connection import options_of
 from txnwatch.config import EVENTS_TOPIC, RunSettings
 from txnwatch.java import java
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
-from txnwatch.state.model.values import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, CoordinatorAccess, DurationMs
+from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+    CoordinatorAccess,
+    DurationMs,
+)
 from txnwatch.state.model.verdicts import undetected_text
 from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
 from txnwatch.streaming.admin.requests import ConfigSource
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ
-from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, UNCLEAN, BrokerFacts, Checkup, check_up
+from txnwatch.streaming.checks.checkup import UNCLEAN, BrokerFacts, Checkup, check_up
 from txnwatch.streaming.checks.preflight import AUTO
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -297,7 +303,9 @@ def optional_rights(found: Checkup, caller: Caller) -> list[CheckRow]:
 
 def _group_offsets(found: Checkup, caller: Caller) -> CheckRow:
     """Transactions that commit offsets hang in __consumer_offsets, and no other right shows that topic."""
-    return internal_right(found, GROUP_OFFSETS, "no group has committed an offset", "find-hanging, run", caller)
+    return internal_right(
+        found, CONSUMER_OFFSETS_TOPIC, "no group has committed an offset", "find-hanging, run", caller
+    )
 
 
 def _topic_configs(found: Checkup, caller: Caller) -> CheckRow:

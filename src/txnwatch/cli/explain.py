@@ -1,15 +1,22 @@
-"""`txnwatch explain`: what holds a partition, or what a transactional id waits for, and the next command."""
+"""`txnwatch explain`: what holds a partition, an id or a group, or who gets a record; and the next command.
+
+This file finds out what the target is, and reads what a partition needs. explanation.py has the texts about partitions
+and ids, explain_ids.py reads ids, explain_groups.py groups and explain_record.py one record; explain_names.py takes all
+other names.
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from txnwatch.cli.cluster_search import searcher_of
-from txnwatch.cli.describe import described_with_log
+from txnwatch.cli.cluster_search import Question, searcher_of
+from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
+from txnwatch.cli.explain_ids import described_now, of_former_id, of_known_id
+from txnwatch.cli.explain_names import NO_FINDING, of_group_named, of_name
+from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
+from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
@@ -17,444 +24,19 @@ from txnwatch.cli.one_shot import (
     add_partition_flags,
     add_threshold_flags,
     ask,
+    id64,
     kafka_text,
     origin_of,
 )
-from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
-from txnwatch.state.abort.fencing import ProducerIdentity, identity_of
-from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
-from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.ending import blocking_order, hidden_records
-from txnwatch.state.evidence.outcome import Doubt, known_outcome
-from txnwatch.state.evidence.screening import FOREIGN, is_foreign, open_data
-from txnwatch.state.evidence.search_result import Search
-from txnwatch.state.incidents.event_builder import (
-    HangingData,
-    Origin,
-    end_hanging,
-    explain_id,
-    explain_partition,
-    fence,
-    rehearse_abort,
-)
+from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
-from txnwatch.state.model.ports import PartitionReading
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
-from txnwatch.state.model.values import (
-    LONG_AGO,
-    TRANSACTION_STATE_TOPIC,
-    ProducerId,
-    TimestampMs,
-    TopicPartition,
-    elapsed,
-)
-from txnwatch.state.model.verdicts import (
-    REASON_MEANS,
-    TWO_PHASE_TIMEOUT_MS,
-    DetectionPolicy,
-    Verdict,
-    is_two_phase,
-)
-from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.state.model.transaction import DescribedTransaction
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import LogRecord, read_views
-from txnwatch.streaming.search.searcher import Searcher
-from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_shown
+from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
 
-# The explanation of what holds a partition, as plain text. Pure: no I/O, no clock.
-
-_YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
-_OPEN = "open"
-_NEVER_SURE = {
-    "abort": "Its outcome was an abort: an ABORT marker is right.",
-    "commit": "Its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data.",
-    "none": "No transaction ever owned the data: an ABORT marker is right.",
-    "unknown": "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The answer, as fields and as text.
-
-    Attributes:
-        state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, or a verdict.
-        ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
-        ends_by_ms: the latest time of its end; None if unknown.
-    """
-
-    target: str
-    state: str
-    transactional_id: str | None
-    producer_id: ProducerId | None
-    since_ms: TimestampMs | None
-    hidden_records: int | None
-    ends_by_itself: str | None
-    ends_by_ms: TimestampMs | None
-    next: str | None
-    text: tuple[str, ...]
-
-    def lines(self) -> Iterable[str]:
-        """The answer as lines of text."""
-        return (*self.text, *((f"next: {self.next}",) if self.next is not None else ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Whether, when and why an open transaction ends by itself."""
-
-    state: str
-    by_itself: str
-    by_ms: TimestampMs | None
-    text: str
-
-
-def end_of(
-    described: DescribedTransaction, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
-) -> Ending:
-    """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
-    end = expected_end(described, proven, policy, now_ms)
-    by_itself = _NOT_KNOWN if end.ends_by_itself is None else _YES if end.ends_by_itself else _NO
-    by_ms = end.last_ms if end.ends_by_itself else None
-    return Ending(proven or _OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
-
-
-def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: TimestampMs) -> str:
-    due_ms, last_ms = end.due_ms or LONG_AGO, end.last_ms or LONG_AGO
-    match end.by:
-        case EndsBy.MARKERS:
-            return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
-        case EndsBy.CLIENT:
-            return "It is a two-phase transaction: it has no timeout; only its client ends it."
-        case EndsBy.NO_START:
-            return "When its timeout passes is not known: its coordinator returned no start."
-        case EndsBy.LATE_COORDINATOR:
-            passed = duration(elapsed(due_ms, now_ms))
-            return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
-        case EndsBy.TIMEOUT_IN_DOUBT:
-            return (
-                f"By this machine's clock its timeout passed {duration(now_ms - due_ms)} ago. By its coordinator's "
-                "clock it has not passed, or this is not known: `txnwatch doctor` compares the clocks."
-            )
-        case EndsBy.TIMEOUT:
-            return (
-                f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
-                f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."
-            )
-
-
-def of_partition(origin: Origin, partition: TopicPartition, found: Search, now_ms: TimestampMs) -> Explanation:
-    """Explains what holds the last stable offset of a partition."""
-    reading = found.readings[partition]
-    hidden = max(0, hidden_records(reading) or 0)
-    spans = [span for span, _ in (*found.hanging, *found.covered, *found.unproven)]
-    if not spans:
-        return _nothing_open(partition, reading, hidden)
-    first, *others = blocking_order(spans)
-    held = (
-        f"read_committed consumers of {partition} stop at offset {reading.last_stable_offset}: "
-        f"{hidden} record{'s' if hidden != 1 else ''} up to {reading.high_watermark} are hidden from them, "
-        "and the log cleaner stops there too."
-    )
-    explained = _of_span(origin, first, found, now_ms)
-    text = (*explained.text[:1], held, *explained.text[1:], *_others(others, found))
-    return replace(explained, hidden_records=hidden, text=text)
-
-
-def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
-    if hidden == 0:
-        state = "all_clear"
-        end = f"its end, offset {reading.high_watermark}"
-        text = [f"{partition}: all clear. No transaction is open; read_committed consumers can read to {end}."]
-    else:
-        state = "unreplicated"
-        stop = f"stop at offset {reading.last_stable_offset} of {reading.high_watermark}"
-        text = [
-            f"{partition}: no transaction is open, but read_committed consumers {stop}.",
-            "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
-        ]
-    ends = None if hidden == 0 else _NOT_KNOWN
-    return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
-
-
-def _of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: TimestampMs) -> Explanation:
-    for candidate, proof in found.hanging:
-        if _is_same(candidate, span):
-            return _hanging(origin, candidate, proof, now_ms)
-    for candidate, described in found.covered:
-        if _is_same(candidate, span):
-            return _covered(origin, candidate, described, now_ms, found)
-    why = next(why for candidate, why in found.unproven if _is_same(candidate, span))
-    text = (
-        f"{span.partition}: a transaction is open, and its owner is not known.",
-        f"{_what(span)} Missing evidence: {why}.",
-        "A hang is not proven; `txnwatch doctor` lists missing rights.",
-    )
-    state = "unproven"
-    name = str(span.partition)
-    return Explanation(name, state, None, span.producer_id, None, None, _NOT_KNOWN, None, None, text)
-
-
-def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:
-    return (one.partition, one.producer_id) == (other.partition, other.producer_id)
-
-
-def _what(span: SpanCandidate) -> str:
-    epoch, start = span.span.epoch, span.span.start_offset
-    return f"Producer id {span.producer_id}, epoch {epoch}, has a transaction open from offset {start}."
-
-
-def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
-    assert proof.reason is not None
-    described, start = proof.description, span.span.start_offset
-    view_id = span.view.transactional_id if span.view is not None else None
-    owner = described.transactional_id if described is not None else view_id
-    outcome, doubt, _ = known_outcome(span, proof)
-    written_ms = span.span.last_timestamp_ms
-    owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
-    state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
-    text = (
-        f"{span.partition}: HANGING.",
-        f"{_what(span)} {_last_write(written_ms)}",
-        f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
-        "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
-        _NEVER_SURE[outcome],
-        *(_doubt(origin, span, doubt) if doubt is not None else ()),
-    )
-    is_known = outcome != ExpectedOutcome.UNKNOWN
-    data = HangingData(span.partition, start, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
-    command = end_hanging(origin, data, described) if is_known else None
-    return Explanation(
-        target=str(span.partition),
-        state=Verdict.HANGING,
-        transactional_id=owner,
-        producer_id=span.producer_id,
-        since_ms=min(written_ms, now_ms) if written_ms is not None else None,
-        hidden_records=None,
-        ends_by_itself=_NO,
-        ends_by_ms=None,
-        next=command or rehearse_abort(origin, span.partition, start),
-        text=text,
-    )
-
-
-def _doubt(origin: Origin, span: SpanCandidate, doubt: Doubt) -> tuple[str, ...]:
-    partition, start = span.partition.partition, span.span.start_offset
-    incident_id = span_incident_id(origin.cluster_id, span.span.topic_id, partition, span.producer_id, start)
-    return (f"The reason: {doubt.text} ({incident_of_a_watcher(incident_id)}).",)
-
-
-def incident_of_a_watcher(incident_id: str) -> str:
-    """Which incident of a watcher can have an outcome that a command does not know."""
-    return f"a watcher reports this hang as incident {incident_id}"
-
-
-def _last_write(written_ms: TimestampMs | None) -> str:
-    if written_ms is None:
-        return "Its last write has no timestamp."
-    return f"Its last write was at {utc(written_ms)} by its client's clock."
-
-
-def _covered(
-    origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, found: Search
-) -> Explanation:
-    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
-    name = described.transactional_id
-    head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
-    began = since(described.start_ms, now_ms)
-    owner = f"Its owner is {name!r}, at broker {described.coordinator}: {described.state}{began}."
-    return Explanation(
-        target=str(span.partition),
-        state=end.state,
-        transactional_id=name,
-        producer_id=span.producer_id,
-        since_ms=described.start_ms,
-        hidden_records=None,
-        ends_by_itself=end.by_itself,
-        ends_by_ms=end.by_ms,
-        next=explain_id(origin, name),
-        text=(head, _what(span), owner, end.text),
-    )
-
-
-def since(time_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
-    """A start and how long ago it was, behind a state; nothing if the start is not known."""
-    return f" since {utc(time_ms)} ({duration(now_ms - time_ms)} ago)" if time_ms is not None else ""
-
-
-def verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None:
-    """The proven verdict about a live transaction as a whole; None without one."""
-    name = described.transactional_id
-    return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
-
-
-def _others(others: Sequence[SpanCandidate], found: Search) -> list[str]:
-    """The open spans after the first: when the first has ended, the next one holds the last stable offset."""
-    hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
-    return [
-        f"Also open, at a higher offset: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}"
-        f"producer id {span.producer_id} from offset {span.span.start_offset}."
-        for span in others
-    ]
-
-
-# The explanation of what a transactional id is doing and waits for, as plain text. Pure: no I/O, no clock.
-
-
-def of_id(
-    origin: Origin,
-    described: DescribedTransaction,
-    last: LogRecord | None,
-    readings: Iterable[PartitionReading],
-    now_ms: TimestampMs,
-    found: Search,
-) -> Explanation:
-    """Explains what a transactional id is doing.
-
-    `readings` are of its participants, and of those of its last transaction. `found` has what was proven about its live
-    transaction (Searcher.judge).
-    """
-    known = list(readings)
-    if described.is_live:
-        return _live_id(origin, described, last, known, now_ms, found)
-    name, state = described.transactional_id, described.state
-    data = open_data(described.producer_id, known)
-    ended_ms = last.timestamp_ms if last is not None else None
-    did = "It has not begun a transaction" if state is TransactionState.EMPTY else _ended(described, ended_ms)
-    text = [f"{name}: {state}. {did}.", _producer(described)]
-    if data.open:
-        text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
-    if data.unread:
-        text.append(f"It is not known whether it has open data on {_names(data.unread)}: this could not be read.")
-    if data.is_nothing_left:
-        text.append("It waits for nothing. `txnwatch find-hanging` also finds open data on other partitions.")
-    return Explanation(
-        target=name,
-        state="idle" if data.is_nothing_left else "unproven",
-        transactional_id=name,
-        producer_id=described.producer_id,
-        since_ms=ended_ms,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
-        next=explain_partition(origin, data.open[0]) if data.open else None,
-        text=tuple(text),
-    )
-
-
-def _ended(described: DescribedTransaction, ended_ms: TimestampMs | None) -> str:
-    how = {"commit": "committed", "abort": "aborted"}.get(described.state.outcome or "", str(described.state))
-    if ended_ms is None or described.start_ms is None:
-        return f"Its last transaction was {how}"
-    return f"Its last transaction was {how} at {utc(ended_ms)}, after {duration(ended_ms - described.start_ms)}"
-
-
-def _live_id(
-    origin: Origin,
-    described: DescribedTransaction,
-    last: LogRecord | None,
-    readings: list[PartitionReading],
-    now_ms: TimestampMs,
-    found: Search,
-) -> Explanation:
-    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
-    name, state = described.transactional_id, described.state
-    since_ms = described.start_ms
-    how_it_ends = end.text
-    if state.is_prepare:
-        since_ms = last.timestamp_ms if last is not None else since_ms
-        how_it_ends = _waits(described, readings)
-    holds = open_data(described.producer_id, readings).open
-    sooner = _sooner(origin, described, last, end)
-    text = (
-        f"{name}: {state}{since(since_ms, now_ms)}.",
-        _producer(described),
-        f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
-        how_it_ends,
-        *([sooner.text] if sooner is not None else []),
-    )
-    return Explanation(
-        target=name,
-        state=end.state,
-        transactional_id=name,
-        producer_id=described.producer_id,
-        since_ms=since_ms,
-        hidden_records=None,
-        ends_by_itself=end.by_itself,
-        ends_by_ms=end.by_ms,
-        next=sooner.command if sooner is not None else None,
-        text=text,
-    )
-
-
-class Door(NamedTuple):
-    """What ends a transaction sooner, and the command that does it or that leads on."""
-
-    text: str
-    command: str | None
-
-
-def _sooner(origin: Origin, described: DescribedTransaction, last: LogRecord | None, end: Ending) -> Door | None:
-    """What ends a transaction that is late, stuck or old; None for one that ends by itself, or by its client alone.
-
-    A fence would abort a prepared two-phase transaction, which its client may want to commit.
-    """
-    is_usual = end.state == _OPEN and end.by_itself == _YES
-    if is_usual or is_two_phase(described):
-        return None
-    log = TRANSACTION_STATE_TOPIC
-    if last is not None and last.partition is not None:
-        log += f"-{last.partition}"
-    broker = f"broker {described.coordinator}"
-    move = f"move the leader of {log} away from {broker}, or restart {broker}"
-    if described.state.is_prepare:
-        waits_for = min(described.partitions, default=None)
-        return Door(
-            f"If its partitions have leaders and it still waits: {move}; then all markers are sent again.",
-            explain_partition(origin, waits_for) if waits_for is not None else None,
-        )
-    identity = identity_of(described)
-    if identity is None:
-        return None
-    return Door(
-        "To end it sooner, restart its application or fence its id: both abort it, and consumers do not get its data. "
-        f"If that is answered with CONCURRENT_TRANSACTIONS, or not at all: {move}.",
-        fence(origin, described.transactional_id, identity),
-    )
-
-
-def _waits(described: DescribedTransaction, readings: list[PartitionReading]) -> str:
-    """What a transaction in Prepare* waits for."""
-    if not described.partitions:
-        return "Every marker is written; only the coordinator's last record is missing."
-    data = open_data(described.producer_id, readings, among=described.partitions)
-    waits_for = _names(sorted(described.partitions))
-    text = f"Its outcome is decided: {described.state.outcome}. It waits for the markers of {waits_for}."
-    if data.unread:
-        unread = ", ".join(f"{partition} ({problem})" for partition, problem in data.unread.items())
-        text += f" Not reachable: {unread}."
-    if data.closed:
-        text += (
-            f" On {_names(data.closed)} it is no longer open: a marker of another writer has closed it there, and the "
-            "leader may refuse the coordinator's own marker for ever."
-        )
-    return text
-
-
-def _producer(described: DescribedTransaction) -> str:
-    timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
-    producer = f"Producer id {described.producer_id}, {epoch_text(described.producer_epoch)}"
-    return f"{producer}, timeout {timeout}, at broker {described.coordinator}."
-
-
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(str(partition) for partition in partitions)
-
-
-_NO_FINDING = frozenset({"all_clear", "idle"})
 _LOOKS, _PAUSE_S = 3, 0.3
 
 
@@ -462,61 +44,87 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "explain",
-        help="explain what holds the last stable offset of a partition, or what a transactional id waits for",
+        help="explain what holds a partition, a transactional id or a consumer group, or who gets a record",
         description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
-        "whether it ends by itself, and what to do next. With a transactional id, it explains the state of that id.",
+        "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers "
+        "get that record, and how its transaction ended. With a transactional id, it explains the state of that id and "
+        "who ended its last transaction; with a consumer group, what the group waits for. A topic, a producer id and "
+        "an id that has expired are explained too.",
     )
     parser.add_argument(
         "target",
         nargs="?",
         type=kafka_text,
         metavar="TARGET",
-        help="a partition (TOPIC-PARTITION) or a transactional id",
+        help="a partition (TOPIC-PARTITION), one record of it (TOPIC-PARTITION@OFFSET), a transactional id, a "
+        "consumer group, a topic or a producer id",
     )
     add_partition_flags(parser, "with --partition, the same as TOPIC-PARTITION", is_required=False)
+    parser.add_argument("--offset", type=id64, help="an offset of that partition, the same as TOPIC-PARTITION@OFFSET")
     parser.add_argument(
         "--transactional-id",
         type=kafka_text,
         metavar="ID",
         help="a transactional id, even if it looks like TOPIC-PARTITION",
     )
+    parser.add_argument(
+        "--group", type=kafka_text, metavar="GROUP", help="a consumer group, even if a transactional id has this name"
+    )
     add_connection_flags(parser)
     add_threshold_flags(parser)
     add_foreign_flag(parser)
-    add_output_flags(parser, found_if="the partition is not all clear, or the id is not idle", has_table=False)
+    what = "the partition or the group is not all clear, the id is not idle, or the record is not visible"
+    add_output_flags(parser, found_if=what, has_table=False)
     parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Explains the target; a held partition, or an id that is not idle, counts as found (`--fail-on-found`)."""
-    flags = [parsed.target, parsed.topic, parsed.transactional_id]
-    if sum(given is not None for given in flags) != 1 or (parsed.topic is None) is not (parsed.partition is None):
-        raise ConfigError("expected exactly one of TOPIC-PARTITION, a transactional id, --topic with --partition")
+    flags = [parsed.target, parsed.topic, parsed.transactional_id, parsed.group]
+    if (
+        sum(given is not None for given in flags) != 1
+        or (parsed.topic is None) is not (parsed.partition is None)
+        or (parsed.offset is not None and parsed.topic is None)
+    ):
+        raise ConfigError(
+            "expected exactly one of TARGET, --topic with --partition (and --offset), --transactional-id, --group"
+        )
     policy: DetectionPolicy = parsed.policy
     return ask(parsed, lambda cluster: _answer(cluster, parsed, policy))
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
-    missing: dict[str, str] = {}
     searcher = searcher_of(cluster, policy, parsed.foreign_topics)
-    partition = _partition(cluster, parsed)
-    if partition is not None:
-        explained = _of_partition(cluster, parsed, searcher, partition, missing)
+    question = Question(cluster, origin_of(cluster, parsed), searcher)
+    record, partition = _record(cluster, parsed), _partition(question, parsed)
+    if record is not None:
+        explained = of_record(question, record)
+    elif partition is not None:
+        explained = _of_partition(question, partition)
     else:
-        explained = _of_id(cluster, parsed, searcher, missing)
+        explained = _of_name(question, parsed)
     return CommandAnswer(
         command="explain",
         cluster_id=cluster.known.cluster_id,
         row_type=Explanation,
         rows=[explained],
-        not_checked=tuple(NotChecked(what, why) for what, why in missing.items()),
-        found=explained.state not in _NO_FINDING,
+        not_checked=tuple(NotChecked(what, why) for what, why in question.missing.items()),
+        found=explained.state not in NO_FINDING,
     )
 
 
-def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition | None:
-    """The target as a partition, if that exists; None if the target is a transactional id."""
-    if parsed.transactional_id is not None:
+def _record(cluster: Cluster, parsed: argparse.Namespace) -> RecordTarget | None:
+    """The target as an offset of a partition that exists; None if the target is something else."""
+    if parsed.topic is not None and parsed.offset is not None:
+        return RecordTarget(TopicPartition(parsed.topic, parsed.partition), parsed.offset)
+    meant = record_target(parsed.target) if parsed.target is not None else None
+    return meant if meant is not None and cluster.known.info(meant.partition) is not None else None
+
+
+def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition | None:
+    """The target as a partition, if that exists; None if the target is another name."""
+    cluster = question.cluster
+    if parsed.transactional_id is not None or parsed.group is not None:
         return None
     if parsed.topic is not None:
         named = TopicPartition(parsed.topic, parsed.partition)
@@ -529,56 +137,43 @@ def _partition(cluster: Cluster, parsed: argparse.Namespace) -> TopicPartition |
         return None
     if cluster.known.info(meant) is not None:
         return meant
-    if hidden_topics(cluster, [meant.topic]) and not _is_id(cluster, parsed.target):
+    if hidden_topics(cluster, [meant.topic]) and not isinstance(
+        described_now(question, parsed.target), DescribedTransaction
+    ):
         raise BrokerError(f"{meant}: {why_not_shown(cluster, meant.topic)}")
     return None
 
 
-def _is_id(cluster: Cluster, name: str) -> bool:
-    """Whether a coordinator knows a transactional id of this name: an id may look like a partition."""
-    return isinstance(ClusterAdmin(cluster).describe_transactions([name])[name], DescribedTransaction)
-
-
-def _of_partition(
-    cluster: Cluster,
-    parsed: argparse.Namespace,
-    searcher: Searcher,
-    partition: TopicPartition,
-    missing: dict[str, str],
-) -> Explanation:
+def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     for look in range(_LOOKS):
-        found = searcher.search([partition])
+        found = question.searcher.search([partition])
         reading = found.readings[partition]
         problem = reading.problem or ("no last stable offset" if reading.last_stable_offset is None else None)
         if problem is not None:
             raise BrokerError(f"{partition}: {problem}: its owner cannot be determined")
-        explained = of_partition(origin_of(cluster, parsed), partition, found, wall_clock_ms())
+        explained = of_partition(question.origin, partition, found, wall_clock_ms())
         if explained.state != "unreplicated":
             break
         if look < _LOOKS - 1:
             time.sleep(_PAUSE_S)  # a transaction may have begun between the two answers of the leader
-    missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
-    return explained
+    question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
+    groups = groups_around(question, partition, found)
+    explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
+    return with_waiting_groups(question, partition, explained)
 
 
-def _of_id(cluster: Cluster, parsed: argparse.Namespace, searcher: Searcher, missing: dict[str, str]) -> Explanation:
-    described, last, problem = described_with_log(cluster, parsed.transactional_id or parsed.target)
-    if problem is not None:
-        missing["the coordinators' log"] = problem
-    hidden = hidden_of(cluster, [described], foreign_topics=parsed.foreign_topics)
-    missing.update({what: str(why) for what, why in hidden.items()})
-    held = set(described.partitions)
-    if not described.is_live:
-        logs = read_views(cluster, [described.producer_id])
-        view = logs.views.get(described.producer_id)
-        if view is None:  # the part that was not read may have its last participants
-            missing.update({str(log): why for log, why in logs.problems.items()})
-        held |= view.participants if view is not None else frozenset()
-        foreign = {one for one in held if is_foreign(one.topic, parsed.foreign_topics)}
-        missing.update({str(partition): FOREIGN for partition in foreign})
-        held -= foreign
-    readings = ClusterAdmin(cluster).read_partitions(sorted(held))
-    missing.update({str(partition): str(one.problem) for partition, one in readings.items() if one.problem is not None})
-    found = searcher.judge(described)
-    missing.update(found.not_checked)
-    return of_id(origin_of(cluster, parsed), described, last, readings.values(), wall_clock_ms(), found)
+def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
+    """Explains a transactional id or, if there is none of this name, whatever else has it."""
+    if parsed.group is not None:
+        explained = of_group_named(question, parsed.group)
+        if explained is None:
+            why = "; ".join(question.missing.values()) or "no broker lists this group"
+            raise BrokerError(f"consumer group {parsed.group}: {why}")
+        return explained
+    name = parsed.transactional_id or parsed.target
+    now = described_now(question, name)
+    if isinstance(now, DescribedTransaction):
+        return of_known_id(question, name)
+    if parsed.transactional_id is None:
+        return of_name(question, name, now)
+    return of_former_id(question, name) or of_known_id(question, name)  # the second one raises the coordinator's error

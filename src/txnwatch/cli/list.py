@@ -9,6 +9,7 @@ from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask, id64, int64, kafka_text
 from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
+from txnwatch.cli.past_ids import FormerOwner, former_owner, former_text
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import ListedTransaction
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, TransactionState
@@ -116,14 +117,27 @@ def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
     longer_than_ms = filters.longer_than_ms
     if longer_than_ms is not None:  # brokers before 3.8 do not filter by duration
         rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > longer_than_ms]
+    listed_ids = {row.producer_id for row in found.rows}
+    owners = {one: former_owner(cluster, one) for one in filters.producer_ids if one not in listed_ids}
+    missing = {
+        f"the former owner of producer id {one}": owner.problem for one, owner in owners.items() if owner.problem
+    }
     return CommandAnswer(
         command="list",
         cluster_id=cluster.known.cluster_id,
         row_type=ListedRow,
         rows=rows,
-        not_checked=tuple(NotChecked(what, str(why)) for what, why in (found.problems | hidden).items()),
+        not_checked=tuple(NotChecked(what, str(why)) for what, why in (found.problems | hidden | missing).items()),
         found=bool(rows),
+        notes=tuple(former_text(one, owner) for one, owner in owners.items()),
+        also={"former_owners": [_former(one, owner) for one, owner in owners.items()]} if owners else {},
     )
+
+
+def _former(producer_id: ProducerId, owner: FormerOwner) -> dict[str, Any]:
+    """Who had a producer id that no transactional id has now."""
+    expired_ms = owner.expired.timestamp_ms if owner.expired is not None else None
+    return {"producer_id": producer_id, "transactional_id": owner.transactional_id, "expired_ms": expired_ms}
 
 
 def _row(row: ListedTransaction, described: TransactionDescription | None, now_ms: TimestampMs) -> ListedRow:

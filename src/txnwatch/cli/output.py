@@ -127,6 +127,7 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 # An incident event as one line of text.
 
 _GROUPS_NAMED = 2  # groups that are named; the event has all
+_ALL_GROUPS = "`txnwatch status` names all"
 
 
 def event_line(event: IncidentEvent) -> str:
@@ -180,7 +181,7 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
     if event.topic is None:
         pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
         return (owner(event), f"open for {duration(event.age_ms)}", pending)
-    return (owner(event), _held(event), _stopped(event), _hidden(event), _since(event))
+    return (owner(event), _held(event), _stopped(event), _waiting(event), _hidden(event), _since(event))
 
 
 def _since(event: IncidentEvent) -> str:
@@ -198,8 +199,18 @@ def _held(event: IncidentEvent) -> str:
 
 
 def _stopped(event: IncidentEvent) -> str:
-    stopped = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
-    return f"stopped: {some(stopped, _GROUPS_NAMED)}" if stopped else ""
+    return _groups("stopped", [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED])
+
+
+def _waiting(event: IncidentEvent) -> str:
+    return _groups("waiting for their offsets", [group.group_id for group in event.waiting_groups])
+
+
+def _groups(label: str, names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    where = f" ({_ALL_GROUPS})" if len(names) > _GROUPS_NAMED else ""
+    return f"{label}: {some(names, _GROUPS_NAMED)}{where}"
 
 
 def _hidden(event: IncidentEvent) -> str:

@@ -166,6 +166,7 @@ class OpenIncident:
     age_ms: Duration
     hidden_records: int | None
     stopped_groups: tuple[str, ...]
+    waiting_groups: Annotated[tuple[str, ...], DETAIL]
     incident_id: Annotated[str, DETAIL]
     suggested_command: Line
 
@@ -302,6 +303,7 @@ def _row(event: IncidentEvent, now_ms: TimestampMs) -> OpenIncident:
         age_ms=elapsed(event.open_since_ms, now_ms),
         hidden_records=event.hidden_records,
         stopped_groups=tuple(group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED),
+        waiting_groups=tuple(group.group_id for group in event.waiting_groups),
         incident_id=event.incident_id,
         suggested_command=event.suggested_command or "",
     )

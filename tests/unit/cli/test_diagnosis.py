@@ -9,11 +9,17 @@ import pytest
 from support.problems import a_problem
 from txnwatch.cli.doctor import diagnose
 from txnwatch.cli.doctor_rows import Caller, CheckRow, Health, fix_notes
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode, Problem, TopicPartition
+from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    ErrorCode,
+    Problem,
+    TopicPartition,
+)
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.requests import ConfigSource, TopicSetting
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights, Writers
-from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, BrokerFacts, Checkup
+from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup
 
 EVENTS = "txnwatch.events"
 CALLER = Caller(Grantee("a:1", "User:watcher", is_configured=True), EVENTS)
@@ -71,7 +77,7 @@ def topics(**changed: frozenset[int] | None) -> Checkup:
 
 
 def internal(rights: TopicRights) -> Checkup:
-    return replace(GOOD, internal_rights={TRANSACTION_STATE_TOPIC: rights, GROUP_OFFSETS: rights})
+    return replace(GOOD, internal_rights={TRANSACTION_STATE_TOPIC: rights, CONSUMER_OFFSETS_TOPIC: rights})
 
 
 DENIED = a_problem("TRANSACTIONAL_ID_AUTHORIZATION_FAILED").of("broker 1")

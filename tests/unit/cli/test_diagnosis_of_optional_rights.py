@@ -10,12 +10,12 @@ from txnwatch.cli.doctor import of_the_watch, optional_rights
 from txnwatch.cli.doctor_rows import Caller, CheckRow, Health
 from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
-from txnwatch.state.model.values import ErrorCode
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.groups import GroupRights
 from txnwatch.streaming.admin.requests import TopicSetting
 from txnwatch.streaming.admin.rights import DESCRIBE, DESCRIBE_CONFIGS, READ, Operations, TopicRights
-from txnwatch.streaming.checks.checkup import GROUP_OFFSETS, Checkup
+from txnwatch.streaming.checks.checkup import Checkup
 
 CALLER = Caller(Grantee("a:1", "User:watcher"), "txnwatch.events")
 
@@ -35,7 +35,7 @@ def checkup(
         newest_stamp_ms=None,
         asked_ms=0,
         group_rights=rights or GroupRights(),
-        internal_rights={GROUP_OFFSETS: offsets or TopicRights()},
+        internal_rights={CONSUMER_OFFSETS_TOPIC: offsets or TopicRights()},
     )
 
 

@@ -8,7 +8,15 @@ import pytest
 
 from support.incidents import a_life, an_event, an_update
 from txnwatch.cli.output import event_line
-from txnwatch.state.model.incident import Action, AffectedGroup, Decision, GroupState, IncidentEvent, Refusal
+from txnwatch.state.model.incident import (
+    Action,
+    AffectedGroup,
+    Decision,
+    GroupState,
+    IncidentEvent,
+    Refusal,
+    WaitingGroup,
+)
 
 REFUSED = Action(decision=Decision.REFUSED, refusal=Refusal.OUTCOME_UNKNOWN, detail="why", by="one", at_ms=1)
 
@@ -48,10 +56,17 @@ def test_more_hidden_records_are_shown_beside_an_earlier_decision() -> None:
 
 @pytest.mark.parametrize(
     ("names", "expected"),
-    [(("a", "b"), "stopped: a, b"), (("a", "b", "c", "d"), "stopped: a, b and 2 more")],
+    [(("a", "b"), "stopped: a, b"), (("a", "b", "c", "d"), "stopped: a, b and 2 more (`txnwatch status` names all)")],
 )
 def test_a_line_names_two_groups_and_counts_the_others(names: tuple[str, ...], expected: str) -> None:
     assert f"  {expected}  " in event_line(refused(consumer_groups=tuple(map(a_group, names))))
+
+
+def test_groups_that_wait_for_their_offsets_are_named() -> None:
+    waiting = tuple(WaitingGroup(group_id=name, partitions=("orders-0",)) for name in ("a", "b", "c"))
+    assert "  waiting for their offsets: a, b and 1 more (`txnwatch status` names all)  " in event_line(
+        refused(waiting_groups=waiting)
+    )
 
 
 def test_a_command_that_no_longer_fits_has_a_reason() -> None:

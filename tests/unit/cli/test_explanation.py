@@ -9,7 +9,7 @@ import pytest
 
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
-from txnwatch.cli.explain import Ending, Explanation, end_of, of_id, of_partition
+from txnwatch.cli.explanation import Ending, Explanation, end_of, of_id, of_partition
 from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.evidence.search_result import OwnerViews

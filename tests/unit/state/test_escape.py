@@ -143,13 +143,18 @@ def test_json_is_one_line_with_the_same_content() -> None:
 
 
 def test_an_event_is_one_line_whatever_its_owner_is_called() -> None:
-    event = an_event(transactional_id=ODD, consumer_groups=({**GROUP, "group_id": ODD},))
+    event = an_event(
+        transactional_id=ODD,
+        consumer_groups=({**GROUP, "group_id": ODD},),
+        waiting_groups=({**WAITING, "group_id": ODD},),
+    )
     line = event_line(event)
     assert line.isprintable()
-    assert line.count(SHOWN) == 2
+    assert line.count(SHOWN) == 3
 
 
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
+WAITING = {"group_id": "stream", "partitions": ["orders-0"]}
 
 
 def test_a_command_about_an_odd_id_can_be_shown_and_pasted() -> None:

@@ -8,14 +8,19 @@ import pytest
 
 from support.incidents import an_event, an_update
 from txnwatch.state.evidence.ending import needs_update
-from txnwatch.state.model.incident import Action, AffectedGroup, Decision, GroupState, Refusal
+from txnwatch.state.model.incident import Action, AffectedGroup, Decision, GroupState, Refusal, WaitingGroup
 
 
 def a_group(name: str, state: str, committed: int = 90) -> AffectedGroup:
     return AffectedGroup(group_id=name, state=GroupState(state), committed_offset=committed, hidden_lag=120 - committed)
 
 
+def waits(name: str, *partitions: str) -> WaitingGroup:
+    return WaitingGroup(group_id=name, partitions=partitions)
+
+
 BEFORE: dict[str, Any] = {
+    "waiting_groups": (waits("billing", "orders-0"),),
     "transactional_id": None,
     "hidden_records": 21,
     "lso_standing_ms": 5,
@@ -32,6 +37,7 @@ UPDATES: dict[str, dict[str, Any]] = {
     "a decision": {"action": ACTION},
     "another group has stopped": {"consumer_groups": (a_group("audit", "stopped"),)},
     "a group nobody knew of has stopped": {"consumer_groups": (a_group("new", "stopped"),)},
+    "another group waits for its offsets": {"waiting_groups": (waits("billing", "orders-0"), waits("audit", "a-0"))},
     "no command fits any more": {"suggested_command": None},
 }
 NOISE: dict[str, dict[str, Any]] = {
@@ -44,6 +50,8 @@ NOISE: dict[str, dict[str, Any]] = {
     "it waits behind another now": {"is_lso_blocker": False},
     "a group at risk": {"consumer_groups": (a_group("billing", "stopped"), a_group("new", "at_risk"))},
     "a group that goes on": {"consumer_groups": ()},
+    "a group that waits no longer": {"waiting_groups": ()},
+    "a group that waits for more": {"waiting_groups": (waits("billing", "orders-0", "orders-1"),)},
     "a stopped group's lag": {"consumer_groups": (a_group("billing", "stopped", 80),)},
 }
 

@@ -9,7 +9,8 @@ from support.ledger_world import LedgerWorld
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.incidents.ledger import TIDY_MS
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.ports import SpanStart
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
 
 
 @pytest.fixture
@@ -74,6 +75,41 @@ def test_a_group_that_cannot_be_read_is_logged_once_and_removes_no_other(world: 
         world.batch(after_ms=LOOK_AGAIN_MS)
     assert world.reports == ["the list of affected groups is incomplete: group secret is hidden"]
     assert groups_of(world.topic.published[0]) == [("billing", "at_risk")]
+
+
+def test_the_group_whose_offsets_hang_is_in_the_opened_event_and_another_one_causes_an_update(
+    world: LedgerWorld,
+) -> None:
+    (world.partition,) = world.admin.create_topic(CONSUMER_OFFSETS_TOPIC)
+    candidate = world.hang()
+    span = SpanStart(world.partition, candidate.producer_id, candidate.span.start_offset)
+    world.groups.pend(span, "billing", TopicPartition("orders", 0))
+    world.batch(candidate)
+    assert waiting(world.topic.published[0]) == [("billing", ("orders-0",))]
+    world.groups.pend(span, "audit", TopicPartition("orders", 1))
+    world.batch(after_ms=SECOND_LOOK_MS)
+    world.batch(after_ms=LOOK_AGAIN_MS)
+    assert sequences(world) == [(1, "opened"), (2, "updated")]
+    assert waiting(world.topic.published[-1]) == [("audit", ("orders-1",)), ("billing", ("orders-0",))]
+
+
+def test_a_group_that_waits_stays_while_its_partition_cannot_be_read(world: LedgerWorld) -> None:
+    (world.partition,) = world.admin.create_topic(CONSUMER_OFFSETS_TOPIC)
+    candidate = world.hang()
+    span = SpanStart(world.partition, candidate.producer_id, candidate.span.start_offset)
+    world.groups.pend(span, "billing", TopicPartition("orders", 0))
+    world.batch(candidate)
+    world.groups.unread.add(span)
+    for _ in range(2):
+        world.admin.plain(world.partition, 1_000)
+        world.batch(after_ms=LOOK_AGAIN_MS)
+    assert sequences(world) == [(1, "opened"), (2, "updated")], "ten times as many records, and no other change"
+    assert waiting(world.topic.published[-1]) == [("billing", ("orders-0",))]
+    assert world.reports == [f"the list of affected groups is incomplete: {world.partition} was not read"]
+
+
+def waiting(event: IncidentEvent) -> list[tuple[str, tuple[str, ...]]]:
+    return [(group.group_id, group.partitions) for group in event.waiting_groups]
 
 
 def test_groups_are_asked_for_only_while_an_incident_is_open(world: LedgerWorld) -> None:

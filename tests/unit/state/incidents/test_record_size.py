@@ -17,8 +17,14 @@ def huge() -> IncidentEvent:
     places = tuple(f"{'x' * 240}-{number}" for number in range(20_000))
     group = {"state": "at_risk", "committed_offset": 1, "hidden_lag": 1}
     groups = tuple({"group_id": f"{number}{CONTROL[:-9]}", **group} for number in range(100))
-    evidence = {"complete": True, "coordinator_partitions": places}
-    return an_event(pending_partitions=places, consumer_groups=groups, evidence=evidence, transactional_id=CONTROL)
+    waiting = tuple({"group_id": f"billing-{number}", "partitions": places[:100]} for number in range(100))
+    return an_event(
+        pending_partitions=places,
+        consumer_groups=groups,
+        waiting_groups=waiting,
+        evidence={"complete": True, "coordinator_partitions": places},
+        transactional_id=CONTROL,
+    )
 
 
 def test_an_event_fits_into_a_record_whatever_others_name_and_how_many_they_are() -> None:
@@ -26,6 +32,8 @@ def test_an_event_fits_into_a_record_whatever_others_name_and_how_many_they_are(
     assert len(to_json(event)) < LIBRDKAFKA_MOST / 2
     assert event.pending_partitions == huge().pending_partitions[: len(event.pending_partitions)]
     assert len(event.pending_partitions) > 100
+    assert event.waiting_groups == huge().waiting_groups[: len(event.waiting_groups)]
+    assert len(event.waiting_groups) >= 2
     assert fitting(event) == event
 
 

@@ -27,7 +27,7 @@ from txnwatch.sinks.delivery.encoding import (
     to_json,
 )
 from txnwatch.state.evidence.outcome import unknown, with_outcome
-from txnwatch.state.incidents.value_rules import ACTION, EVENT, EVIDENCE, GROUP, LAST_TIME_MS, RESOLUTION
+from txnwatch.state.incidents.value_rules import ACTION, EVENT, EVIDENCE, GROUP, LAST_TIME_MS, RESOLUTION, WAITING
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import (
     Action,
@@ -45,6 +45,7 @@ from txnwatch.state.model.incident import (
     OutcomeDoubt,
     Resolution,
     SinceClock,
+    WaitingGroup,
     updated,
 )
 from txnwatch.state.model.verdicts import Reason, Severity, Verdict
@@ -63,6 +64,7 @@ ACTION_VALUE = {
     "initiator": "operator",
 }
 GROUP_VALUE = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}
+WAITING_VALUE = {"group_id": "stream", "partitions": ("orders-1",)}
 WHOLE = [
     *a_life("incident"),
     *(
@@ -70,6 +72,7 @@ WHOLE = [
         for kind in (OutcomeDoubt.NOT_READ, OutcomeDoubt.LOG_ELECTION)
     ),
     updated(an_event(action=ACTION_VALUE, consumer_groups=(GROUP_VALUE,), pending_partitions=("a-b-1",)), 5),
+    updated(an_event(waiting_groups=(WAITING_VALUE,)), 5),
 ]
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
@@ -153,6 +156,8 @@ NOT_AN_EVENT: dict[str, dict[str, Any]] = {
     "another refusal": {"action": {**ACTION_VALUE, "refusal": "mood"}},
     "another initiator": {"action": {**ACTION_VALUE, "initiator": "nobody"}},
     "a group in another state": {"consumer_groups": [{**GROUP_VALUE, "state": "asleep"}]},
+    "a group that waits for no partition": {"waiting_groups": [{**WAITING_VALUE, "partitions": ["orders"]}]},
+    "a group that waits and has no name": {"waiting_groups": [{"partitions": ["orders-1"]}]},
     "a partition that is none": {"pending_partitions": ["orders"]},
     "a partition with a number in other digits": {"pending_partitions": ["orders-\u0663"]},
     "evidence without its reason": {"evidence": {}},
@@ -169,6 +174,7 @@ PARTS: dict[type, tuple[str | None, dict[str, Any]]] = {
     IncidentEvent: (None, EVENT),
     Evidence: ("evidence", EVIDENCE),
     AffectedGroup: ("consumer_groups", GROUP),
+    WaitingGroup: ("waiting_groups", WAITING),
     Action: ("action", ACTION),
     Resolution: ("resolution", RESOLUTION),
 }

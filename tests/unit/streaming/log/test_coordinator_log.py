@@ -88,7 +88,7 @@ class Logs:
         ends = [header.last_offset + 1 for batch in self.batches[at] for _, header in walk(batch)]
         return max(ends, default=0)
 
-    def read(self, _: object, reads: Iterable[RangeRead], *, patience_s: float, until: float) -> None:
+    def read(self, _: object, reads: Iterable[RangeRead], *, patience_s: float, until: float, **__: object) -> None:
         assert patience_s > 0
         assert until == self.until
         for read in reads:

@@ -66,7 +66,7 @@ class Logs:
             found[at] = Problem("no leader") if at == self.unlisted else ListedOffset(offset, 0, 1)
         return found
 
-    def read(self, _: object, reads: list[RangeRead], *, patience_s: float, until: float) -> None:
+    def read(self, _: object, reads: list[RangeRead], *, patience_s: float, until: float, **__: object) -> None:
         assert patience_s > 0
         assert until == self.until
         for read in reads:

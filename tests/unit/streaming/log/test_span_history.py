@@ -118,7 +118,7 @@ class Logs:
             for at in partitions
         }
 
-    def read(self, _: object, reads: Iterable[RangeRead], **__: float) -> None:
+    def read(self, _: object, reads: Iterable[RangeRead], **__: object) -> None:
         asked = list(reads)
         self.passes.append(len(asked))
         for read in asked:

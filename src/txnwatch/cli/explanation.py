@@ -1,0 +1,491 @@
+"""What `explain` says about a partition and about a transactional id, as fields and as plain text.
+
+Pure: no I/O, no clock. explain.py reads what these functions get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from txnwatch.cli.group_texts import GroupsAround, affected_lines, held_text, waiting_lines
+from txnwatch.cli.output import duration, utc
+from txnwatch.state.abort.fencing import ProducerIdentity, identity_of
+from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
+from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.ending import blocking_order, hidden_records
+from txnwatch.state.evidence.outcome import Doubt, known_outcome
+from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
+from txnwatch.state.evidence.screening import open_data
+from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.incidents.event_builder import (
+    HangingData,
+    Origin,
+    end_hanging,
+    explain_id,
+    explain_partition,
+    fence,
+    rehearse_abort,
+)
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
+from txnwatch.state.model.ports import PartitionReading, SpanStart
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
+from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
+    FIRST_OFFSET,
+    LONG_AGO,
+    TRANSACTION_STATE_TOPIC,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+    elapsed,
+)
+from txnwatch.state.model.verdicts import (
+    REASON_MEANS,
+    TWO_PHASE_TIMEOUT_MS,
+    DetectionPolicy,
+    Verdict,
+    is_two_phase,
+)
+from txnwatch.streaming.log.coordinator_log import LogRecord
+
+# What holds a partition.
+
+_YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
+OPEN, ALL_CLEAR = "open", "all_clear"
+NO_GROUPS = GroupsAround()
+_NEVER_SURE = {
+    "abort": "Its outcome was an abort: an ABORT marker is right.",
+    "commit": "Its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data.",
+    "none": "No transaction ever owned the data: an ABORT marker is right.",
+    "unknown": "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer, as fields and as text.
+
+    Attributes:
+        state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, or a verdict.
+        ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
+        ends_by_ms: the latest time of its end; None if unknown.
+        affected_groups: the groups that stop at the partition's last stable offset if they read with read_committed.
+        waiting_groups: the groups whose committed offsets are pending in an open transaction.
+    """
+
+    target: str
+    state: str
+    transactional_id: str | None
+    producer_id: ProducerId | None
+    since_ms: TimestampMs | None
+    hidden_records: int | None
+    ends_by_itself: str | None
+    ends_by_ms: TimestampMs | None
+    next: str | None
+    text: tuple[str, ...]
+    affected_groups: tuple[str, ...] = ()
+    waiting_groups: tuple[str, ...] = ()
+
+    def lines(self) -> Iterable[str]:
+        """The answer as lines of text."""
+        return (*self.text, *((f"next: {self.next}",) if self.next is not None else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Whether, when and why an open transaction ends by itself."""
+
+    state: str
+    by_itself: str
+    by_ms: TimestampMs | None
+    text: str
+
+
+def end_of(
+    described: DescribedTransaction, proven: Verdict | None, policy: DetectionPolicy, now_ms: TimestampMs
+) -> Ending:
+    """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
+    end = expected_end(described, proven, policy, now_ms)
+    by_itself = _NOT_KNOWN if end.ends_by_itself is None else _YES if end.ends_by_itself else _NO
+    by_ms = end.last_ms if end.ends_by_itself else None
+    return Ending(proven or OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
+
+
+def _how_it_ends(described: DescribedTransaction, end: ExpectedEnd, now_ms: TimestampMs) -> str:
+    due_ms, last_ms = end.due_ms or LONG_AGO, end.last_ms or LONG_AGO
+    match end.by:
+        case EndsBy.MARKERS:
+            return f"Its outcome is decided ({described.state.outcome}); it ends once the marker is written here."
+        case EndsBy.CLIENT:
+            return "It is a two-phase transaction: it has no timeout; only its client ends it."
+        case EndsBy.NO_START:
+            return "When its timeout passes is not known: its coordinator returned no start."
+        case EndsBy.LATE_COORDINATOR:
+            passed = duration(elapsed(due_ms, now_ms))
+            return f"Its timeout passed {passed} ago, and its coordinator has not aborted it."
+        case EndsBy.TIMEOUT_IN_DOUBT:
+            return (
+                f"By this machine's clock its timeout passed {duration(now_ms - due_ms)} ago. By its coordinator's "
+                "clock it has not passed, or this is not known: `txnwatch doctor` compares the clocks."
+            )
+        case EndsBy.TIMEOUT:
+            return (
+                f"It ends by itself: if its client does not end it, its coordinator aborts it between {utc(due_ms)} "
+                f"and {utc(last_ms)} (timeout {duration(described.timeout_ms)}, then the next scan)."
+            )
+
+
+def of_partition(
+    origin: Origin, partition: TopicPartition, found: Search, now_ms: TimestampMs, groups: GroupsAround = NO_GROUPS
+) -> Explanation:
+    """Explains what holds the last stable offset of a partition."""
+    reading = found.readings[partition]
+    hidden = max(0, hidden_records(reading) or 0)
+    ordered = open_in(found)
+    if not ordered:
+        return _nothing_open(partition, reading, hidden)
+    first, *others = ordered
+    held = held_text(partition, reading.last_stable_offset, reading.high_watermark, hidden)
+    explained = of_span(origin, first, found, now_ms)
+    waiting = [group for span in ordered for group in groups.waiting_for(start_of(span))]
+    hurt = (
+        *affected_lines(groups.affected, reading.last_stable_offset or FIRST_OFFSET),
+        *waiting_lines(groups.waiting_for(start_of(first))),
+        *(f"Not all groups are known: {problem}." for problem in groups.problems),
+    )
+    text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(others, found, groups))
+    return replace(
+        explained,
+        hidden_records=hidden,
+        text=text,
+        affected_groups=tuple(group.group_id for group in groups.affected),
+        waiting_groups=tuple(dict.fromkeys(group.group_id for group in waiting)),
+    )
+
+
+def open_in(found: Search) -> list[SpanCandidate]:
+    """The open spans of a search; of each partition, the one that holds the last stable offset is the first."""
+    return blocking_order(span for span, _ in (*found.hanging, *found.covered, *found.unproven))
+
+
+def start_of(span: SpanCandidate) -> SpanStart:
+    """The span, by its start."""
+    return SpanStart(span.partition, span.producer_id, span.span.start_offset)
+
+
+def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
+    if hidden == 0:
+        state = ALL_CLEAR
+        end = f"its end, offset {reading.high_watermark}"
+        text = [f"{partition}: all clear. No transaction is open; read_committed consumers can read to {end}."]
+    else:
+        state = "unreplicated"
+        stop = f"stop at offset {reading.last_stable_offset} of {reading.high_watermark}"
+        text = [
+            f"{partition}: no transaction is open, but read_committed consumers {stop}.",
+            "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
+        ]
+    ends = None if hidden == 0 else _NOT_KNOWN
+    return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
+
+
+def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: TimestampMs) -> Explanation:
+    """Explains one open span: its owner, and whether it ends by itself."""
+    for candidate, proof in found.hanging:
+        if _is_same(candidate, span):
+            return _hanging(origin, candidate, proof, now_ms)
+    for candidate, described in found.covered:
+        if _is_same(candidate, span):
+            return _covered(origin, candidate, described, now_ms, found)
+    why = next(why for candidate, why in found.unproven if _is_same(candidate, span))
+    text = (
+        f"{span.partition}: a transaction is open, and its owner is not known.",
+        f"{_what(span)} Missing evidence: {why}.",
+        "A hang is not proven; `txnwatch doctor` lists missing rights.",
+    )
+    state = "unproven"
+    name = str(span.partition)
+    return Explanation(name, state, None, span.producer_id, None, None, _NOT_KNOWN, None, None, text)
+
+
+def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:
+    return (one.partition, one.producer_id) == (other.partition, other.producer_id)
+
+
+def _what(span: SpanCandidate) -> str:
+    epoch, start = span.span.epoch, span.span.start_offset
+    return f"Producer id {span.producer_id}, epoch {epoch}, has a transaction open from offset {start}."
+
+
+def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
+    assert proof.reason is not None
+    described, start = proof.description, span.span.start_offset
+    view_id = span.view.transactional_id if span.view is not None else None
+    owner = described.transactional_id if described is not None else view_id
+    outcome, doubt, _ = known_outcome(span, proof)
+    written_ms = span.span.last_timestamp_ms
+    owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
+    state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
+    text = (
+        f"{span.partition}: HANGING.",
+        f"{_what(span)} {_last_write(span.partition, written_ms)}",
+        f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
+        "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
+        _NEVER_SURE[outcome],
+        *(_doubt(origin, span, doubt) if doubt is not None else ()),
+    )
+    is_known = outcome != ExpectedOutcome.UNKNOWN
+    data = HangingData(span.partition, start, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
+    command = end_hanging(origin, data, described) if is_known else None
+    return Explanation(
+        target=str(span.partition),
+        state=Verdict.HANGING,
+        transactional_id=owner,
+        producer_id=span.producer_id,
+        since_ms=min(written_ms, now_ms) if written_ms is not None else None,
+        hidden_records=None,
+        ends_by_itself=_NO,
+        ends_by_ms=None,
+        next=command or rehearse_abort(origin, span.partition, start),
+        text=text,
+    )
+
+
+def _doubt(origin: Origin, span: SpanCandidate, doubt: Doubt) -> tuple[str, ...]:
+    partition, start = span.partition.partition, span.span.start_offset
+    incident_id = span_incident_id(origin.cluster_id, span.span.topic_id, partition, span.producer_id, start)
+    return (f"The reason: {doubt.text} ({incident_of_a_watcher(incident_id)}).",)
+
+
+def incident_of_a_watcher(incident_id: str) -> str:
+    """Which incident of a watcher can have an outcome that a command does not know."""
+    return f"a watcher reports this hang as incident {incident_id}"
+
+
+def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> str:
+    if written_ms is None:
+        return "Its last write has no timestamp."
+    clock = "its broker's clock" if partition.topic == CONSUMER_OFFSETS_TOPIC else "its client's clock"
+    return f"Its last write was at {utc(written_ms)} by {clock}."
+
+
+def _covered(
+    origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, found: Search
+) -> Explanation:
+    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
+    name = described.transactional_id
+    head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
+    began = since(described.start_ms, now_ms)
+    owner = f"Its owner is {name!r}, at broker {described.coordinator}: {described.state}{began}."
+    return Explanation(
+        target=str(span.partition),
+        state=end.state,
+        transactional_id=name,
+        producer_id=span.producer_id,
+        since_ms=described.start_ms,
+        hidden_records=None,
+        ends_by_itself=end.by_itself,
+        ends_by_ms=end.by_ms,
+        next=explain_id(origin, name),
+        text=(head, _what(span), owner, end.text),
+    )
+
+
+def since(time_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
+    """A start and how long ago it was, behind a state; nothing if the start is not known."""
+    return f" since {utc(time_ms)} ({duration(now_ms - time_ms)} ago)" if time_ms is not None else ""
+
+
+def verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None:
+    """The proven verdict about a live transaction as a whole; None without one."""
+    name = described.transactional_id
+    return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
+
+
+def _others(others: Sequence[SpanCandidate], found: Search, groups: GroupsAround) -> list[str]:
+    """The open spans after the first: when the first has ended, the next one holds the last stable offset."""
+    hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
+    return [
+        line
+        for span in others
+        for line in (
+            (
+                f"Also open, at a higher offset: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}"
+                f"producer id {span.producer_id} from offset {span.span.start_offset}."
+            ),
+            *waiting_lines(groups.waiting_for(start_of(span))),
+        )
+    ]
+
+
+# What a transactional id is doing and waits for.
+
+
+def of_id(
+    origin: Origin,
+    described: DescribedTransaction,
+    last: LogRecord | None,
+    readings: Iterable[PartitionReading],
+    now_ms: TimestampMs,
+    found: Search,
+    past: Sequence[PastEnd] = (),
+) -> Explanation:
+    """Explains what a transactional id is doing.
+
+    `readings` are of its participants, and of those of its last transaction. `found` has what was proven about its live
+    transaction (Searcher.judge). `past` has the ends of its transactions that the log still shows.
+    """
+    known = list(readings)
+    if described.is_live:
+        return _live_id(origin, described, last, known, now_ms, found)
+    name, state = described.transactional_id, described.state
+    data = open_data(described.producer_id, known)
+    ended_ms = last.timestamp_ms if last is not None else None
+    text = [f"{name}: {state}. {_did(described, ended_ms, past)}", _producer(described)]
+    if data.open:
+        text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
+    if data.unread:
+        text.append(f"It is not known whether it has open data on {_names(data.unread)}: this could not be read.")
+    if data.is_nothing_left:
+        text.append("It is idle: it waits for nothing.")
+    return Explanation(
+        target=name,
+        state="idle" if data.is_nothing_left else "unproven",
+        transactional_id=name,
+        producer_id=described.producer_id,
+        since_ms=ended_ms,
+        hidden_records=None,
+        ends_by_itself=None,
+        ends_by_ms=None,
+        next=explain_partition(origin, data.open[0]) if data.open else None,
+        text=tuple(text),
+    )
+
+
+def _did(described: DescribedTransaction, updated_ms: TimestampMs | None, past: Sequence[PastEnd]) -> str:
+    """What an idle id did last: how its last transaction ended and by whom, and whether it was initialised since."""
+    last = past[-1] if past else None
+    if described.state is TransactionState.EMPTY:
+        at = f" at {utc(updated_ms)}" if updated_ms is not None else ""
+        begun = f"It has not begun a transaction since its last InitProducerId{at}."
+        return f"{begun} {end_text(last)}" if last is not None else begun
+    if last is not None:
+        return end_text(last)
+    how = {"commit": "committed", "abort": "aborted"}.get(described.state.outcome or "", str(described.state))
+    if updated_ms is None or described.start_ms is None:
+        return f"Its last transaction was {how}."
+    return f"Its last transaction was {how} at {utc(updated_ms)}, after {duration(updated_ms - described.start_ms)}."
+
+
+def end_text(end: PastEnd) -> str:
+    """How the last transaction of an id ended, and by whom."""
+    how = "committed" if end.is_commit else "aborted"
+    ended_ms = end.complete_ms if end.complete_ms is not None else end.decided.record_timestamp_ms
+    start_ms = end.decided.start_ms
+    after = f", after {duration(ended_ms - start_ms)}" if start_ms is not None else ""
+    return f"Its last transaction was {how} at {utc(ended_ms)}{after}: {CAUSE_MEANS[end.cause]}."
+
+
+def _live_id(
+    origin: Origin,
+    described: DescribedTransaction,
+    last: LogRecord | None,
+    readings: list[PartitionReading],
+    now_ms: TimestampMs,
+    found: Search,
+) -> Explanation:
+    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
+    name, state = described.transactional_id, described.state
+    since_ms = described.start_ms
+    how_it_ends = end.text
+    if state.is_prepare:
+        since_ms = last.timestamp_ms if last is not None else since_ms
+        how_it_ends = _waits(described, readings)
+    holds = open_data(described.producer_id, readings).open
+    sooner = _sooner(origin, described, last, end)
+    text = (
+        f"{name}: {state}{since(since_ms, now_ms)}.",
+        _producer(described),
+        f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
+        how_it_ends,
+        *([sooner.text] if sooner is not None else []),
+    )
+    return Explanation(
+        target=name,
+        state=end.state,
+        transactional_id=name,
+        producer_id=described.producer_id,
+        since_ms=since_ms,
+        hidden_records=None,
+        ends_by_itself=end.by_itself,
+        ends_by_ms=end.by_ms,
+        next=sooner.command if sooner is not None else None,
+        text=text,
+    )
+
+
+class Door(NamedTuple):
+    """What ends a transaction sooner, and the command that does it or that leads on."""
+
+    text: str
+    command: str | None
+
+
+def _sooner(origin: Origin, described: DescribedTransaction, last: LogRecord | None, end: Ending) -> Door | None:
+    """What ends a transaction that is late, stuck or old; None for one that ends by itself, or by its client alone.
+
+    A fence would abort a prepared two-phase transaction, which its client may want to commit.
+    """
+    is_usual = end.state == OPEN and end.by_itself == _YES
+    if is_usual or is_two_phase(described):
+        return None
+    log = TRANSACTION_STATE_TOPIC
+    if last is not None and last.partition is not None:
+        log += f"-{last.partition}"
+    broker = f"broker {described.coordinator}"
+    move = f"move the leader of {log} away from {broker}, or restart {broker}"
+    if described.state.is_prepare:
+        waits_for = min(described.partitions, default=None)
+        return Door(
+            f"If its partitions have leaders and it still waits: {move}; then all markers are sent again.",
+            explain_partition(origin, waits_for) if waits_for is not None else None,
+        )
+    identity = identity_of(described)
+    if identity is None:
+        return None
+    return Door(
+        "To end it sooner, restart its application or fence its id: both abort it, and consumers do not get its data. "
+        f"If that is answered with CONCURRENT_TRANSACTIONS, or not at all: {move}.",
+        fence(origin, described.transactional_id, identity),
+    )
+
+
+def _waits(described: DescribedTransaction, readings: list[PartitionReading]) -> str:
+    """What a transaction in Prepare* waits for."""
+    if not described.partitions:
+        return "Every marker is written; only the coordinator's last record is missing."
+    data = open_data(described.producer_id, readings, among=described.partitions)
+    waits_for = _names(sorted(described.partitions))
+    text = f"Its outcome is decided: {described.state.outcome}. It waits for the markers of {waits_for}."
+    if data.unread:
+        unread = ", ".join(f"{partition} ({problem})" for partition, problem in data.unread.items())
+        text += f" Not reachable: {unread}."
+    if data.closed:
+        text += (
+            f" On {_names(data.closed)} it is no longer open: a marker of another writer has closed it there, and the "
+            "leader may refuse the coordinator's own marker for ever."
+        )
+    return text
+
+
+def _producer(described: DescribedTransaction) -> str:
+    timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
+    producer = f"Producer id {described.producer_id}, {epoch_text(described.producer_epoch)}"
+    return f"{producer}, timeout {timeout}, at broker {described.coordinator}."
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(partition) for partition in partitions)

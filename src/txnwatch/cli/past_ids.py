@@ -1,0 +1,84 @@
+"""Transactional ids that no coordinator has any more, and producer ids that no id has now, from the coordinators' log.
+
+An id expires if it is not used for `transactional.id.expiration.ms` (7 days): its coordinator forgets it and writes a
+tombstone. Compaction keeps the last record of the id until it cleans that part of the log, and the tombstone for a day
+longer. So shortly after an id has expired, the log still has its name, its producer id and the end of its last
+transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from txnwatch.cli.output import utc
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
+from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.coordinator_log import LogRecord, read_records, read_views
+
+
+class FormerOwner(NamedTuple):
+    """Who had a producer id that no transactional id has now.
+
+    Attributes:
+        transactional_id: None if the log does not name it.
+        now: the id as its coordinator describes it now; None without a name.
+        expired: its tombstone; None if there is none.
+        problem: why the log could not be read to its end.
+    """
+
+    transactional_id: str | None
+    now: TransactionDescription | None = None
+    expired: LogRecord | None = None
+    problem: str | None = None
+
+
+def former_owner(cluster: Cluster, producer_id: ProducerId) -> FormerOwner:
+    """Searches the log for the owner of a producer id; reads all of it."""
+    logs = read_views(cluster, [producer_id])
+    view = logs.views.get(producer_id)
+    problem = next((f"{partition}: {why}" for partition, why in logs.problems.items()), None)
+    if view is None:
+        return FormerOwner(None, problem=problem)
+    name = view.transactional_id
+    now = ClusterAdmin(cluster).describe_transactions([name])[name]
+    records, _ = read_records(cluster, name)
+    return FormerOwner(name, now, tombstone_of(records), problem)
+
+
+def tombstone_of(records: Sequence[LogRecord]) -> LogRecord | None:
+    """The tombstone of an id, if it is its last record."""
+    return records[-1] if records and records[-1].value is None else None
+
+
+def place_of(record: LogRecord) -> str:
+    """Where a record is in the log, and when it was appended."""
+    return f"{TRANSACTION_STATE_TOPIC}-{record.partition}@{record.offset}, written at {utc(record.timestamp_ms)}"
+
+
+def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
+    """Who had a producer id, and why nobody has it now."""
+    if owner.transactional_id is None:
+        return (
+            f"No transactional id has producer id {producer_id}, and the coordinators' log names none. It is that of a "
+            "producer without a transactional id, or its transactional id expired long ago."
+        )
+    had = f"Producer id {producer_id} was that of transactional id {owner.transactional_id!r}"
+    if isinstance(owner.now, DescribedTransaction):
+        return f"{had}, which has producer id {owner.now.producer_id} now."
+    if owner.expired is not None:
+        return f"{had}, which has expired: its tombstone is at {place_of(owner.expired)}."
+    return f"{had}, which no coordinator has now."
+
+
+def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
+    """All partitions of the transactions that the records show."""
+    return {
+        TopicPartition(topic, partition)
+        for record in records
+        if record.value is not None
+        for topic, partitions in record.value.partitions or ()
+        for partition in partitions
+    }
