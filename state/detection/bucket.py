@@ -128,7 +128,8 @@ def follow_readings(run: BucketBatch) -> None:
 def apply_to_awaited(run: BucketBatch) -> None:
     """Applies elections and notices, which name no producer.
 
-    Assumes that no other fact is applied: a truncated log begins again below what this batch has read of it.
+    Assumes that a range that is given up counts as lost already, and that no other fact is applied: a truncated log
+    begins again below what this batch has read of it.
     """
     barrier, loaded = run.batch.barrier, run.loaded
     if not barrier.risen and not run.batch.for_awaited:
