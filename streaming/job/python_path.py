@@ -34,15 +34,12 @@ _WITHOUT = "python"
 
 
 @contextlib.contextmanager
-def installed_pyspark(scratch: Path) -> Iterator[None]:
-    """The JVM that starts in the block gives the installed PySpark to its Python processes.
+def installed_pyspark(real: Path, scratch: Path) -> Iterator[None]:
+    """The JVM that starts in the block gives the installed PySpark to its Python processes; `real` is Spark's home.
 
     Only for a local master, whose processes have the Python of the driver. Nothing changes if `SPARK_HOME` is set,
     because then an operator has chosen a home, or if the real home has no zip.
     """
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - a zip of txnwatch alone has `search_path`
-
-    real = Path(_find_spark_home())
     if _HOME in os.environ or not (real / _WITHOUT / "lib" / "pyspark.zip").is_file():
         yield
         return

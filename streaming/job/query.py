@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -165,16 +166,7 @@ def spark_session(
         ConfigError: the master of Spark's own configuration has hosts that do not reach the checkpoint.
     """
     settings = with_conf(_settings(checkpoint, state_partitions, scratch), conf or {})
-    # glibc gives the JVM's many threads separate heaps, which do not shrink.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
-    os.environ.setdefault("PYTHONSAFEPATH", "1")
-    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
-    # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
-    popen = {"start_new_session": True, "stdout": output, "stderr": output}
-    uses_own_python = is_local(master) and os.environ.get("PYSPARK_PYTHON") == sys.executable
-    with installed_pyspark(scratch) if uses_own_python and scratch is not None else nullcontext():
-        gateway = launch_gateway(_conf(arguments_of_the_jvm(settings), master), popen_kwargs=popen)
+    gateway = _gateway(_conf(arguments_of_the_jvm(settings), master), master, scratch, output)
     whole = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
     master = whole.get("spark.master", "") or ""
     check_checkpoint_place(checkpoint, master, is_shared=is_checkpoint_shared)
@@ -239,6 +231,21 @@ def load_classes(session: SparkSession, scratch: Path) -> None:
             writer.option("checkpointLocation", str(scratch / "warm-up")).start().awaitTermination()
 
     threading.Thread(target=work, name="warm-up", daemon=True).start()
+
+
+def _gateway(conf: SparkConf, master: str, scratch: Path | None, output: int | None) -> Any:  # noqa: ANN401 - untyped
+    """Starts the JVM."""
+    # glibc gives the JVM's many threads separate heaps, which do not shrink.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
+    # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
+    popen = {"start_new_session": True, "stdout": output, "stderr": output}
+    uses_own_python = is_local(master) and os.environ.get("PYSPARK_PYTHON") == sys.executable
+    home = installed_pyspark(Path(_find_spark_home()), scratch) if uses_own_python and scratch is not None else None
+    with home or nullcontext():
+        return launch_gateway(conf, popen_kwargs=popen)
 
 
 def _settings(checkpoint: str, state_partitions: int, scratch: Path | None) -> dict[str, str]:

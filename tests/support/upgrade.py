@@ -16,6 +16,7 @@ from support.kafka_faults import abort_by_hand, absorbed_write, late_write_after
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
@@ -106,9 +107,16 @@ class Upgrade:
 
     def starts_without_an_event(self) -> None:
         """A start, of the version that is installed now; it adds no event."""
+        added = self.starts()
+        assert not added, added
+
+    def starts(self) -> list[IncidentEvent]:
+        """A start, of the version that is installed now; returns the events that it adds."""
         before = events_of(self._bootstrap, self.topic)
         with self.running as running:
             running.until_ready()
             time.sleep(_SETTLE_S)
             assert running.stop() == 0
-        assert events_of(self._bootstrap, self.topic) == before
+        after = events_of(self._bootstrap, self.topic)
+        assert after[: len(before)] == before
+        return after[len(before) :]

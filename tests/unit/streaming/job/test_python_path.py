@@ -9,7 +9,6 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from pyspark import find_spark_home
 
 import txnwatch
 from txnwatch.streaming.job.python_path import installed_pyspark, search_path
@@ -41,12 +40,11 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (home / name).mkdir(parents=True)
     (home / "python" / "lib" / "pyspark.zip").touch()
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    monkeypatch.setattr(find_spark_home, "_find_spark_home", lambda: str(home))
     return home
 
 
 def test_the_jvm_gets_a_home_without_the_zip(real: Path, tmp_path: Path) -> None:
-    with installed_pyspark(tmp_path):
+    with installed_pyspark(real, tmp_path):
         home = Path(os.environ["SPARK_HOME"])
         assert {entry.name: entry.resolve() for entry in home.iterdir()} == {
             name: real / name for name in ("bin", "conf", "jars")
@@ -58,12 +56,12 @@ def test_a_home_that_an_operator_has_chosen_is_used(
     real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", str(real))
-    with installed_pyspark(tmp_path):
+    with installed_pyspark(real, tmp_path):
         assert os.environ["SPARK_HOME"] == str(real)
     assert os.environ["SPARK_HOME"] == str(real)
 
 
 def test_a_home_without_a_zip_is_used_as_it_is(real: Path, tmp_path: Path) -> None:
     (real / "python" / "lib" / "pyspark.zip").unlink()
-    with installed_pyspark(tmp_path):
+    with installed_pyspark(real, tmp_path):
         assert "SPARK_HOME" not in os.environ
