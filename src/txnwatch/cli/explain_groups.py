@@ -46,8 +46,8 @@ def with_waiting_groups(question: Question, partition: TopicPartition, explained
         return explained
     unstable = ClusterGroups(question.cluster).unstable(partition)
     if unstable.problems:
-        why = "; ".join(unstable.problems)
-        note = f"It is not known whether more groups wait for their committed offsets of it: {why}."
+        problems = "; ".join(unstable.problems)
+        note = f"It is not known whether more groups wait for their committed offsets of it: {problems}."
         explained = replace(explained, text=(*explained.text, note))
     waits = _waits(question, unstable.groups)
     for name, (span, why) in waits.items():
