@@ -67,6 +67,6 @@ def test_what_needs_attention_comes_first_and_only_its_gaps_count(
 
 def test_what_could_not_be_read_is_in_the_error(question: Question) -> None:
     with pytest.raises(
-        BrokerError, match="no topic, consumer group or transactional id.*of_former_id  could not be read"
+        BrokerError, match=r"no topic, consumer group or transactional id.*of_former_id  could not be read"
     ):
         explain_names.of_name(question, NAME, GONE)
