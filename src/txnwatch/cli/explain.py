@@ -30,7 +30,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.state.model.transaction import DescribedTransaction
+from txnwatch.state.model.transaction import DescribedTransaction, UnknownTransactionalId
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -176,4 +176,5 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
         return of_known_id(question, name)
     if parsed.transactional_id is None:
         return of_name(question, name, now)
-    return of_former_id(question, name) or of_known_id(question, name)  # the second one raises the coordinator's error
+    former = of_former_id(question, name) if isinstance(now, UnknownTransactionalId) else None
+    return former or of_known_id(question, name)  # which raises the coordinator's error

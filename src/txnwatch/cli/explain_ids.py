@@ -10,8 +10,13 @@ from txnwatch.cli.explanation import Explanation, end_text, of_id, of_span, open
 from txnwatch.cli.past_ids import former_owner, former_text, participants_of, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import past_ends
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
+<<<<<<< HEAD
 from txnwatch.state.incidents.event_builder import explain_id
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
+=======
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
+>>>>>>> explain
 from txnwatch.state.model.values import ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -62,7 +67,7 @@ def _without_foreign(question: Question, held: set[TopicPartition]) -> set[Topic
 
 
 def of_former_id(question: Question, transactional_id: str) -> Explanation | None:
-    """Explains an id that no coordinator has; None if the log does not name it either."""
+    """Explains an id that its coordinator does not know; None if the log does not name it either."""
     records, problem = read_records(question.cluster, transactional_id)
     if problem is not None:
         question.missing["the coordinators' log"] = problem
@@ -138,6 +143,8 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
     if owner.transactional_id is None:
         return None
     head = former_text(producer_id, owner)
+    if isinstance(owner.now, NotDescribed):
+        raise BrokerError(f"transactional id {owner.transactional_id}: {owner.now.problem}")
     if isinstance(owner.now, DescribedTransaction):
         return _superseded(question, text, owner.now, head)
     former = of_former_id(question, owner.transactional_id)

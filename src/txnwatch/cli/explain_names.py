@@ -18,7 +18,7 @@ from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import participants_of
 from txnwatch.state.evidence.visibility import Visibility
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.transaction import NotDescribed, TransactionDescription
+from txnwatch.state.model.transaction import NotDescribed, TransactionDescription, UnknownTransactionalId
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -38,7 +38,10 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
         BrokerError: nothing has this name; the text says what was looked for.
     """
     missing: dict[str, str] = {}
-    for parts in ((of_group_named, of_topic), (of_former_id,), (of_producer_id,)):
+    former = (
+        (of_former_id,) if isinstance(now, UnknownTransactionalId) else ()
+    )  # only its absence shows that it expired
+    for parts in ((of_group_named, of_topic), former, (of_producer_id,)):
         found: list[Explanation] = []
         for part in parts:
             asked = replace(question, missing={})

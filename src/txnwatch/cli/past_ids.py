@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from txnwatch.cli.output import utc
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
+from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
@@ -68,6 +68,8 @@ def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
     had = f"Producer id {producer_id} was that of transactional id {owner.transactional_id!r}"
     if isinstance(owner.now, DescribedTransaction):
         return f"{had}, which has producer id {owner.now.producer_id} now."
+    if isinstance(owner.now, NotDescribed):
+        return f"{had}. Whether that id has it now is not known: {owner.now.problem}."
     if owner.expired is not None:
         return f"{had}, which has expired: its tombstone is at {place_of(owner.expired)}."
     return f"{had}, which no coordinator has now."

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.cli.past_ids import FormerOwner, former_text, participants_of, tombstone_of
-from txnwatch.state.model.transaction import DescribedTransaction, UnknownTransactionalId
+from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -25,6 +25,10 @@ TEXTS = {
     "the id has expired": (
         FormerOwner("app", UnknownTransactionalId("app", 1), TOMBSTONE),
         "which has expired: its tombstone is at __transaction_state-3@17, written at 2023-11-14 22:13:20.000Z.",
+    ),
+    "its coordinator does not answer, so it may have it": (
+        FormerOwner("app", NotDescribed("app", Problem("DESCRIBE is missing")), TOMBSTONE),
+        "Whether that id has it now is not known: DESCRIBE is missing.",
     ),
     "compaction has removed the tombstone": (
         FormerOwner("app", UnknownTransactionalId("app", 1)),
