@@ -10,13 +10,9 @@ from txnwatch.cli.explanation import Explanation, end_text, of_id, of_span, open
 from txnwatch.cli.past_ids import former_owner, former_text, participants_of, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import past_ends
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
-<<<<<<< HEAD
 from txnwatch.state.incidents.event_builder import explain_id
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
-=======
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
->>>>>>> explain
 from txnwatch.state.model.values import ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
