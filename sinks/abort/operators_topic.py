@@ -15,8 +15,8 @@ from txnwatch.state.incidents.event_order import fitting, is_usable
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent, latest, span_incident_id
 
-_PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
-_PAUSE_S = 0.1
+PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
+PAUSE_S = 0.1
 
 
 class Written(Protocol):
@@ -95,12 +95,12 @@ class KafkaOperatorsTopic:
 
     def is_ended(self, incident_id: str) -> bool:
         """See OperatorsTopic."""
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + PATIENCE_S
         while time.monotonic() <= until_s:
             known = self._latest(self._announced) if self._announced is not None else None
             if known is not None and known.incident_id == incident_id and not known.is_open:
                 return True
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
         return False
 
     def _await(self, ours: IncidentEvent) -> None:
@@ -109,11 +109,11 @@ class KafkaOperatorsTopic:
         Raises:
             SinkError: it does not come, or another event with its sequence came first.
         """
-        key, until_s = (ours.cluster_id, ours.event_id), time.monotonic() + _PATIENCE_S
+        key, until_s = (ours.cluster_id, ours.event_id), time.monotonic() + PATIENCE_S
         while key not in self._first:
             if time.monotonic() > until_s:
                 raise SinkError(f"{self._topic.name}: the event was written, but it could not be read back")
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
             self._read()
         if self._first[key] != ours:
             raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")

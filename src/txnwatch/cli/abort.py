@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from txnwatch.cli.compose import keys_of, searcher_of
+from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import (
@@ -33,6 +33,7 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
+from txnwatch.cli.topic_reading import keys_of
 from txnwatch.cluster_connection import options_of
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config

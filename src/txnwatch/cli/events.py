@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from txnwatch.cli.compose import passed_over, read_events_topic
 from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, with_command_from_here
 from txnwatch.cli.output import CLEAN, FAILURE, delivering, event_line
+from txnwatch.cli.topic_reading import passed_over, read_events_topic
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import IncidentEvent

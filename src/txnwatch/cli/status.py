@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, NamedTuple
 
-from txnwatch.cli.compose import keys_of, read_events_topic
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -21,6 +20,7 @@ from txnwatch.cli.one_shot import (
     with_command_from_here,
 )
 from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, Line, NotChecked, Time, duration, write
+from txnwatch.cli.topic_reading import keys_of, read_events_topic
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.incidents.heartbeat import (

@@ -63,8 +63,8 @@ class Log(SharedLog):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators_topic, "_PATIENCE_S", 0.05)
-    monkeypatch.setattr(operators_topic, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(operators_topic, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(operators_topic, "PAUSE_S", 0.01)
 
 
 def on(log: Log) -> KafkaOperatorsTopic:
