@@ -37,6 +37,8 @@ from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPa
 from txnwatch.streaming.job.checkpoint import Progress
 
 _PAUSE_S: Final = 0.5
+_QUIET_S: Final = 1.0  # time alone changes the picture, too
+_NEW_S: Final = 0.4  # less than a pause, so that each pause ends with a new picture
 _SAMPLE_S: Final = 5.0
 _PROGRESS_S: Final = 1.0
 _POINTS: Final = 720
@@ -66,6 +68,7 @@ class PageSite:
     _known: Knowledge | None = None
     _made_s: float = -1.0
     _progress_s: float = -1.0
+    _reading: asyncio.Future[Any] | None = None
     _ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     _collect: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
     _series: deque[dict[str, float | None]] = field(default_factory=lambda: deque(maxlen=_POINTS))
@@ -79,7 +82,7 @@ class PageSite:
 
     async def work(self, collect: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
         """Samples the watcher's figures, and publishes the changes while somebody looks, until it is cancelled."""
-        self._collect, loop = collect, asyncio.get_running_loop()
+        self._collect, self._reading, loop = collect, None, asyncio.get_running_loop()
         self._viewers = Viewers(self._snapshot_message, self._beat_message)
         changed = asyncio.Event()
         sample_s = 0.0
@@ -94,13 +97,12 @@ class PageSite:
                 if loop.time() >= sample_s:
                     self._series.append(self._figures())
                     sample_s = loop.time() + _SAMPLE_S
-                if len(self._viewers):
-                    await self._publish()
-                await asyncio.sleep(_PAUSE_S)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), _QUIET_S)
                 changed.clear()
                 if len(self._viewers):
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(changed.wait(), _PAUSE_S)
+                    await self._publish()
+                    await asyncio.sleep(_PAUSE_S)
         finally:
             self.store.on_change = lambda: None
 
@@ -112,18 +114,18 @@ class PageSite:
         await self._refresh()
         before, self._published = self._published, self._picture
         if before is not self._published:
-            difference = {**self._head(), **changes(before, self._published)}
+            difference = {**self._head(self._published), **changes(before, self._published)}
             self._viewers.publish(message("delta", self._event_id, _encode(difference)))
 
     async def _refresh(self) -> None:
-        """Makes the picture anew, if the last one is older than half a second."""
+        """Makes the picture anew, unless the last one is new and shows the last micro-batch."""
         now_s = asyncio.get_running_loop().time()
-        if self._picture and now_s - self._made_s < _PAUSE_S:
+        shows_last = self._known is not None and self._known.seen is self.store.seen
+        if shows_last and now_s - self._made_s < _NEW_S:
             return
-        if self._collect is not None and now_s - self._progress_s >= _PROGRESS_S:
+        if now_s - self._progress_s >= _PROGRESS_S:
             self._progress_s = now_s
-            progress: Progress | None = await self._collect(self.progress)
-            self._ends = progress.ends if progress is not None else {}
+            await self._read_ends()
         self._made_s = asyncio.get_running_loop().time()
         figures = {name: [value] for name, value in self._figures().items()}
         known = Knowledge(store=self.store, seen=self.store.seen, now_ms=self.now_ms(), ends=self._ends, series=figures)
@@ -132,6 +134,19 @@ class PageSite:
         if picture != self._picture:
             self._number += 1
             self._picture = picture
+
+    async def _read_ends(self) -> None:
+        """Reads the ends of the partitions. Spark may not answer: then they are not known, and nothing waits for it."""
+        if self._collect is None:
+            return
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._collect(self.progress))
+        done, _ = await asyncio.wait({self._reading}, timeout=_PROGRESS_S)
+        self._ends = {}
+        if done:
+            progress: Progress | None = self._reading.result()
+            self._reading = None
+            self._ends = progress.ends if progress is not None else {}
 
     def _figures(self) -> dict[str, float | None]:
         """The watcher's own figures at this moment."""
@@ -150,23 +165,24 @@ class PageSite:
     def _event_id(self) -> str:
         return f"{self._boot}-{self._number}"
 
-    def _head(self) -> dict[str, Any]:
-        seen, origin = self.store.seen, self.store.origin
+    def _head(self, picture: Picture) -> dict[str, Any]:
+        """What every message has; `judged_ms` is that of the picture, so that an old picture gets old."""
+        origin = self.store.origin
         return {
             "boot": self._boot,
             "seq": self._number,
             "server_ms": self.now_ms(),
-            "judged_ms": seen.judged_ms,
+            "judged_ms": picture["status"]["judged_ms"] if picture else None,
             "cluster": origin.cluster_id if origin is not None else None,
             "instance": self.store.instance,
             "version": __version__,
         }
 
     def _snapshot_message(self) -> bytes:
-        return message("snapshot", self._event_id, _encode({**self._head(), "picture": self._published}))
+        return message("snapshot", self._event_id, _encode({**self._head(self._published), "picture": self._published}))
 
     def _beat_message(self) -> bytes:
-        return message("beat", self._event_id, _encode(self._head()))
+        return message("beat", self._event_id, _encode(self._head(self._published)))
 
     # What is answered.
 
@@ -219,7 +235,7 @@ class PageSite:
         tag = f'"{self._event_id}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
-        return answer(request, _encode({**self._head(), "picture": self._picture}), _JSON, ETag=tag)
+        return answer(request, _encode({**self._head(self._picture), "picture": self._picture}), _JSON, ETag=tag)
 
     def _with_picture(self, found: Callable[[Picture, Request], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
@@ -248,7 +264,7 @@ class PageSite:
             if value is None:
                 missing = {"error": "expected something that is open, or ended less than a day ago, found nothing"}
                 return Response(_encode(missing), 404, media_type=_JSON)
-            return answer(request, _encode({**self._head(), "answer": value}), _JSON)
+            return answer(request, _encode({**self._head(self._picture), "answer": value}), _JSON)
 
         return serve
 

@@ -66,7 +66,7 @@ class PageStore:
         seen: the last micro-batch.
         lives: the events of the latest incidents since this process was started, oldest first.
         latencies_ms: from the hang to the event, of the last incidents.
-        on_change: is called after each change, in the driver's thread; must not wait.
+        on_change: is called after each micro-batch, in the driver's thread; must not wait.
     """
 
     instance: str = ""
@@ -93,7 +93,7 @@ class PageStore:
         self.on_change()
 
     def take_event(self, event: IncidentEvent) -> None:
-        """Takes an event of this watch."""
+        """Takes an event of this watch; the end of its micro-batch follows."""
         lives = dict(self.lives)
         life = lives.pop(event.incident_id, ())
         lives[event.incident_id] = (*life[1 - EVENTS_OF_ONE :], event)
@@ -102,4 +102,3 @@ class PageStore:
         self.lives = lives
         if event.status is IncidentStatus.OPENED:
             self.latencies_ms = (*self.latencies_ms[1 - LATENCIES :], event.detection_latency_ms)
-        self.on_change()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from contextlib import ExitStack
 
@@ -96,6 +98,38 @@ def test_a_viewer_that_reads_nothing_delays_nobody() -> None:
         since = time.monotonic()
         assert get(url, "/api/v1/status").status == 200
         assert time.monotonic() - since < 2.0
+
+
+def test_spark_that_does_not_answer_delays_no_incident() -> None:
+    world, answered = a_busy_cluster(), threading.Event()
+    progress = world.progress()
+    world.site.progress = lambda: (answered.wait(20.0), progress)[1]
+    with world.served() as url, a_stream(url) as stream:
+        try:
+            picture = stream.until("snapshot")["picture"]
+            assert picture["lanes"]["payments-0"]["hidden"] is None, "not known"
+            world.tell(an_incident("new", 60, topic="payments", partition=7))
+            world.batch()
+            since = time.monotonic()
+            assert "set" in stream.until("delta")
+            assert time.monotonic() - since < 3.0
+            assert get(url, "/metrics").status == 503, "the one thread that asks Spark is busy"
+        finally:
+            answered.set()
+
+
+def test_a_picture_that_is_not_made_anew_gets_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in a beat is that of the picture: an old one must not look as if it were evaluated now."""
+    world = a_calm_cluster()
+    with world.served() as url, a_stream(url) as stream:
+        judged_ms = stream.until("snapshot")["judged_ms"]
+
+        async def stuck() -> None:
+            await asyncio.sleep(0)
+
+        monkeypatch.setattr(world.site, "_refresh", stuck)
+        world.batch()
+        assert stream.until("beat")["judged_ms"] == judged_ms
 
 
 @pytest.mark.parametrize("viewers", [0, 10])
