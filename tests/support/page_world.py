@@ -27,6 +27,7 @@ from txnwatch.state.model.values import (
     AT_ONCE,
     BarrierNumber,
     CoordinatorAccess,
+    DurationMs,
     Offset,
     ProducerId,
     TimestampMs,
@@ -51,12 +52,14 @@ def an_open(
     *places: tuple[str, int, int],
     state: str = "Ongoing",
     prepared_s: float | None = None,
+    timeout_s: int | None = 60,
 ) -> OpenTransaction:
     """An open transaction that began some seconds ago; `places` are topic, partition and start offset."""
     since_ms = TimestampMs(now_ms() - int(age_s * 1000))
     prepared_ms = TimestampMs(now_ms() - int(prepared_s * 1000)) if prepared_s is not None else None
     spans = tuple(OpenSpan(TopicPartition(topic, number), Offset(start), since_ms) for topic, number, start in places)
-    return OpenTransaction(ProducerId(producer_id), name, state, since_ms, prepared_ms, spans)
+    timeout_ms = DurationMs(timeout_s * 1000) if timeout_s is not None else None
+    return OpenTransaction(ProducerId(producer_id), name, state, since_ms, prepared_ms, spans, timeout_ms)
 
 
 def a_count(states: Mapping[str, int], barrier: int = 7) -> BucketCount:
@@ -198,13 +201,13 @@ def a_busy_cluster() -> PageWorld:
     """A hang, a stuck prepare, a late transaction, an early warning, and healthy ones."""
     markers = (("orders", 11, 88_120_004), ("orders", 14, 90_411_388))
     transactions = [
-        an_open(4021, "checkout-7", 252, ("payments", 0, 18_210_442), state="unowned"),
+        an_open(4021, "checkout-7", 252, ("payments", 0, 18_210_442), state="unowned", timeout_s=None),
         an_open(4177, "refund-2", 11.6, ("payments", 0, 18_257_901)),
         an_open(4180, "checkout-9", 3.1, ("payments", 0, 18_258_330)),
         an_open(7102, "ledger-eos-7f3c2a10-3", 125, *markers, state="PrepareCommit", prepared_s=125),
-        an_open(5150, "dwh-orders-4-1187", 974, ("orders", 4, 7_700_120)),
-        an_open(5151, "billing-sync-12", 757, ("billing", 7, 31_002)),
-        an_open(88_120, None, 2.6, ("inventory", 3, 410), state="unowned"),
+        an_open(5150, "dwh-orders-4-1187", 974, ("orders", 4, 7_700_120), timeout_s=900),
+        an_open(5151, "billing-sync-12", 757, ("billing", 7, 31_002), timeout_s=900),
+        an_open(88_120, None, 2.6, ("inventory", 3, 410), state="unowned", timeout_s=None),
         an_open(9001, "sessionizer-3", 41, ("clickstream", 17, 99_000_100)),
         an_open(9002, "connect-audit-0", 8.2, ("audit", 0, 5_120)),
     ]

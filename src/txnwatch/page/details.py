@@ -157,6 +157,7 @@ def row(transaction: OpenTransaction) -> dict[str, Any]:
         "state": transaction.state,
         "since_ms": transaction.since_ms,
         "prepared_ms": transaction.prepared_ms,
+        "timeout_ms": transaction.timeout_ms,
         "partitions": [str(span.partition) for span in transaction.spans[:16]],
         "more_partitions": max(0, len(transaction.spans) - 16),
     }
@@ -199,7 +200,7 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
         "end": end,
         "hidden": max(0, end - lowest) if end is not None and lowest is not None else None,
         "holder_is_listed": is_listed,
-        "holders": [_holding(one) for one in held[:LISTED]],
+        "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
         "incidents": [incident_row(known, one, spans) for one in incidents],
         "groups": [
@@ -213,6 +214,12 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
             for one in event.consumer_groups[:32]
         ],
     }
+
+
+def _phase(held: HeldBack, incidents: Sequence[IncidentEvent]) -> str | None:
+    """The verdict of the incident about this data; None if there is none."""
+    found = (one for one in incidents if one.producer_id == held.transaction.producer_id)
+    return next((str(one.verdict) for one in found), None)
 
 
 def _is_at(event: IncidentEvent, at: TopicPartition) -> bool:

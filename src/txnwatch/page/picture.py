@@ -347,7 +347,7 @@ def _bar(held: HeldBack, incident: IncidentEvent | None) -> dict[str, Any]:
         "since_ms": transaction.since_ms,
         "prepared_ms": transaction.prepared_ms,
         "start": held.start,
-        "timeout_ms": incident.transaction_timeout_ms if incident is not None else None,
+        "timeout_ms": transaction.timeout_ms,
         "incident": incident.incident_id if incident is not None else None,
     }
 

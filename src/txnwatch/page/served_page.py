@@ -111,13 +111,13 @@ class PageSite:
         self._viewers.end(message("bye", self._event_id, _encode({"why": "shutdown"})))
 
     async def _publish(self) -> None:
-        await self._refresh()
+        await self.refresh()
         before, self._published = self._published, self._picture
         if before is not self._published:
             difference = {**self._head(self._published), **changes(before, self._published)}
             self._viewers.publish(message("delta", self._event_id, _encode(difference)))
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
         """Makes the picture anew, unless the last one is new and shows the last micro-batch."""
         now_s = asyncio.get_running_loop().time()
         shows_last = self._known is not None and self._known.seen is self.store.seen
@@ -222,7 +222,7 @@ class PageSite:
     async def _shell(self, request: Request) -> Response:
         if "text/html" in request.headers.get("accept", ""):
             return answer(request, self._assets.shell, "text/html; charset=utf-8")
-        await self._refresh()
+        await self.refresh()
         assert self._known is not None
         return PlainTextResponse(text_of(self._picture, self._known.now_ms))
 
@@ -231,7 +231,7 @@ class PageSite:
         return answer(request, icon.content, icon.media_type, icon.compressed)
 
     async def _snapshot(self, request: Request) -> Response:
-        await self._refresh()
+        await self.refresh()
         tag = f'"{self._event_id}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})
@@ -239,7 +239,7 @@ class PageSite:
 
     def _with_picture(self, found: Callable[[Picture, Request], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            await self._refresh()
+            await self.refresh()
             return answer(request, _encode(found(self._picture, request)), _JSON)
 
         return serve
@@ -257,7 +257,7 @@ class PageSite:
 
     def _about(self, found: Callable[[Knowledge, Mapping[str, Any]], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            await self._refresh()
+            await self.refresh()
             assert self._known is not None
             at = {"name": request.query_params.get("name", ""), **request.path_params}
             value = found(self._known, at)
@@ -272,7 +272,7 @@ class PageSite:
         address = request.client.host if request.client is not None else ""
         if not self._viewers.has_room(address):
             return PlainTextResponse("too many viewers\n", 503, headers={"Retry-After": "10"})
-        await self._refresh()
+        await self.refresh()
         if not len(self._viewers):
             self._published = self._picture
         connection = request.scope.get("state", {}).get("connection")

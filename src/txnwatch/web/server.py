@@ -19,6 +19,7 @@ import base64
 import contextlib
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -291,6 +292,15 @@ def _completed(headers: Sequence[tuple[bytes, bytes]], chosen: Mapping[str, str]
 
 # Serves a watch, if its settings say so.
 
+_PUBLIC: Final = " (without users: whoever reaches it reads the names of topics, ids and groups; see docs/hardening.md)"
+
+
+def _is_private(settings: RunSettings, web: WebConfig) -> bool:
+    """Whether only this machine, or somebody with a password or a certificate, reaches the page."""
+    is_local = settings.http_host in {"127.0.0.1", "::1", "localhost"}
+    has_certificates = web.tls is not None and web.tls.context.verify_mode is ssl.CERT_REQUIRED
+    return is_local or web.users is not None or has_certificates
+
 
 @contextlib.contextmanager
 def served(settings: RunSettings, metrics: Metrics, log: Log, site: Site | None = None) -> Iterator[WebServer | None]:
@@ -315,7 +325,7 @@ def served(settings: RunSettings, metrics: Metrics, log: Log, site: Site | None 
         log.warning,
     )
     if site is not None:
-        log.info(f"the page is at {server.url}/")
+        log.info(f"the page is at {server.url}/{'' if _is_private(settings, web) else _PUBLIC}")
     log.info(f"metrics at {server.url}/metrics")
     try:
         yield server

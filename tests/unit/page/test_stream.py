@@ -127,7 +127,7 @@ def test_a_picture_that_is_not_made_anew_gets_old(monkeypatch: pytest.MonkeyPatc
         async def stuck() -> None:
             await asyncio.sleep(0)
 
-        monkeypatch.setattr(world.site, "_refresh", stuck)
+        monkeypatch.setattr(world.site, "refresh", stuck)
         world.batch()
         assert stream.until("beat")["judged_ms"] == judged_ms
 

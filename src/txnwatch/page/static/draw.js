@@ -1,6 +1,6 @@
 // The drawings: the lanes, the proof, the offsets of a partition, small plots. Widths are in CSS pixels.
 import { html, svg, nothing } from "./lit-html.js";
-import { clock, count, duration } from "./words.js";
+import { TWO_PHASE_MS, clock, count, duration } from "./words.js";
 
 export const unit = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
 
@@ -98,7 +98,7 @@ function strongBar(bar, scale, width, height, x, behind, u) {
   const hollow = bar.phase === "unowned";
   const long = form.text.length * 7.1 * u + 12 * u;
   const inside = width - x > long + 14 * u;
-  const timeout = bar.timeout_ms && bar.timeout_ms < 2147483647 ? scale.at(bar.timeout_ms / 1000, width) : null;
+  const timeout = bar.prepared_ms === null && bar.timeout_ms && bar.timeout_ms < TWO_PHASE_MS ? scale.at(bar.timeout_ms / 1000, width) : null;
   const words = !strong || !form.text ? nothing : inside
     ? svg`<rect x=${x + 5 * u} y=${y + u} width=${long} height=${high - 2 * u} rx="2" fill="var(--surface)"/>
         <text x=${x + 10 * u} y=${y + high - 3.2 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">${form.text}</text>`

@@ -1,7 +1,7 @@
 // The views: each makes its content from the last picture, or from the answer about one thing.
 import { html, nothing } from "./lit-html.js";
 import { axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
-import { clock, count, duration, ofClient, ofIncident, ofPartition, plural } from "./words.js";
+import { clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./words.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
 const AHEAD = "Look again before you act.";
@@ -101,6 +101,7 @@ function timeline(page) {
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href="/open">list the oldest</a></div></div></div>` : nothing}</div>
     <div class="key">${form("hanging", "hanging: never ends")}${form("stuck_prepare", "prepared: markers missing")}${form("late", "late")}${form("long_running", "long running")}${form("unowned", "no owner at one look")}${form("open", "open, healthy")}
+      <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="4" y="1" width="25" height="12" fill="url(#hidden)"/><line x1="3" x2="3" y1="0" y2="14" stroke="var(--text)" stroke-width="2"/></svg>last stable offset, and what it hides</span></div></section>`;
 }
 
@@ -171,7 +172,7 @@ function waits(found, page) {
   return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(found)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
       <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${count(behind.hidden)} hidden`}</span></li>`)}
       <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">it stops here too</span></li>` : nothing}</ul></li></ul></div></section>
-    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`The partition moves on to <b>${count(next.start)}</b>, where <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is open for ${duration(page.now - next.since_ms)}.` : "No other transaction that is open for 2 s holds this partition. Readers come to its end."}</p></div></section>` : nothing}`;
+    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`The partition moves on to <b>${count(next.start)}</b>, where <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other transaction that is open for 2 s holds this partition. Readers come to its end."}</p></div></section>` : nothing}`;
 }
 
 // --- one partition, one client, the oldest
@@ -183,7 +184,7 @@ export function partition(found, page) {
     ${found.last_stable === null ? nothing : html`<section class="card"><header><h2>Offsets</h2><span class="muted small">not to scale left of the last stable offset</span></header><div class="body"><div class="plot">${ruler(found, page.rulerWidth)}</div></div></section>`}
     <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
       ${found.holder_is_listed || !found.holders.length ? nothing : html`<p>The first one is held by a transaction that is not in this list.</p>`}
-      ${found.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th></tr></thead><tbody>${found.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
+      ${found.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">ends</th></tr></thead><tbody>${found.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td><td>${endsBy(one, page.now)}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
     <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${count(one.behind)}</td></tr>`)}</tbody></table>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
 }
 

@@ -21,6 +21,16 @@ export function clock(milliseconds, now, digits = 0) {
   return text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${text.slice(0, 10)} ${time}`;
 }
 
+export const TWO_PHASE_MS = 2147483647; // such a transaction is never aborted by time
+
+/** When a healthy transaction ends by itself at the latest, as text. */
+export function endsBy(row, now) {
+  if (row.phase === "hanging") return "never by itself";
+  if (row.prepared_ms !== null) return "when its markers are written";
+  if (!row.timeout_ms) return "not known";
+  return row.timeout_ms >= TWO_PHASE_MS ? "not by time: it is two-phase" : `by ${clock(row.since_ms + row.timeout_ms, now)}`;
+}
+
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 const address = (path, ...parts) => [path, ...parts.map((part) => encodeURIComponent(part))].join("/");
