@@ -181,7 +181,7 @@ class Connections:
             times = {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": _TLS_END_S}
         try:
             await loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **times)
-        except (OSError, EOFError):  # what a client causes: no handshake, or one that is refused
+        except Exception:  # noqa: BLE001 - whatever ends a handshake frees the place of the connection
             connection.connection_was_not_made()
 
     async def end(self, within_s: float) -> None:

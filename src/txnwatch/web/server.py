@@ -240,12 +240,10 @@ class _Guard:
         self._app, self._web, self._passwords, self._report = app, web, passwords, report
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        web, is_begun = self._web(), False
+        web = self._web()
 
         async def with_headers(message: Message) -> None:
-            nonlocal is_begun
             if message["type"] == "http.response.start":
-                is_begun = True
                 message["headers"] = _completed(message["headers"], web.headers)
             await send(message)
 
@@ -256,10 +254,8 @@ class _Guard:
             return
         try:
             await self._app(scope, receive, with_headers)
-        except Exception as exc:  # noqa: BLE001 - one answer fails, the others do not
+        except Exception as exc:  # noqa: BLE001 - one answer fails, which Starlette says, and the others do not
             self._report(f"an answer of the HTTP server has failed: {type(exc).__name__}")
-            if not is_begun:
-                await PlainTextResponse("an error of txnwatch\n", 500)(scope, receive, with_headers)
 
     async def _is_known(self, users: Users, scope: Scope) -> bool:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
