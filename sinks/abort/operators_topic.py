@@ -7,16 +7,37 @@ So an event is read back: if another one came first, nothing may follow from our
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-from txnwatch.sinks.delivery.event_log import EventLog, Found
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
-from txnwatch.state.incidents.event_order import fitting
+from txnwatch.sinks.delivery.event_log import Found
+from txnwatch.state.incidents.event_order import fitting, is_usable
 from txnwatch.state.model.errors import SinkError
-from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.model.incident import IncidentEvent, latest, span_incident_id
 
 _PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
 _PAUSE_S = 0.1
+
+
+class Written(Protocol):
+    """What writes the topic; KafkaEventsTopic is one."""
+
+    @property
+    def name(self) -> str:
+        """See EventsTopicWriter."""
+
+    def publish(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventsTopicWriter."""
+
+
+class Readable(Protocol):
+    """What reads the topic; EventLog is one."""
+
+    def history(self) -> Iterable[Found]:
+        """See EventLog."""
+
+    def new_records(self) -> Iterable[Found]:
+        """See EventLog."""
 
 
 class NoTopic:
@@ -37,10 +58,11 @@ class NoTopic:
 class KafkaOperatorsTopic:
     """An OperatorsTopic. Without `log`, because it may not be read, no incident of a watch is found."""
 
-    def __init__(self, topic: KafkaEventsTopic, log: EventLog | None) -> None:
+    def __init__(self, topic: Written, log: Readable | None) -> None:
         self._topic, self._log = topic, log
         self._known: dict[tuple[str, str], IncidentEvent] = {}
-        self._first: dict[str, IncidentEvent] = {}
+        self._first: dict[tuple[str, str], IncidentEvent] = {}
+        self._announced: IncidentEvent | None = None
         if log is not None:
             self._take(log.history())
 
@@ -51,38 +73,54 @@ class KafkaOperatorsTopic:
             known
             for known in self._known.values()
             if (known.cluster_id, known.span, known.txn_start_offset) == wanted
-            if known.is_open and not known.is_by_hand and not known.is_spent and known.verdict == incident.verdict
+            if known.is_open and not known.is_by_hand and known.verdict == incident.verdict
+            if is_usable(known, incident.cluster_id, None)
         ]
-        return max(found, key=lambda known: known.time_ms, default=None)
+        # The first id of the span is computed; any other one comes from the topic, where it may be forged.
+        return next((known for known in found if known.incident_id == _first_id(known)), found[0] if found else None)
 
     def publish(self, event: IncidentEvent) -> None:
-        """See OperatorsTopic."""
-        key, ours = (event.cluster_id, event.incident_id), fitting(event)
-        self._read()
-        known = self._known.get(key)
+        """See OperatorsTopic. After the announcement, what another writer has published is no problem."""
+        ours = fitting(event)
+        known = self._latest(ours)
+        is_behind = known is not None and (not known.is_open or known.sequence >= ours.sequence)
+        if self._announced is None and is_behind:
+            raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
         if known is not None and not known.is_open:
             return  # a watch has published the end, with the result
         self._topic.publish([ours])
-        if self._log is None:
-            return
-        until_s = time.monotonic() + _PATIENCE_S
-        while ours.event_id not in self._first:
-            if time.monotonic() > until_s:
-                raise SinkError(f"{self._topic.name}: the event was written, but it could not be read back")
-            time.sleep(_PAUSE_S)
-            self._read()
-        if self._first[ours.event_id] != ours:
-            raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
+        if self._announced is None and self._log is not None:
+            self._await(ours)
+        self._announced = self._announced or ours
 
     def is_ended(self, incident_id: str) -> bool:
         """See OperatorsTopic."""
         until_s = time.monotonic() + _PATIENCE_S
         while time.monotonic() <= until_s:
-            self._read()
-            if any(key[1] == incident_id and not known.is_open for key, known in self._known.items()):
+            known = self._latest(self._announced) if self._announced is not None else None
+            if known is not None and known.incident_id == incident_id and not known.is_open:
                 return True
             time.sleep(_PAUSE_S)
         return False
+
+    def _await(self, ours: IncidentEvent) -> None:
+        """Reads an event back.
+
+        Raises:
+            SinkError: it does not come, or another event with its sequence came first.
+        """
+        key, until_s = (ours.cluster_id, ours.event_id), time.monotonic() + _PATIENCE_S
+        while key not in self._first:
+            if time.monotonic() > until_s:
+                raise SinkError(f"{self._topic.name}: the event was written, but it could not be read back")
+            time.sleep(_PAUSE_S)
+            self._read()
+        if self._first[key] != ours:
+            raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
+
+    def _latest(self, event: IncidentEvent) -> IncidentEvent | None:
+        self._read()
+        return self._known.get((event.cluster_id, event.incident_id))
 
     def _read(self) -> None:
         if self._log is not None:
@@ -92,4 +130,11 @@ class KafkaOperatorsTopic:
         events = [one for one in found if isinstance(one, IncidentEvent)]
         self._known = latest([*self._known.values(), *events])
         for event in events:
-            self._first.setdefault(event.event_id, event)
+            self._first.setdefault((event.cluster_id, event.event_id), event)
+
+
+def _first_id(known: IncidentEvent) -> str:
+    assert known.span is not None
+    assert known.txn_start_offset is not None
+    topic_id, partition, producer_id = known.span
+    return span_incident_id(known.cluster_id, topic_id, partition.partition, producer_id, known.txn_start_offset)

@@ -143,6 +143,11 @@ class Book:
         """The `resolved` event of an incident whose end this process has found, with the outcome that it has found."""
         return resolved(self.as_found(incident), now_ms, resolution)
 
+    def forget_unknown(self) -> None:
+        """Drops what is kept about incidents that the store no longer knows."""
+        self.acted = {one: done for one, done in self.acted.items() if one in self.store.known}
+        self.contested &= self.store.known.keys()
+
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""
         self.acted.pop(incident_id, None)

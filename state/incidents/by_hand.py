@@ -17,7 +17,7 @@ from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.confirm import confirm_spans
 from txnwatch.state.incidents.event_builder import Origin, span_event
-from txnwatch.state.incidents.event_order import with_newer_verdict
+from txnwatch.state.incidents.event_order import found_too
 from txnwatch.state.incidents.marker import MarkerProtocol
 from txnwatch.state.incidents.own_findings import read_anew
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
@@ -201,7 +201,14 @@ class AbortByHand:
 
 def _continues(known: IncidentEvent, found: IncidentEvent) -> IncidentEvent:
     """What was found here, as the next event of a watch's incident; an outcome that is not known here stays."""
-    ours = with_newer_verdict(known, found)
+    ours = replace(
+        found_too(known, found),
+        consumer_groups=known.consumer_groups,
+        waiting_groups=known.waiting_groups,
+        lso_standing_ms=known.lso_standing_ms,
+        cleanup_policy=known.cleanup_policy,
+        transactional_id=found.transactional_id or known.transactional_id,
+    )
     if found.expected_outcome != ExpectedOutcome.UNKNOWN:
         return ours
     return replace(

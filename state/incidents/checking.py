@@ -252,6 +252,6 @@ class OpenChecks:
             return
         its_own = book.store.open_span(*key) if key is not None else None
         is_found = book.is_found(incident)
-        yield Change(book.end_of(known, resolution, now_ms), may_wait=happens is Happening.OVER)
+        yield Change(book.end_of(known, resolution, now_ms))
         if key is not None and is_found and its_own is not None and its_own.incident_id == incident.incident_id:
             book.findings.over(key)

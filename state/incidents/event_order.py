@@ -17,6 +17,7 @@ from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     Action,
     ActionResult,
+    EndKind,
     ExpectedOutcome,
     IncidentEvent,
     Resolution,
@@ -244,7 +245,15 @@ def hides(event: IncidentEvent, known: IncidentEvent) -> bool:
     """
     if known.sequence != event.sequence:
         return False
-    return event.is_open is not known.is_open or (known.is_open and differs(event, known))
+    if event.is_open is not known.is_open:
+        return True
+    if known.is_open:
+        return differs(event, known)
+    return _how(event) != _how(known)
+
+
+def _how(event: IncidentEvent) -> EndKind | None:
+    return event.resolution.how if event.resolution is not None else None
 
 
 def end_after(event: IncidentEvent, sent: IncidentEvent | None) -> Resolution | None:

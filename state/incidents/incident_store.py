@@ -36,6 +36,7 @@ from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     IncidentEvent,
     Overwritten,
+    Resolution,
     SpanKey,
     repeat_incident_id,
     resolved,
@@ -53,12 +54,14 @@ class Received(NamedTuple):
         happens: what it means for its incident; None for nothing.
         known: the latest event of the incident, with this one.
         was: what this process knew of the incident before.
+        end: the end that this process has sent, and that the record came before; None for none.
     """
 
     is_new: bool
     happens: Happening | None = None
     known: IncidentEvent | None = None
     was: Known = Known.NOTHING
+    end: Resolution | None = None
 
 
 _OF_NO_MEANING = Received(is_new=False)
@@ -303,8 +306,7 @@ class IncidentStore:
         self._in_flight = {key: other for key, other in self._in_flight.items() if other.incident_id != incident_id}
         end = end_after(event, sent)
         if end is not None:
-            ended = self.enter(resolved(taken, now_ms, end))
-            return Received(True, Happening.RECORD_BEFORE_END, ended, Known.ENDED)
+            return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED, end)
         return Received(True, meaning(event, taken), taken, self._found_or_claimed(taken))
 
 

@@ -171,8 +171,6 @@ class Ledger:
 
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         yield from self._listen(now_ms)
-        for end in self._silence.due(now_ms):
-            yield Change(end)
         self._queues.over(one for one in emitted if isinstance(one, SpanEnded))
         yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
         yield Within(CONFIRM_BUDGET_MS, self.checks.check(now_ms))
@@ -255,6 +253,8 @@ class Ledger:
             self.checks.due_ms = now_ms
             self._silence.heard(record, agrees=received.happens is Happening.RECORD_AGREES)
         match step(received.was, received.happens):
+            case NextStep.PUBLISH_AGAIN if received.end is not None:
+                yield Change(self.book.end_of(known, received.end, now_ms))
             case NextStep.PUBLISH_AGAIN:
                 yield Change(known, is_stored=False)
             case NextStep.CORRECT:
@@ -270,5 +270,7 @@ class Ledger:
             return
         self._tidy_ms = now_ms + TIDY_MS
         self.store.forget(now_ms)
+        self.book.forget_unknown()
+        self._silence.forget_ended()
         if (yield from ask(Tidy(self.store.has_ended))):
             yield from self.retention.on_tidy(self.store, now_ms)

@@ -179,7 +179,7 @@ class OwnerSearch:
                 name = answer.names[incident.producer_id]
                 if name is not None:
                     named = updated(replace(incident, transactional_id=name), now_ms)
-                    yield Change(self.book.as_found(named))
+                    yield Change(self.book.as_found(named), may_wait=True)
 
     def _is_nameless(self, incident: IncidentEvent) -> bool:
         is_without_owner = incident.transactional_id is None and incident.reason == Reason.NO_TRANSACTIONAL_ID

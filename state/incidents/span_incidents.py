@@ -82,7 +82,7 @@ class SpanIncidents:
             if book.step(incident, Happening.OVER) is NextStep.END:
                 ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
                 resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
-                yield Change(book.end_of(incident, resolution, now_ms), may_wait=ours is None)
+                yield Change(book.end_of(incident, resolution, now_ms))
         for ended in found:
             book.findings.over(_key_of_end(ended))
 
@@ -93,7 +93,7 @@ class SpanIncidents:
                 known = self.book.open_about(candidate)
                 if known is not None and known.verdict == candidate.verdict and known.transactional_id is None:
                     named = updated(replace(known, transactional_id=candidate.view.transactional_id), now_ms)
-                    yield Change(self.book.as_found(named))
+                    yield Change(self.book.as_found(named), may_wait=True)
 
     def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Publishes stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""

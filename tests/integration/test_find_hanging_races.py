@@ -9,7 +9,7 @@ import pytest
 
 from support.kafka_faults import stray_write
 from support.topics import create_topic, unique
-from txnwatch.cli.cluster_search import searcher_of
+from txnwatch.cli.compose import searcher_of
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster

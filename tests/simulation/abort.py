@@ -92,7 +92,6 @@ class Actors:
         self.abort.on_batch()
         self.world.seen.update(self.abort.counts)
         self.abort.counts.clear()
-        self.problems.extend(wrong_on_topic(self.ledger.ledger, self.log))
         problems = [*self.problems, *(f"HARM: {harm}" for harm in self.admin.harm), *self.truth.late]
         for found in (self.problems, self.admin.harm, self.truth.late):
             found.clear()
@@ -173,6 +172,7 @@ class AbortOracle(Oracle):
         self.actors.admin.stands_still = self.world.setting.rate == 0.0
         if result.is_committed and not self.problems:
             self.problems.extend(self.actors.batch(result.emitted))
+            self.problems.extend(wrong_on_topic(self.actors.ledger.ledger, self.actors.log))
 
 
 def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> RunOutcome:

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from txnwatch.cli.cluster_search import searcher_of
-from txnwatch.cli.events import keys_of
+from txnwatch.cli.compose import keys_of, searcher_of
 from txnwatch.cli.explanation import incident_of_a_watcher
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import (

@@ -11,7 +11,7 @@ import argparse
 import time
 from typing import Any
 
-from txnwatch.cli.cluster_search import Question, searcher_of
+from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
 from txnwatch.cli.explain_ids import described_now, of_former_id, of_known_id
 from txnwatch.cli.explain_names import NO_FINDING, of_group_named, of_name

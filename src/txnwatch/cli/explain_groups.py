@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from txnwatch.cli.cluster_search import Question
+from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import ALL_CLEAR, OPEN, Explanation, of_partition, of_span, open_in, start_of
 from txnwatch.cli.group_texts import UNSTABLE, GroupsAround, waiting_means
 from txnwatch.state.evidence.affected_groups import affected_groups, observe

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.cli.cluster_search import Question
-from txnwatch.cli.describe import described_with_log
+from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import Explanation, end_text, of_id, of_span, open_in
 from txnwatch.cli.past_ids import former_owner, former_text, participants_of, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import past_ends
@@ -17,6 +16,7 @@ from txnwatch.state.model.values import ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records, read_views
+from txnwatch.streaming.search.described_id import described_with_log
 from txnwatch.streaming.source.lister import hidden_of
 
 EXPIRED = "expired"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from txnwatch.cli.cluster_search import Question
+from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_groups import of_group
 from txnwatch.cli.explain_ids import EXPIRED, of_former_id, of_producer_id
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition, open_in

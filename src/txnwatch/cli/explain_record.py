@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from txnwatch.cli.cluster_search import Question
+from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import Explanation, of_span, open_in
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, past_ends

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from txnwatch.cli.cluster_search import searcher_of
+from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,

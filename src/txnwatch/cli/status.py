@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, NamedTuple
 
-from txnwatch.cli.events import keys_of, read_events_topic
+from txnwatch.cli.compose import keys_of, read_events_topic
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,

@@ -12,7 +12,7 @@ from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.one_look import a_searcher
 from txnwatch.cli import explain_groups
-from txnwatch.cli.cluster_search import Question
+from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_groups import with_waiting_groups
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition
 from txnwatch.state.incidents.event_builder import Origin

@@ -11,7 +11,7 @@ import pytest
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli import explain_names
-from txnwatch.cli.cluster_search import Question
+from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation
 from txnwatch.sinks.incidents.event_builder import Origin
 from txnwatch.state.model.errors import BrokerError

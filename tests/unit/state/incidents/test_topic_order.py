@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
-from txnwatch.state.evidence.ending import no_longer_open
+from txnwatch.state.evidence.ending import no_longer_open, partition_gone
 from txnwatch.state.incidents.event_order import (
     IN_HAND_MS,
     KEPT_MS,
@@ -41,6 +41,7 @@ NOW_MS = OPENED.time_ms
 SECOND = replace(OPENED, sequence=2, status="updated")
 THIRD = replace(OPENED, sequence=3, status="updated")
 END = resolved(OPENED, NOW_MS, no_longer_open(NOW_MS, "gone"))  # sequence 2
+OTHER_END = resolved(OPENED, NOW_MS, partition_gone(NOW_MS))
 OTHER_SECOND = replace(SECOND, hidden_records=7)
 
 ARRIVALS: dict[str, tuple[IncidentEvent, int, IncidentEvent | None, IncidentEvent | None, Arrival]] = {
@@ -90,6 +91,7 @@ REPEATED = {
     "an open event hides the end": (OTHER_SECOND, END, True),
     "an end hides an open event": (END, SECOND, True),
     "an end after an end": (END, END, False),
+    "another end after an end": (OTHER_END, END, True),
     "an open event after an open one": (OTHER_SECOND, SECOND, False),
     "another outcome after an open event": (replace(SECOND, expected_outcome="none"), SECOND, True),
     "the end has another sequence": (OTHER_SECOND, replace(END, sequence=3), False),

@@ -1,11 +1,19 @@
-"""The search of `find-hanging`, `explain` and `abort`, on a real cluster."""
+"""Builds what several commands need: the search on a real cluster, and the events topic that the flags name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import argparse
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cluster_connection import options_of
+from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
+from txnwatch.setting_sources import client_properties
+from txnwatch.sinks.delivery.encoding import Keys
+from txnwatch.sinks.delivery.event_log import Found, SkippedRecords, read_events
 from txnwatch.state.evidence.search_result import OwnerViews
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.values import ProducerId
@@ -53,3 +61,34 @@ def searcher_of(
         progress,
         foreign_topics=foreign_topics,
     )
+
+
+# Reads the events topic with a command's flags, and reports records that are not events.
+
+
+def keys_of(parsed: argparse.Namespace) -> Keys | None:
+    """The keys of `--events-key-file`; None without the flag.
+
+    Raises:
+        ConfigError: the file has no key, or cannot be read.
+    """
+    path = Path(parsed.events_key_file) if parsed.events_key_file else None
+    return events_keys(path, LOG.warning)
+
+
+def read_events_topic(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
+    """Reads the events topic that the flags name.
+
+    Raises:
+        BrokerError: the topic does not exist, or cannot be read to its end.
+        ConfigError: the settings of the registry, the client properties or the keys are invalid.
+    """
+    config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
+    properties = client_properties(parsed.command_config)
+    decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
+    return read_events(config, parsed.events_topic, follow=follow, decode=decode, keys=keys_of(parsed))
+
+
+def passed_over() -> SkippedRecords:
+    """A counter of records that are not events; it reports to the log."""
+    return SkippedRecords(LOG.warning, wall_clock_ms)
