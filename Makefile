@@ -31,6 +31,9 @@ it: dev-venv ## integration tests: a real Kafka and a real Redis
 e2e: dev-venv ## end-to-end tests: the whole job
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
 
+browser: browser-venv ## the page in a real browser; writes docs/page.png and docs/page-incident.png
+	@$(BIN)/python -m pytest tests/browser --page-pictures docs $(ARGS)
+
 long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults
 	@$(BIN)/python -m pytest tests -m long --ways-results docs/ways-in.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
@@ -106,4 +109,7 @@ bench-venv: dev-venv
 fuzz-venv: dev-venv
 	@scripts/venv.sh fuzz
 
-.PHONY: help demo test unit nightly it e2e long stop-times cluster-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv
+browser-venv: dev-venv
+	@scripts/venv.sh browser
+
+.PHONY: help demo test unit nightly it e2e long stop-times cluster-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv browser browser-venv

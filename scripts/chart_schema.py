@@ -17,8 +17,8 @@ from txnwatch.config import INT64, RunSettings
 # A table cannot be a variable: `secret.config` has it. The chart runs one pod, so no other host mounts its checkpoint.
 SET_BY_THE_CHART = frozenset(
     {
-        *("command_config", "events_key_file", "checkpoint", "metrics_port", "metrics_host"),
-        *("metrics_web_config_file", "spark_conf", "checkpoint_is_shared"),
+        *("command_config", "events_key_file", "checkpoint", "http_port", "http_host"),
+        *("http_web_config_file", "spark_conf", "checkpoint_is_shared"),
     }
 )
 _REFERENCE = r"[$][{](file|env):[^{}]+[}]"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with txnwatch and its demo installed editable, once: scripts/venv.sh run | dev | bench | fuzz
+# Makes .venv with txnwatch and its demo installed editable, once: scripts/venv.sh run | dev | bench | fuzz | browser
 # Quiet, with a sign of life; the whole of pip's output is in .venv/install-*.log.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -26,6 +26,7 @@ _LAYERS = {
     "unit": "unit",
     "property": "unit",
     "simulation": "unit",
+    "browser": "integration",
     "contract": "integration",
     "integration": "integration",
     "e2e": "e2e",
@@ -38,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stop-results", type=Path, default=None, help="JSON file for how long a stop took, by situation")
     parser.addoption("--cluster-results", type=Path, default=None, help="JSON file for the times on a Spark cluster")
     parser.addoption("--bad-input-results", type=Path, default=None, help="JSON file for what is said about bad input")
+    parser.addoption("--page-pictures", type=Path, default=None, help="directory for the pictures of the page")
     parser.addoption("--write-comparison", action="store_true", help="write docs/kafka-transactions.md")
 
 

@@ -67,7 +67,7 @@ def _is_served(connection: http.client.HTTPConnection) -> bool:
 def main() -> int:
     """The exit code: 0 if healthy."""
     args = _FIRST_PROCESS.read_text(errors="replace").split("\0")
-    return 0 if not has_metrics(args) or is_healthy(int(os.environ["TXNWATCH_METRICS_PORT"])) else 1
+    return 0 if not has_metrics(args) or is_healthy(int(os.environ["TXNWATCH_HTTP_PORT"])) else 1
 
 
 if __name__ == "__main__":

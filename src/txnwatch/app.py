@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
+from txnwatch.page.store import BatchEnd, PageStore, Watched
 from txnwatch.setting_sources import broker_properties, client_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.event_log import SkippedRecords
@@ -96,6 +97,7 @@ class Watch:
         certificates: the certificate files of the connection to Kafka.
         timeout_limit: the longest timeout of a transaction, for the view `none`.
         coverage: the partitions without evidence, and whether the watch is ready.
+        page: what the page shows.
         batch_errors: the error of txnwatch that has ended the query.
         sinks: the ledger and what it publishes to, while the watch runs.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
@@ -137,6 +139,7 @@ class Watch:
         self.certificates = CertificateFiles(self.options.security.tls)
         self.metrics = Metrics(wall_clock_ms)
         self.metrics.progress = self._progress
+        self.page = PageStore(self.instance)
         self.coverage = Coverage(self.log, progress=self._progress, census_interval_ms=self.settings.census_interval_ms)
         self._throttling = Throttling(self.log)
         self._slow_batches, self._clock_differences = SlowBatches(self.log), ClockDifferences(self.log)
@@ -185,7 +188,7 @@ class Watch:
 
     def _take_view(self, view: ChosenView, cluster: Cluster) -> None:
         """Takes the view of the coordinators, and reports what it does not detect."""
-        self.access = self.coverage.access = view.access
+        self.access = self.coverage.access = self.page.access = view.access
         self.options = parse_options(self._source_options())
         self.metrics.take_access(view.access)
         if view.access is CoordinatorAccess.NONE:
@@ -231,6 +234,7 @@ class Watch:
                 progress=self._progress,
                 missing_evidence=lambda: self.coverage.evidence,
             )
+            self.page.origin = self.sinks.origin
             self._throttling.asked = self.sinks.cluster.take_throttled
             ledger = self.sinks.open()
             self.metrics.query_starts(ledger)
@@ -293,6 +297,7 @@ class Watch:
 
     def _on_event(self, event: IncidentEvent) -> None:
         self.metrics.on_event(event)
+        self.page.take_event(event)
         self.on_event(event)
 
     def on_batch(self, batch_id: int, emitted: list[Finding]) -> None:
@@ -311,9 +316,17 @@ class Watch:
         self._source.write(emitted, ledger, self.options.buckets)
         self.sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
-        self.metrics.on_batch(
-            batch_id, emitted, ledger, is_ready=self.coverage.is_ready, evidence=self.coverage.evidence
+        is_ready, evidence = self.coverage.is_ready, self.coverage.evidence
+        self.metrics.on_batch(batch_id, emitted, ledger, is_ready=is_ready, evidence=evidence)
+        now_ms = wall_clock_ms()
+        seen = BatchEnd(
+            incidents=ledger.incidents,
+            evidence=evidence,
+            is_ready=is_ready,
+            watched=Watched(*self.sinks.watched(now_ms)),
+            undelivered=ledger.topic.waiting,
         )
+        self.page.take(emitted, seen, now_ms)
         if self.access is CoordinatorAccess.NONE:
             self.timeout_limit.refresh(functools.partial(broker_timeouts, self.sinks.cluster), wall_clock_ms())
         if self.coverage.is_ready:

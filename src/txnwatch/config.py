@@ -136,6 +136,12 @@ SparkConf = Annotated[dict[str, str], BeforeValidator(conf_of)]
 
 EVENTS_TOPIC = "txnwatch.events"
 CONFLUENT_AVRO = "confluent-avro"
+# Settings that have another name as well: the metrics are on the same port as the page.
+OTHER_NAMES = {
+    "metrics_port": "http_port",
+    "metrics_host": "http_host",
+    "metrics_web_config_file": "http_web_config_file",
+}
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
 
@@ -190,15 +196,22 @@ class RunSettings(BaseModel):
     redis_url: RedisUrl | None = Field(
         None, description="redis://host:port/db that gets the current incidents", repr=False
     )
-    metrics_port: Port | None = Field(
-        None, description="port for Prometheus (/metrics, /-/healthy, /-/ready); 0: any free port; not set: no metrics"
-    )
-    metrics_host: Text = Field(
-        "127.0.0.1", description="address on which the metrics port listens; 0.0.0.0: every address of this machine"
-    )
-    metrics_web_config_file: Path | None = Field(
+    http_port: Port | None = Field(
         None,
-        description="file with TLS and users of the metrics port, in the format of Prometheus's web configuration; see "
+        description="port for the page, its JSON, Prometheus (/metrics) and the probes (/-/healthy, /-/ready); 0: any "
+        "free port; not set: none of them",
+    )
+    http_host: Text = Field(
+        "127.0.0.1", description="address on which the HTTP port listens; 0.0.0.0: every address of this machine"
+    )
+    http_names: Prefixes = Field(
+        (),
+        description="comma-separated (or a list in the file); host names under which a browser reaches the page, "
+        "beside IP addresses, localhost and the name of this machine",
+    )
+    http_web_config_file: Path | None = Field(
+        None,
+        description="file with TLS and users of the HTTP port, in the format of Prometheus's web configuration; see "
         "docs/hardening.md",
     )
     trigger_ms: PositiveMs = Field(

@@ -110,7 +110,7 @@ class SinkSet:
         log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
         may_read_log = self.coordinator_view is CoordinatorAccess.LOG
         ledger = RunningLedger(
-            origin=self._origin(),
+            origin=self.origin,
             admin=ClusterAdmin(self.cluster),
             groups=ClusterGroups(self.cluster),
             topic=TopicOutbox(topic, self.log),
@@ -141,7 +141,9 @@ class SinkSet:
             self._open_list = OpenList(redis.show_open)
         return mirrors
 
-    def _origin(self) -> Origin:
+    @property
+    def origin(self) -> Origin:
+        """What the events and the commands of this watch share."""
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
         flags = events_flags(self.settings)
@@ -174,6 +176,10 @@ class SinkSet:
         if self._heartbeats is not None:
             self._heartbeats.on_batch(emitted, now_ms)
         self.listening.remove_expired_heartbeats(self.settings.events_retention_ms, now_ms, self._bury)
+
+    def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
+        """The numbers of partitions that are scanned and that only a census watches; asked for once a minute."""
+        return self._heartbeats.watched(now_ms) if self._heartbeats is not None else (0, 0)
 
     def close(self) -> Counter[str]:
         """Closes everything, with one last attempt to deliver the waiting events; returns what was counted."""

@@ -43,6 +43,7 @@ def run(parsed: argparse.Namespace) -> int:
         view = DemoView()
         view.plan(STEPS)
         demo = Demo(Path(directory), view, stack)
+        view.console.print(f"The page, from the third step on: {demo.page}", highlight=False)
         try:
             with view:
                 demo.play(parsed.svg)

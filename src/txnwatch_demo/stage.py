@@ -30,6 +30,7 @@ from txnwatch_demo.embedded.applications import (
     transactional_writer,
 )
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.process import free_ports
 from txnwatch_demo.embedded.redis import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
 from txnwatch_demo.screen import DemoView, PartitionRow
@@ -39,7 +40,7 @@ ZOMBIE = "checkout-7"
 VICTIM = TopicPartition(TOPIC, 0)
 QUIET_TIME_S = 5.0
 FREEZE_S = 3.0
-READING_S = 6.0
+READING_S = 20.0
 
 
 @dataclass
@@ -51,6 +52,12 @@ class DemoServers:
     stack: contextlib.ExitStack
     applications: list[Application] = field(default_factory=list)
     events: list[tuple[float, IncidentEvent]] = field(default_factory=list)
+    http_port: int = field(default_factory=lambda: free_ports(1)[0])
+
+    @property
+    def page(self) -> str:
+        """The address of the page of the watch."""
+        return f"http://127.0.0.1:{self.http_port}/"
 
     def start_servers(self) -> None:
         """Starts Kafka and Redis, and creates the topics."""
@@ -88,7 +95,7 @@ class DemoServers:
         command = [
             *(sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", self.bootstrap),
             *("--checkpoint", str(self.directory / "checkpoint"), "--redis-url", self.redis.url),
-            *("--auto-abort", "on", "--abort-after-ms", "0"),
+            *("--auto-abort", "on", "--abort-after-ms", "0", "--http-port", str(self.http_port)),
         ]
         begin = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603 - our own arguments
@@ -117,7 +124,7 @@ class DemoServers:
                     self.events.append((time.monotonic(), event))
 
     def leave_time_to_read(self) -> None:
-        """On a terminal, leaves 6 s to read the screen; the table stays up to date."""
+        """On a terminal, leaves 20 s to look at the screen and at the page; both stay up to date."""
         if self.view.console.is_terminal:
             until = time.monotonic() + READING_S
             self.wait(lambda: time.monotonic() > until, READING_S + 5.0, "the time to read the screen")
@@ -158,8 +165,10 @@ class DemoServers:
         """Leaves everything running until Ctrl-C."""
         show = self.view.console.print
         command = f"{sys.executable} -m txnwatch"
-        show(f"\nKafka is at {self.bootstrap}, Redis at {self.redis.url}. Commands to try:", highlight=False)
+        show(f"\nThe page is at {self.page}", highlight=False)
+        show(f"Kafka is at {self.bootstrap}, Redis at {self.redis.url}. Commands to try:", highlight=False)
         for line in (
+            f"curl {self.page}",
             f"{command} events --bootstrap-server {self.bootstrap} --follow",
             f"redis-cli -u {self.redis.url} zrange '{prefix_of(self.cluster.known.cluster_id)}incidents' 0 -1",
             f"tail -f {self.directory / 'checkpoint' / 'spark.log'}",

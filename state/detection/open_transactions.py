@@ -143,8 +143,10 @@ def _open(
     spans = tuple(
         OpenSpan(partition, span.start_offset, span.first_seen_ms) for partition, span in sorted(producer.spans.items())
     )
-    name = producer.view.transactional_id if producer.view is not None else None
-    return OpenTransaction(producer.producer_id, name, state, begun_ms, prepared_ms, spans)
+    view = producer.view
+    name = view.transactional_id if view is not None else None
+    timeout_ms = view.timeout_ms if view is not None and view.is_live else None
+    return OpenTransaction(producer.producer_id, name, state, begun_ms, prepared_ms, spans, timeout_ms)
 
 
 def oldest(transactions: Iterable[OpenTransaction]) -> tuple[TimestampMs | None, TimestampMs | None]:

@@ -242,6 +242,7 @@ class OpenTransaction(NamedTuple):
         state: the state of the transaction, or `unowned` if no live transaction owns the open data.
         since_ms: when it began, as far as known.
         prepared_ms: when its outcome was decided, None if it is not decided.
+        timeout_ms: the timeout of the live transaction, after which its coordinator aborts it; None without one.
     """
 
     producer_id: ProducerId
@@ -250,6 +251,7 @@ class OpenTransaction(NamedTuple):
     since_ms: TimestampMs
     prepared_ms: TimestampMs | None
     spans: tuple[OpenSpan, ...]
+    timeout_ms: DurationMs | None = None
 
 
 class BlockedOffset(NamedTuple):

@@ -149,7 +149,7 @@ def test_its_executor_runs_the_tasks_of_a_watch(
             *(part for one in conf for part in ("--spark-conf", one)),
         ]
         with contextlib.ExitStack() as running:
-            flags = [*mount, "--env", "TXNWATCH_METRICS_PORT=0"]
+            flags = [*mount, "--env", "TXNWATCH_HTTP_PORT=0"]
             driver = running.enter_context(container(image, *asked, flags=flags))
             application_id = eventually(spark.application_id, READY_S, lambda: logs(driver)[-2000:])
             flags = [*mount, *as_an_executor_of(port, application_id)]
@@ -173,7 +173,7 @@ def running(image: str, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[tuple[
         *("--mount", f"type=bind,source={secret},target=/etc/txnwatch/secret/client.properties,readonly"),
         *("--env", f"TXNWATCH_BOOTSTRAP_SERVER={kafka.bootstrap_servers}"),
         *("--env", "TXNWATCH_COMMAND_CONFIG=/etc/txnwatch/secret/client.properties"),
-        *("--env", f"TXNWATCH_METRICS_PORT={port}", "--env", "TXNWATCH_EVENTS_TOPIC=image.events"),
+        *("--env", f"TXNWATCH_HTTP_PORT={port}", "--env", "TXNWATCH_EVENTS_TOPIC=image.events"),
         *("--health-interval", "2s"),
     ]
     with container(image, flags=flags) as found:

@@ -16,8 +16,6 @@ from fuzz.target import Target
 from support.heartbeats import a_heartbeat
 from support.incidents import an_event
 from txnwatch.cli.output import event_line
-from txnwatch.metrics.server import is_known
-from txnwatch.metrics.web_config import Users, read_web_config
 from txnwatch.setting_sources import read_properties
 from txnwatch.sinks.delivery.encoding import from_bytes, plain, to_avro, to_json
 from txnwatch.sinks.delivery.redis_views import event_of_hash
@@ -31,6 +29,8 @@ from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.driver_file import positions_in, read_driver_file
 from txnwatch.streaming.source.offsets import VERSION
 from txnwatch.streaming.source.rows import pack_facts, unpack_facts
+from txnwatch.web.server import credentials
+from txnwatch.web.web_config import Users, read_web_config
 
 _EVENT, _BEAT = an_event(), a_heartbeat()
 _JSON = True
@@ -131,8 +131,8 @@ TARGETS = [
     ),
     Target(
         "authorization",
-        "the Authorization header of a request to the metrics server",
-        lambda data: is_known(_USERS, data.decode("latin-1")),
+        "the Authorization header of a request to the HTTP server",
+        lambda data: (found := credentials(data.decode("latin-1"))) and _USERS.accept(*found),
         (),
         [b"Basic b3BzOng=", b"Bearer x"],
     ),

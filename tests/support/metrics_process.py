@@ -1,6 +1,6 @@
 """A process that serves metrics as `run` does, with a low limit of descriptors, and that reports what it has in use.
 
-Only sockets and the seam `served_metrics` are used, so that the tests of its limits hold for every server behind it.
+Only sockets and the seam `served` are used, so that the tests of its limits hold for every server behind it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from prometheus_client import Gauge
 
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
-from txnwatch.metrics.server import served_metrics
 from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.web.server import served
 
 _REPORT_S = 20.0
 _AT_REST, _PAUSE_S = 15, 0.1  # so many equal answers in a row
@@ -83,8 +83,8 @@ def _serve(asked: Connection, descriptors: int, web_config: Path | None, answer_
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, hard))
     metrics = Metrics(wall_clock_ms)
     Gauge("long", "x" * answer_bytes, registry=metrics.registry)
-    settings = RunSettings(bootstrap_server="none:1", metrics_port=0, metrics_web_config_file=web_config)
-    with served_metrics(settings, metrics, mock.Mock()) as server, contextlib.suppress(EOFError):
+    settings = RunSettings(bootstrap_server="none:1", http_port=0, http_web_config_file=web_config)
+    with served(settings, metrics, mock.Mock()) as server, contextlib.suppress(EOFError):
         assert server is not None
         asked.send(int(server.url.rpartition(":")[2]))
         while True:

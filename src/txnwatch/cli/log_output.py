@@ -3,7 +3,7 @@
 `run` writes lines for people, or one JSON object per line for programs (`--log-format`). The other commands write their
 warnings for people, because standard output has the answer.
 
-Spark's output goes to a file of its own (streaming/job), and the metrics server writes no log.
+Spark's output goes to a file of its own (streaming/job), and the HTTP server writes no log of requests.
 """
 
 from __future__ import annotations

@@ -15,7 +15,17 @@ from pydantic.fields import FieldInfo
 
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.cluster_connection import connected
-from txnwatch.config import EVENTS_TOPIC, INT16, INT32, INT64, THRESHOLDS, RunSettings, is_redis_url, is_registry_url
+from txnwatch.config import (
+    EVENTS_TOPIC,
+    INT16,
+    INT32,
+    INT64,
+    OTHER_NAMES,
+    THRESHOLDS,
+    RunSettings,
+    is_redis_url,
+    is_registry_url,
+)
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
 from txnwatch.state.incidents.event_builder import EventsFlags, Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent
@@ -129,6 +139,7 @@ _PLACEHOLDERS = {
     "url": "URL",
     "port": "PORT",
     "host": "HOST",
+    "names": "NAMES",
     "master": "MASTER",
     "conf": "KEY=VALUE",
 }
@@ -145,8 +156,9 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Col
         default = (
             "" if spec.is_required() or spec.default in (None, "", (), {}) else f" (default: {_shown(spec.default)})"
         )
+        others = [other for other, first in OTHER_NAMES.items() if first == name]
         parser.add_argument(
-            f"--{name.replace('_', '-')}",
+            *(f"--{one.replace('_', '-')}" for one in (name, *others)),
             action="append" if spec.default == {} else "store",
             metavar=_placeholder(name, spec),
             help=f"{spec.description}{default}".replace("%", "%%"),

@@ -21,11 +21,13 @@ from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import add_config_flag, add_flags, flag_values
 from txnwatch.cli.supervision import Reload, StepTooLongError, StopRequest, StopRequestedError, exit_now, supervise
 from txnwatch.config import RunSettings
-from txnwatch.metrics.server import served_metrics
+from txnwatch.page.served_page import PageSite
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.state.model.errors import CheckpointError
+from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.checkpoint import locked
 from txnwatch.streaming.job.scratch import SCRATCH, OwnDirectory
+from txnwatch.web.server import served
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,8 +78,9 @@ def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:
 def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
     reload.certificates, reload.timeout_limit = watch.certificates, watch.timeout_limit
-    with locked(watch.checkpoint), _scratch(stop) as scratch, contextlib.ExitStack() as served:
-        reload.server = served.enter_context(served_metrics(watch.settings, watch.metrics, watch.log))
+    with locked(watch.checkpoint), _scratch(stop) as scratch, contextlib.ExitStack() as serving:
+        page = PageSite(watch.page, wall_clock_ms, watch.metrics.progress, watch.settings.http_names)
+        reload.server = serving.enter_context(served(watch.settings, watch.metrics, watch.log, page))
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")
         LOG.info(f"checkpoint {watch.checkpoint}, Spark's output in {watch.spark_log}")
@@ -88,7 +91,7 @@ def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
             with _leased(watch, session, stop):
                 supervise(watch, session, stop, reload)
         finally:
-            _close(watch, session, stop, served)
+            _close(watch, session, stop, serving)
 
 
 @contextlib.contextmanager
@@ -111,9 +114,9 @@ def _leased(watch: Watch, session: SparkSession, stop: StopRequest) -> contextli
         ) from None
 
 
-def _close(watch: Watch, session: SparkSession, stop: StopRequest, served: contextlib.ExitStack) -> None:
-    """Closes Spark, the destinations and the metrics at the same time; kills the JVM if it does not end."""
+def _close(watch: Watch, session: SparkSession, stop: StopRequest, serving: contextlib.ExitStack) -> None:
+    """Closes Spark, the destinations and the HTTP server at the same time; kills the JVM if it does not end."""
     from txnwatch.streaming.job.failures import end_jvm, kill_jvm  # noqa: PLC0415
 
-    if not stop.finish(functools.partial(end_jvm, session), watch.close, served.close, until_s=_CLOSE_S):
+    if not stop.finish(functools.partial(end_jvm, session), watch.close, serving.close, until_s=_CLOSE_S):
         stop.finish(functools.partial(kill_jvm, session), until_s=_KILL_S)

@@ -20,8 +20,6 @@ from txnwatch.app import CertificateFiles, Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.log_output import log_step, log_to_stdout
 from txnwatch.config import THRESHOLDS, RunSettings
-from txnwatch.metrics.server import MetricsServer
-from txnwatch.metrics.web_config import read_web_config
 from txnwatch.state.model.clocks import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, QueryError, TxnwatchError
 from txnwatch.state.model.values import doubled
@@ -29,6 +27,8 @@ from txnwatch.streaming.client.clock import clock_base
 from txnwatch.streaming.client.cluster import why_not_reached
 from txnwatch.streaming.job.failures import Failure, Repeats, failure_of, failure_of_ours, text_of
 from txnwatch.watch.coverage import TimeoutLimit
+from txnwatch.web.server import WebServer
+from txnwatch.web.web_config import read_web_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,7 +192,7 @@ class Reload:
     Attributes:
         requested: whether a SIGHUP has come since the last reading.
         is_due: the query has to start again; no micro-batch begins until then.
-        server: the metrics server, if there is one.
+        server: the HTTP server, if there is one.
         certificates: the files that are used without a signal when they change.
         timeout_limit: the limit that the query gets without a signal when it changes.
     """
@@ -201,7 +201,7 @@ class Reload:
         self._load = load
         self.requested = False
         self.is_due = False
-        self.server: MetricsServer | None = None
+        self.server: WebServer | None = None
         self.certificates: CertificateFiles | None = None
         self.timeout_limit: TimeoutLimit | None = None
 
@@ -230,7 +230,7 @@ class Reload:
         former = watch.settings
         try:
             fresh = self._load()
-            web = read_web_config(former.metrics_web_config_file)
+            web = read_web_config(former.http_web_config_file)
         except (TxnwatchError, OSError) as exc:
             LOG.warning(f"SIGHUP: nothing is reloaded: {exc}")
             return self.is_due

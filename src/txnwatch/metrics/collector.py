@@ -189,7 +189,7 @@ class Metrics(Collector):
         self._take_ledger(ledger)
 
     def count_refused_connection(self) -> None:
-        """Counts a connection that the metrics server has refused."""
+        """Counts a connection that the HTTP server has refused."""
         self._made["refused_connections_total"].inc()
 
     def take_access(self, access: CoordinatorAccess) -> None:

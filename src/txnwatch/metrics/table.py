@@ -10,7 +10,6 @@ from enum import StrEnum
 from itertools import product
 from typing import Final, NamedTuple
 
-from txnwatch.metrics.connections import MOST, MOST_OF_ONE
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.evidence.confirmation import Answer
@@ -129,8 +128,7 @@ METRICS: tuple[Metric, ...] = (
         "refused_connections_total",
         _C,
         (),
-        f"connections to the metrics port that were closed at once, because {MOST} connections were open, or "
-        f"{MOST_OF_ONE} of the same address",
+        "connections to the HTTP port that were closed at once, because too many were open, or too many of one address",
     ),
     Metric(
         HEALTH,

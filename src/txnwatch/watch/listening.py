@@ -128,7 +128,7 @@ class HeartbeatSender:
         unproven = evidence.unproven
         left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
         progress = self.progress()
-        scanned, by_census = self._watched(now_ms)
+        scanned, by_census = self.watched(now_ms)
         return Heartbeat(
             instance=self.instance,
             version=__version__,
@@ -146,7 +146,7 @@ class HeartbeatSender:
             coordinator_view=self.options.coordinator_access,
         )
 
-    def _watched(self, now_ms: TimestampMs) -> tuple[int, int]:
+    def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
         """The numbers of partitions that are scanned and that only a census watches; refreshed every minute."""
         if now_ms >= self._topics_due_ms:
             self._topics_due_ms = now_ms + _TOPICS_MS

@@ -316,7 +316,7 @@ def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleTy
         "metrics": {"serviceMonitor": {"enabled": True, "endpoint": endpoint}},
     }
     text = rendered(manifests, values, tmp_path)
-    assert environment(text)["TXNWATCH_METRICS_WEB_CONFIG_FILE"] == "/etc/txnwatch/secret/web.yml"
+    assert environment(text)["TXNWATCH_HTTP_WEB_CONFIG_FILE"] == "/etc/txnwatch/secret/web.yml"
     (container,) = pod(text)["containers"]
     check = {"command": ["python", "/opt/txnwatch/healthcheck.py"]}
     assert [container[probe]["exec"] for probe in ("startupProbe", "livenessProbe")] == [check, check]
@@ -341,7 +341,7 @@ def test_the_queries_accept_the_same_variables_as_run(
     settings = load_settings({}, None, environment(rendered(manifests, EVERYTHING, tmp_path)))
     assert settings.abort_transactional_id_prefixes == ("orders-", "payments-")
     assert settings.max_bytes_per_trigger == 268435456
-    assert settings.metrics_port == 9464
+    assert settings.http_port == 9464
 
 
 def test_spark_listens_for_executors_of_another_master(manifests: ModuleType) -> None:

@@ -30,7 +30,7 @@ def settings(environ: dict[str, str], **flags: str) -> RunSettings:
 
 def test_service_links_are_no_settings() -> None:
     assert settings(SERVICE_LINKS) == settings({})
-    assert settings({**SERVICE_LINKS, "TXNWATCH_METRICS_PORT": "9464"}).metrics_port == 9464
+    assert settings({**SERVICE_LINKS, "TXNWATCH_METRICS_PORT": "9464"}).http_port == 9464
 
 
 def test_a_link_of_kubernetes_with_the_name_of_a_setting(bad_inputs: BadInputs) -> None:
@@ -46,7 +46,7 @@ def test_a_link_of_kubernetes_with_the_name_of_a_setting(bad_inputs: BadInputs) 
 
 
 def test_a_flag_replaces_a_link_with_the_name_of_a_setting() -> None:
-    assert settings(LINK, metrics_port="9464").metrics_port == 9464
+    assert settings(LINK, metrics_port="9464").http_port == 9464
 
 
 @pytest.mark.parametrize("flags", [{}, {"metrics_port": "tcp://10.0.0.8:9464"}], ids=["a word", "a URL from a flag"])

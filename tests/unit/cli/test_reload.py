@@ -20,9 +20,9 @@ from support.log_lines import log_restored
 from txnwatch.cli import log_output, supervision
 from txnwatch.cli.supervision import AT_ONCE, OF_THE_QUERY, Reload, StopRequest
 from txnwatch.config import RunSettings
-from txnwatch.metrics.server import MetricsServer
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.web.server import WebServer
 
 FIRST = 'bootstrap_server = "b:1"\nlate_buffer_ms = 1000\n'
 Lines = Callable[[], list[str]]
@@ -111,7 +111,7 @@ def test_the_web_configuration_is_read_again(file: Path, lines: Lines) -> None:
     web.write_text("")
     file.write_text(f'{FIRST}metrics_web_config_file = "{web}"\n')
     reload, watch = begun(file)
-    with closing(MetricsServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True)) as server:
+    with closing(WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True)) as server:
         reload.server = server
         assert urlopen(f"{server.url}/-/healthy").status == 200
         web.write_text(f"basic_auth_users: {{ops: '{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}'}}")

@@ -12,8 +12,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.certificates import Authority
-from txnwatch.metrics.server import MetricsServer
-from txnwatch.metrics.web_config import read_web_config
+from txnwatch.web.server import WebServer
+from txnwatch.web.web_config import read_web_config
 from txnwatch_demo.embedded.process import free_ports
 
 ROOT = Path(__file__).parents[3]
@@ -101,7 +101,7 @@ def test_an_executor_without_its_variables_is_an_error_that_names_them() -> None
 def test_the_health_check_asks_the_metrics_server() -> None:
     (port,) = free_ports(1)
     assert not HEALTHCHECK.is_healthy(port)
-    with closing(MetricsServer(CollectorRegistry(), "127.0.0.1", port, lambda: False)):
+    with closing(WebServer(CollectorRegistry(), "127.0.0.1", port, lambda: False)):
         assert HEALTHCHECK.is_healthy(port), "a watch that is not ready is healthy"
 
 
@@ -114,7 +114,7 @@ def test_the_health_check_of_a_protected_metrics_server(tmp_path: Path) -> None:
         (tmp_path / "web.yml").write_text(text)
         (port,) = free_ports(1)
         web = read_web_config(tmp_path / "web.yml")
-        with closing(MetricsServer(CollectorRegistry(), "127.0.0.1", port, lambda: False, web)):
+        with closing(WebServer(CollectorRegistry(), "127.0.0.1", port, lambda: False, web)):
             assert HEALTHCHECK.is_healthy(port), text
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from txnwatch.config import RunSettings
-from txnwatch.metrics.server import MetricsServer
+from txnwatch.web.server import WebServer
 
 ROOT = Path(__file__).parents[3]
 K8S = ROOT / "deploy" / "k8s"
@@ -41,7 +41,7 @@ def test_an_update_replaces_a_pod_that_is_not_ready() -> None:
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
 def test_a_probe_is_served(probe: str) -> None:
-    served = inspect.getsource(MetricsServer)
+    served = inspect.getsource(WebServer)
     assert f'"{CONTAINER[probe]["httpGet"]["path"]}"' in served
     assert CONTAINER[probe]["httpGet"]["port"] == "metrics"
 
@@ -49,7 +49,7 @@ def test_a_probe_is_served(probe: str) -> None:
 def test_the_checkpoint_is_on_the_volume_and_the_metrics_are_on_the_port() -> None:
     (claim,) = SET["spec"]["volumeClaimTemplates"]
     assert ENVIRONMENT["TXNWATCH_CHECKPOINT"].startswith(MOUNTS[claim["metadata"]["name"]]["mountPath"] + "/")
-    assert {"name": "metrics", "containerPort": int(ENVIRONMENT["TXNWATCH_METRICS_PORT"])} in CONTAINER["ports"]
+    assert {"name": "metrics", "containerPort": int(ENVIRONMENT["TXNWATCH_HTTP_PORT"])} in CONTAINER["ports"]
 
 
 def test_a_claim_outlives_the_release() -> None:
@@ -139,9 +139,9 @@ def test_the_chart_has_every_setting_once() -> None:
         "command_config",
         "events_key_file",
         "checkpoint",
-        "metrics_port",
-        "metrics_host",
-        "metrics_web_config_file",
+        "http_port",
+        "http_host",
+        "http_web_config_file",
         "spark_conf",  # a table cannot be a variable: the file of `secret.config` has it
         "checkpoint_is_shared",  # one pod
     }
@@ -157,7 +157,7 @@ def test_the_versions_of_chart_and_package_are_the_same() -> None:
 
 
 def test_the_metrics_are_reached_from_other_pods_and_containers() -> None:
-    assert ENVIRONMENT["TXNWATCH_METRICS_HOST"] == "0.0.0.0"
+    assert ENVIRONMENT["TXNWATCH_HTTP_HOST"] == "0.0.0.0"
     composed = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
-    assert composed["services"]["txnwatch"]["environment"]["TXNWATCH_METRICS_HOST"] == "0.0.0.0"
-    assert "TXNWATCH_METRICS_HOST=0.0.0.0" in (ROOT / "deploy" / "Dockerfile").read_text()
+    assert composed["services"]["txnwatch"]["environment"]["TXNWATCH_HTTP_HOST"] == "0.0.0.0"
+    assert "TXNWATCH_HTTP_HOST=0.0.0.0" in (ROOT / "deploy" / "Dockerfile").read_text()

@@ -19,7 +19,6 @@ from support.log_lines import LogLines
 from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
-from txnwatch.metrics.server import MetricsServer
 from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
@@ -35,6 +34,7 @@ from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.job.checkpoint import Progress, read_progress
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.watch.coverage import Coverage, MissingEvidence
+from txnwatch.web.server import WebServer
 
 LATER_MS = 60_000
 
@@ -262,7 +262,7 @@ def test_progress_is_what_spark_reports() -> None:
 
 @pytest.fixture
 def served(world: CollectorWorld) -> Iterator[str]:
-    with closing(MetricsServer(world.metrics.registry, "127.0.0.1", 0, lambda: world.metrics.is_judging)) as server:
+    with closing(WebServer(world.metrics.registry, "127.0.0.1", 0, lambda: world.metrics.is_judging)) as server:
         yield server.url
 
 
@@ -285,8 +285,8 @@ def test_a_scrape_over_http_and_the_answers_to_probes(world: CollectorWorld, ser
 
 def test_a_port_that_is_taken_is_an_error_with_its_name(world: CollectorWorld, served: str) -> None:
     port = int(served.rpartition(":")[2])
-    with pytest.raises(ConfigError, match=rf"metrics_port: .*127\.0\.0\.1:{port}"):
-        MetricsServer(world.metrics.registry, "127.0.0.1", port, lambda: True)
+    with pytest.raises(ConfigError, match=rf"http_port: .*127\.0\.0\.1:{port}"):
+        WebServer(world.metrics.registry, "127.0.0.1", port, lambda: True)
 
 
 def test_each_decision_is_counted_once_however_many_events_repeat_it(world: CollectorWorld) -> None:

@@ -32,7 +32,7 @@ def test_an_open_transaction_is_counted_at_once_and_listed_after_a_while() -> No
     run.pass_time(AFTER_MS)
     run.batch()
     span = OpenSpan(ORDERS, 5, START_MS)
-    assert run.followed == [OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, (span,))]
+    assert run.followed == [OpenTransaction(PRODUCER, NAME, "Ongoing", START_MS, None, (span,), 60_000)]
     assert figures(run) == ({"Ongoing": 1}, START_MS, None)
 
 

@@ -1,4 +1,4 @@
-"""The web configuration file of the metrics server: TLS, basic authentication and headers.
+"""The web configuration file of the HTTP server: TLS, basic authentication and headers.
 
 The format is that of Prometheus and its exporters (exporter-toolkit). A key that is not supported here is an error,
 because a server without a protection that the file asks for would be worse than none.
@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from txnwatch.state.model.errors import ConfigError
 
-# The TLS of the metrics server: the section `tls_server_config` of the web configuration file.
+# The TLS of the HTTP server: the section `tls_server_config` of the web configuration file.
 #
 # Law: a file that changes on the disk is used from the next connection on. It is read into a new context, because a
 # context keeps each authority that was ever loaded into it.
@@ -216,19 +216,25 @@ class Users:
 
         Other pairs are checked one after another: a client with wrong passwords keeps one core busy, not all.
         """
-        given = f"{len(user)}:{user}:{password}".encode()
-        proof = hmac.new(self._salt, given, hashlib.sha256).digest()
-        with self._lock:
-            if proof in self._accepted:
-                return True
+        if self.has_accepted(user, password):
+            return True
         with self._checking:
             is_accepted = self._check(user, password.encode())
         if is_accepted:
             with self._lock:
                 if len(self._accepted) >= _REMEMBERED:
                     self._accepted.clear()
-                self._accepted.add(proof)
+                self._accepted.add(self._proof(user, password))
         return is_accepted
+
+    def has_accepted(self, user: str, password: str) -> bool:
+        """Whether the pair is remembered; takes no time."""
+        with self._lock:
+            return self._proof(user, password) in self._accepted
+
+    def _proof(self, user: str, password: str) -> bytes:
+        given = f"{len(user)}:{user}:{password}".encode()
+        return hmac.new(self._salt, given, hashlib.sha256).digest()
 
     def _check(self, user: str, password: bytes) -> bool:
         """An unknown user takes as long as a known one. A password that bcrypt would cut is refused."""
@@ -239,7 +245,7 @@ class Users:
 
 @dataclass(frozen=True)
 class WebConfig:
-    """How the metrics server is protected; by default it is not. Every answer has `headers`."""
+    """How the HTTP server is protected; by default it is not. Every answer has `headers`."""
 
     tls: TlsFiles | None = None
     users: Users | None = None
@@ -254,7 +260,7 @@ def read_web_config(path: Path | None) -> WebConfig:
     """
     if path is None:
         return WebConfig()
-    where = f"metrics_web_config_file {path}"
+    where = f"http_web_config_file {path}"
     content = _reading(lambda: yaml.safe_load(path.read_text(encoding="utf-8")), where)
     try:
         found = _File.model_validate({} if content is None else content)

@@ -1,4 +1,4 @@
-"""The metrics port cannot stop the watch: whatever its clients do, the process has descriptors and threads left."""
+"""The HTTP port cannot stop the watch: whatever its clients do, the process has descriptors and threads left."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import pytest
 from support.certificates import Authority
 from support.metrics_process import MetricsProcess, metrics_process
 
-DESCRIPTORS = 128
-MOST = 64  # connections at a time
-MOST_OF_ONE = 16
+DESCRIPTORS = 256
+MOST = 128  # connections at a time
+MOST_OF_ONE = 32
 REFUSED = 1  # a connection that is about to be closed
 DEADLINE_S = 10.0
 ANSWER_BYTES = 32 << 20  # more than the buffers of a connection
@@ -85,7 +85,7 @@ def test_a_client_cannot_take_the_descriptors_of_the_process() -> None:
 def test_many_clients_together_cannot_take_them_either() -> None:
     with metrics_process(DESCRIPTORS, None) as process, ExitStack() as flood:
         before = process.at_rest()
-        for number in range(20):
+        for number in range(12):
             connected(process, f"127.0.1.{number + 1}", MOST_OF_ONE, flood)
         during = process.in_use(wanted=40)
         assert during.opened == 40

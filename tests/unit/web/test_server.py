@@ -1,4 +1,4 @@
-"""The metrics server: idle clients delay nobody, and the web configuration file is enforced."""
+"""The HTTP server: idle clients delay nobody, and the web configuration file is enforced."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from support.certificates import Authority
 from txnwatch.config import RunSettings
-from txnwatch.metrics.server import MetricsServer
-from txnwatch.metrics.web_config import read_web_config
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.web.server import WebServer
+from txnwatch.web.web_config import read_web_config
 
 ROOT = Path(__file__).parents[3]
 SECRET = "kanarienvogel"
@@ -37,22 +37,22 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return found
 
 
-def a_server(config: Path | None = None, registry: CollectorRegistry | None = None) -> MetricsServer:
+def a_server(config: Path | None = None, registry: CollectorRegistry | None = None) -> WebServer:
     served = CollectorRegistry() if registry is None else registry
-    return MetricsServer(served, "127.0.0.1", 0, lambda: True, read_web_config(config))
+    return WebServer(served, "127.0.0.1", 0, lambda: True, read_web_config(config))
 
 
-def port_of(server: MetricsServer) -> int:
+def port_of(server: WebServer) -> int:
     return int(server.url.rpartition(":")[2])
 
 
-def get(server: MetricsServer, path: str = "/metrics", authorization: str | None = None) -> int:
+def get(server: WebServer, path: str = "/metrics", authorization: str | None = None) -> int:
     with closing(http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=10.0)) as connection:
         connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
         return connection.getresponse().status
 
 
-def get_secured(server: MetricsServer, context: ssl.SSLContext, authorization: str | None = None) -> int:
+def get_secured(server: WebServer, context: ssl.SSLContext, authorization: str | None = None) -> int:
     port = port_of(server)
     with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=10.0, context=context)) as connection:
         connection.request("GET", "/metrics", headers={"Authorization": authorization} if authorization else {})
@@ -70,7 +70,7 @@ def web_config(directory: Path, text: str) -> Path:
 
 
 def test_it_listens_on_loopback_unless_a_flag_changes_it() -> None:
-    assert RunSettings(bootstrap_server="k:9092").metrics_host == "127.0.0.1"
+    assert RunSettings(bootstrap_server="k:9092").http_host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("config", [None, "tls"])
@@ -108,17 +108,17 @@ USERS = f"basic_auth_users:\n  watch: {HASH}\n  other: {HASH}\n"
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[MetricsServer]:
+def guarded(tmp_path: Path) -> Iterator[WebServer]:
     with closing(a_server(web_config(tmp_path, USERS))) as server:
         yield server
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/-/healthy", "/-/ready", "/elsewhere"])
-def test_every_path_asks_for_a_user(guarded: MetricsServer, path: str) -> None:
+def test_every_path_asks_for_a_user(guarded: WebServer, path: str) -> None:
     assert get(guarded, path) == 401
 
 
-def test_a_user_with_the_right_password_gets_an_answer_each_time(guarded: MetricsServer) -> None:
+def test_a_user_with_the_right_password_gets_an_answer_each_time(guarded: WebServer) -> None:
     assert [get(guarded, authorization=basic("watch", SECRET)) for _ in range(3)] == [200] * 3
     assert get(guarded, authorization=basic("other", SECRET)) == 200
     assert get(guarded, authorization=basic("watch", f"{SECRET}2")) == 401
@@ -140,11 +140,11 @@ def test_a_user_with_the_right_password_gets_an_answer_each_time(guarded: Metric
         f"Bearer {SECRET}",
     ],
 )
-def test_anybody_else_is_refused(guarded: MetricsServer, authorization: str) -> None:
+def test_anybody_else_is_refused(guarded: WebServer, authorization: str) -> None:
     assert get(guarded, authorization=authorization) == 401
 
 
-def test_passwords_are_checked_one_after_another(guarded: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_are_checked_one_after_another(guarded: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a client with wrong passwords would keep every core busy."""
     running, was_alone = Lock(), list[bool]()
     check = bcrypt.checkpw
@@ -218,7 +218,7 @@ def test_the_lowest_version_is_enforced(authority: Authority) -> None:
         assert get_secured(server, older) == 200
     with closing(a_server(web_config(authority.directory, f"{TLS}  min_version: TLS13\n"))) as server:
         assert get_secured(server, trusting(authority)) == 200
-        with pytest.raises(OSError, match=r"(?i)version|reset"):
+        with pytest.raises(OSError, match=r"(?i)version|reset|EOF"):
             get_secured(server, older)
 
 
@@ -227,7 +227,7 @@ def test_the_highest_version_is_enforced(authority: Authority) -> None:
     newer.minimum_version = ssl.TLSVersion.TLSv1_3
     with closing(a_server(web_config(authority.directory, f"{TLS}  max_version: TLS12\n"))) as server:
         assert get_secured(server, trusting(authority)) == 200
-        with pytest.raises(OSError, match=r"(?i)version|reset"):
+        with pytest.raises(OSError, match=r"(?i)version|reset|EOF"):
             get_secured(server, newer)
 
 
@@ -243,7 +243,7 @@ def test_only_the_cipher_suites_of_the_file_are_used_with_tls_1_2(authority: Aut
     with closing(a_server(web_config(authority.directory, TLS + suites))) as server:
         assert get_secured(server, listed) == 200
         assert get_secured(server, trusting(authority)) == 200
-        with pytest.raises(OSError, match=r"(?i)handshake|reset"):
+        with pytest.raises(OSError, match=r"(?i)handshake|reset|EOF"):
             get_secured(server, other)
 
 
@@ -280,37 +280,6 @@ def test_the_headers_of_the_file_are_in_every_answer(tmp_path: Path) -> None:
             assert connection.getresponse().headers["X-Frame-Options"] is None
 
 
-def test_changed_authorities_of_clients_replace_the_former_ones_without_a_restart(authority: Authority) -> None:
-    directory, authorities = authority.directory, authority.directory / "clients.pem"
-    authorities.write_text(authority.certificate.read_text())
-    path = web_config(directory, MUTUAL.replace("ca.pem", "clients.pem"))
-
-    def refuses(server: MetricsServer, client: str) -> bool:
-        try:
-            return get_secured(server, trusting(authority, client)) != 200
-        except (http.client.HTTPException, OSError):
-            return True
-
-    with closing(a_server(path)) as server:
-        assert [refuses(server, client) for client in ("client", "stranger")] == [False, True]
-        authorities.write_text((directory / "other.pem").read_text())
-        assert [refuses(server, client) for client in ("client", "stranger")] == [True, False]
-        authorities.write_text("half of a file")
-        assert [refuses(server, client) for client in ("client", "stranger")] == [True, False]
-
-
-def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
-    authority = Authority(tmp_path, "ca").create()
-    authority.issue("server", "IP:127.0.0.2")
-    with closing(a_server(web_config(tmp_path, TLS))) as server:
-        with pytest.raises(ssl.SSLCertVerificationError):
-            get_secured(server, trusting(authority))
-        authority.issue("server", "IP:127.0.0.1")
-        assert get_secured(server, trusting(authority)) == 200
-        (tmp_path / "server.pem").write_text("half of a file")
-        assert get_secured(server, trusting(authority)) == 200
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -336,7 +305,7 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
 def test_an_invalid_file_is_an_error_without_its_secrets(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as raised:
         read_web_config(web_config(tmp_path, text))
-    assert "metrics_web_config_file" in str(raised.value)
+    assert "http_web_config_file" in str(raised.value)
     assert SECRET not in str(raised.value)
 
 

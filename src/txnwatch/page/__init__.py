@@ -1,0 +1,1 @@
+"""The page of a watch: what it shows, when it may be green, its JSON, and the files of the browser."""

@@ -1,0 +1,297 @@
+"""The answers about one incident, one partition and one transactional id. Pure: no I/O, no clock.
+
+What is not known is null, never an invented value. The first look of a proof has its barrier and no time, because no
+event has that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from txnwatch.page.picture import HeldBack, Knowledge, id_for_address, incident_row, spans_of, transactions_of
+from txnwatch.page.words import holder, moment, name, number, places, worst_first
+from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import REASON_MEANS, RULE_OF
+
+LISTED: Final = 300
+_MOST: Final = 512
+_LONGEST: Final = 1_000
+
+
+def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
+    """One incident that is open or ended less than a day ago; None if it is not known."""
+    event = next((one for one in known.seen.incidents or () if one.incident_id == incident_id), None)
+    if event is None:
+        return None
+    life = known.store.lives.get(incident_id, ())
+    return {
+        **incident_row(known, event, spans_of(known.seen)),
+        "status": event.status,
+        "runbook": event.verdict,
+        "ends_by_itself": RULE_OF[event.verdict].ends_by_itself,
+        "life": [
+            {"at_ms": one.time_ms, "status": one.status, "text": moment(one, before)}
+            for before, one in zip((None, *life), life, strict=False)
+        ],
+        "life_is_whole": bool(life) and life[0].sequence == 1,
+        "proof": _proof(event),
+        "waits": _waits(event),
+        "next_holder": _next_holder(known, event),
+        "facts": _facts(event),
+        "ended_ms": event.time_ms if event.resolution is not None else None,
+    }
+
+
+def _proof(event: IncidentEvent) -> dict[str, Any] | None:
+    """The two looks and the fresh read of a hang; None for a verdict that needs no two looks."""
+    seen = event.evidence
+    if event.topic is None or seen.second_barrier is None:
+        return None
+    place, start = places(event)[0], number(event.txn_start_offset or 0)
+    who = f"producer {event.producer_id}, epoch {event.producer_epoch}"
+    first = (
+        f"{place} was read to its listed end. {who}, has data open from {start}.",
+        "The coordinators' log was read to its listed end after it. No live transaction holds the data.",
+    )
+    second = (
+        f"{place} was read to a later end. No marker came, and the same data is open.",
+        "The coordinators' log was read again.",
+    )
+    return {
+        "looks": [
+            _look(seen.first_barrier, None, None, first, "No owner. One look proves nothing."),
+            _look(
+                seen.second_barrier,
+                seen.data_listed_ms,
+                seen.coordinator_listed_ms,
+                second,
+                "Still open, still no owner.",
+            ),
+        ],
+        "fresh_read": _fresh_read(event, start),
+        "opened_ms": event.detected_at_ms,
+        "start_offset": event.txn_start_offset,
+        "place": place,
+        "producer_id": event.producer_id,
+    }
+
+
+def _look(
+    barrier: BarrierNumber | None,
+    data_listed_ms: TimestampMs | None,
+    log_listed_ms: TimestampMs | None,
+    text: Sequence[str],
+    gives: str,
+) -> dict[str, Any]:
+    return {
+        "barrier": barrier,
+        "data_listed_ms": data_listed_ms,
+        "log_listed_ms": log_listed_ms,
+        "text": list(text),
+        "gives": gives,
+    }
+
+
+def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
+    seen = event.evidence
+    asked = (
+        f"The coordinator, broker {event.coordinator_id}, was asked" if event.coordinator_id is not None else "Asked"
+    )
+    holds = ", ".join(map(name, seen.coordinator_partitions[:3])) or "no partition"
+    ends = f"{number(seen.end_before or 0)} and {number(seen.end_after or 0)}"
+    shows = f"The leader, broker {seen.leader} in epoch {seen.leader_epoch}, shows it open from {start}"
+    return {
+        "confirmed_ms": seen.confirmed_ms,
+        "leader": seen.leader,
+        "leader_epoch": seen.leader_epoch,
+        "end_before": seen.end_before,
+        "end_after": seen.end_after,
+        "text": [
+            f"{shows}, between the ends {ends}.",
+            f"{asked}: {holder(event)} is {event.transaction_state or 'not known'} and holds {holds}.",
+        ],
+        "gives": "Confirmed." if seen.complete else "Not complete.",
+    }
+
+
+def _waits(event: IncidentEvent) -> dict[str, Any]:
+    """What stands behind the transaction: partitions, groups and the log cleaner."""
+    return {
+        "holder": holder(event),
+        "producer_id": event.producer_id,
+        "places": places(event)[:16],
+        "last_stable": event.last_stable_offset,
+        "hidden": event.hidden_records,
+        "groups": [
+            {"name": name(one.group_id), "state": one.state, "behind": one.hidden_lag}
+            for one in event.consumer_groups[:32]
+        ],
+        "more_groups": max(0, len(event.consumer_groups) - 32),
+        "cleaner": event.cleanup_policy is not None and "compact" in event.cleanup_policy,
+    }
+
+
+def _next_holder(known: Knowledge, event: IncidentEvent) -> dict[str, Any] | None:
+    """Who holds the partition next if this transaction is ended; None if the lists do not show anyone."""
+    if event.topic is None or event.partition is None or event.resolution is not None:
+        return None
+    held = spans_of(known.seen).by_partition.get(TopicPartition(event.topic, event.partition), [])
+    after = [one for one in held if one.start > (event.txn_start_offset or 0)]
+    return _holding(after[0]) if after else None
+
+
+def _holding(held: HeldBack) -> dict[str, Any]:
+    return {"start": held.start, **row(held.transaction)}
+
+
+def row(transaction: OpenTransaction) -> dict[str, Any]:
+    """An open transaction as a row."""
+    long = transaction.transactional_id
+    return {
+        "producer_id": transaction.producer_id,
+        "name": name(long) if long is not None else f"producer {transaction.producer_id}",
+        "transactional_id": id_for_address(long),
+        "state": transaction.state,
+        "since_ms": transaction.since_ms,
+        "prepared_ms": transaction.prepared_ms,
+        "timeout_ms": transaction.timeout_ms,
+        "partitions": [str(span.partition) for span in transaction.spans[:16]],
+        "more_partitions": max(0, len(transaction.spans) - 16),
+    }
+
+
+def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
+    """Names and values; a number is a time."""
+    known: Sequence[tuple[str, str | int | None]] = (
+        ("reason", f"{event.reason}: {REASON_MEANS[event.reason]}" if event.reason is not None else None),
+        ("expected outcome", str(event.expected_outcome)),
+        ("why it is not known", event.outcome_detail and name(event.outcome_detail, _LONGEST)),
+        ("open since", event.open_since_ms),
+        ("last write, by the client's clock", event.last_write_ms),
+        ("timeout", f"{event.transaction_timeout_ms} ms" if event.transaction_timeout_ms is not None else None),
+        ("state at the coordinator", event.transaction_state),
+        ("coordinator", f"broker {event.coordinator_id}" if event.coordinator_id is not None else None),
+        ("producer", f"{event.producer_id}, epoch {event.producer_epoch}"),
+        ("start offset", number(event.txn_start_offset) if event.txn_start_offset is not None else None),
+        ("last stable offset", number(event.last_stable_offset) if event.last_stable_offset is not None else None),
+        ("record in the coordinators' log", event.evidence.coordinator_log),
+        ("transactional id", event.transactional_id and name(event.transactional_id, _LONGEST)),
+    )
+    return [[label, value] for label, value in known if value is not None]
+
+
+def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
+    """One partition: what is open there, and who reads it."""
+    spans = spans_of(known.seen)
+    held, stands, end = spans.by_partition.get(at, []), spans.standing.get(at), known.ends.get(at)
+    incidents = [one for one in known.open_incidents if str(at) in places(one) or _is_at(one, at)]
+    is_listed = bool(held) and (stands is None or held[0].start <= stands)
+    lowest = held[0].start if is_listed else stands
+    watched = "scanned" if end is not None else "by census, or not at all"
+    return {
+        "topic": at.topic,
+        "partition": at.partition,
+        "watched": watched,
+        "is_unproven": known.seen.evidence is None or at in known.seen.evidence.unproven,
+        "last_stable": lowest,
+        "end": end,
+        "hidden": max(0, end - lowest) if end is not None and lowest is not None else None,
+        "holder_is_listed": is_listed,
+        "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
+        "more": max(0, len(held) - LISTED),
+        "incidents": [incident_row(known, one, spans) for one in incidents],
+        "groups": [
+            {
+                "name": name(one.group_id),
+                "state": one.state,
+                "committed": one.committed_offset,
+                "behind": one.hidden_lag,
+            }
+            for event in incidents
+            for one in event.consumer_groups[:32]
+        ],
+    }
+
+
+def _phase(held: HeldBack, incidents: Sequence[IncidentEvent]) -> str | None:
+    """The verdict of the incident about this data; None if there is none."""
+    found = (one for one in incidents if one.producer_id == held.transaction.producer_id)
+    return next((str(one.verdict) for one in found), None)
+
+
+def _is_at(event: IncidentEvent, at: TopicPartition) -> bool:
+    return event.topic == at.topic and event.partition == at.partition
+
+
+def producer(known: Knowledge, producer_id: ProducerId) -> dict[str, Any] | None:
+    """What is open under a producer id, and its incidents; None if nothing is known of it."""
+    return _client(
+        [one for one in transactions_of(known.seen) if one.producer_id == producer_id],
+        [one for one in known.seen.incidents or () if one.producer_id == producer_id],
+    )
+
+
+def transactional_id(known: Knowledge, wanted: str) -> dict[str, Any] | None:
+    """What is open under a transactional id, and its incidents; None if nothing is known of it."""
+    return _client(
+        [one for one in transactions_of(known.seen) if one.transactional_id == wanted],
+        [one for one in known.seen.incidents or () if one.transactional_id == wanted],
+    )
+
+
+def _client(transactions: list[OpenTransaction], incidents: list[IncidentEvent]) -> dict[str, Any] | None:
+    if not transactions and not incidents:
+        return None
+    both: list[OpenTransaction | IncidentEvent] = [*transactions, *incidents]
+    named = next((one.transactional_id for one in both if one.transactional_id is not None), None)
+    return {
+        "name": name(named, _LONGEST) if named is not None else None,
+        "length": len(named) if named is not None else None,
+        "producer_ids": sorted({one.producer_id for one in both}),
+        "open": [{**row(one), "spans": _spans(one)} for one in transactions],
+        "incidents": [
+            {
+                "id": one.incident_id,
+                "verdict": one.verdict,
+                "is_open": one.is_open,
+                "since_ms": one.open_since_ms,
+                "at_ms": one.time_ms,
+                "places": places(one)[:3],
+                "pending": list(one.pending_partitions[:_MOST]),
+                "text": moment(one, None) if one.is_open else moment(one, one),
+            }
+            for one in worst_first(incidents)
+        ],
+    }
+
+
+def _spans(transaction: OpenTransaction) -> list[dict[str, Any]]:
+    return [
+        {"topic": at.topic, "partition": at.partition, "start": start, "since_ms": since_ms}
+        for at, start, since_ms in transaction.spans[:_MOST]
+    ]
+
+
+def oldest(known: Knowledge, limit: int = LISTED) -> dict[str, Any]:
+    """The oldest open transactions."""
+    found = sorted(transactions_of(known.seen), key=lambda one: (one.since_ms, one.producer_id))
+    return {"rows": [row(one) for one in found[:limit]], "more": max(0, len(found) - limit)}
+
+
+def found(known: Knowledge, text: str) -> Mapping[str, str] | None:
+    """The address for what somebody looks for: a partition, a producer id, a transactional id or a group."""
+    topic, _, index = text.rpartition("-")
+    for event in known.open_incidents:
+        if any(one.group_id == text for one in event.consumer_groups):
+            return {"address": f"/incident/{event.incident_id}"}
+    if text.isdecimal() and len(text) < 19:
+        return {"address": f"/producer/{text}"}
+    for one in transactions_of(known.seen):
+        if one.transactional_id == text:
+            return {"address": f"/producer/{one.producer_id}"}
+    if topic and index.isdecimal() and len(index) < 10:
+        return {"address": f"/partition/{topic}/{index}"}
+    return None

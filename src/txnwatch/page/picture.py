@@ -1,0 +1,411 @@
+"""What the page shows at one moment, as the values of its JSON. Pure: no I/O, no clock.
+
+A picture has sections, each a mapping: `status`, `incidents` by id, `lanes` by partition, `order` of both, `others`,
+`recent`, `watcher`. So the difference of two pictures is a mapping of changed entries and a list of those that are gone
+(`changes`), and `applied` gives the next picture from both. Times are epoch milliseconds; an age is never sent, because
+the reader counts it.
+
+Every list has a bound, and beside each cut list is how much is missing. The holder of a partition is named only if its
+start is the last stable offset that the log shows; if a lower one stands there, its holder is not in the open list.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from txnwatch.page.store import BatchEnd, PageStore
+from txnwatch.page.truth import CALM, JUDGED_WITHIN_MS, Facts, PageState, judge
+from txnwatch.page.words import (
+    counted,
+    decision,
+    ending,
+    groups,
+    headline,
+    holder,
+    name,
+    next_step,
+    number,
+    places,
+    tag,
+    why,
+    worst_first,
+)
+from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
+from txnwatch.state.incidents.event_builder import Origin, explain_id, explain_partition, suggested
+from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.incident import GroupState, IncidentEvent
+from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
+from txnwatch.watch.coverage import is_of_log
+
+LANES: Final = 60
+BEHIND: Final = 3
+INCIDENTS: Final = 200
+RECENT: Final = 20
+NAMED: Final = 3
+PLACES: Final = 16
+_AGES_S: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 1 << 20)
+_HEALTHY_RANK: Final = len(Verdict)
+_PHASE_OF_STATE: Final = {UNOWNED: "unowned", OWNER_UNKNOWN: "open"}
+
+Picture = dict[str, dict[str, Any]]
+_SpanKey = tuple[str | None, int | None, ProducerId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """Everything that a picture is made of.
+
+    Attributes:
+        ends: the end of each scanned partition; empty while it is not known.
+        series: the watcher's own figures over time, by name.
+    """
+
+    store: PageStore
+    seen: BatchEnd
+    now_ms: TimestampMs
+    ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
+    series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Facts:
+        """What decides whether the page may be green."""
+        seen = self.seen
+        verdicts = None if seen.incidents is None else [event.verdict for event in seen.incidents if event.is_open]
+        unproven = None if seen.evidence is None else len({*seen.evidence.unproven, *seen.evidence.unproven_by_census})
+        return Facts(
+            now_ms=self.now_ms,
+            judged_ms=seen.judged_ms,
+            access=self.store.access,
+            is_ready=seen.is_ready,
+            is_log_read=seen.evidence.is_log_read if seen.evidence is not None else None,
+            unproven=unproven,
+            open_verdicts=verdicts,
+            undelivered=seen.undelivered,
+        )
+
+    @property
+    def open_incidents(self) -> list[IncidentEvent]:
+        """The open incidents, worst first."""
+        return worst_first(event for event in self.seen.incidents or () if event.is_open)
+
+
+class HeldBack(NamedTuple):
+    """One open transaction on one partition."""
+
+    start: Offset
+    transaction: OpenTransaction
+
+
+class Spans(NamedTuple):
+    """What the open lists show: by partition, the lowest start first; and the last stable offsets that stand."""
+
+    by_partition: Mapping[TopicPartition, list[HeldBack]]
+    standing: Mapping[TopicPartition, Offset]
+
+
+def spans_of(seen: BatchEnd) -> Spans:
+    """The open lists of a micro-batch, by partition."""
+    found: dict[TopicPartition, list[HeldBack]] = defaultdict(list)
+    for transaction in transactions_of(seen):
+        for partition, start, _ in transaction.spans:
+            found[partition].append(HeldBack(start, transaction))
+    for held in found.values():
+        held.sort(key=lambda one: one.start)
+    standing = {blocked.partition: blocked.offset for one in seen.lists for blocked in one.blocked}
+    return Spans(found, standing)
+
+
+def transactions_of(seen: BatchEnd) -> Iterable[OpenTransaction]:
+    """All open transactions of the lists."""
+    return itertools.chain.from_iterable(one.transactions for one in seen.lists)
+
+
+def picture_of(known: Knowledge) -> Picture:
+    """The whole picture."""
+    seen, incidents, spans = known.seen, known.open_incidents, spans_of(known.seen)
+    lanes = _lanes(known, spans, incidents)
+    keys = sorted(lanes, key=lambda key: (lanes[key]["rank"], lanes[key]["since_ms"], key))[:LANES]
+    shown = incidents[:INCIDENTS]
+    ended = sorted(
+        (event for event in seen.incidents or () if event.resolution is not None), key=lambda one: -one.time_ms
+    )
+    return {
+        "status": _status(known, incidents),
+        "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
+        "lanes": {key: lanes[key] for key in keys},
+        "order": {
+            "incidents": [event.incident_id for event in shown],
+            "more_incidents": len(incidents) - len(shown),
+            "lanes": keys,
+            "more_lanes": len(lanes) - len(keys),
+        },
+        "others": _others(known, [lanes[key] for key in keys]),
+        "recent": {"rows": [_recent(event) for event in ended[:RECENT]], "more": max(0, len(ended) - RECENT)},
+        "watcher": {name: list(values) for name, values in known.series.items()},
+    }
+
+
+def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
+    seen, facts = known.seen, known.facts
+    truth = judge(facts)
+    urgent = [event for event in incidents if event.verdict not in CALM]
+    unproven = seen.evidence.unproven if seen.evidence is not None else ()
+    stopped = {one for event in incidents for one in groups(event, GroupState.STOPPED)}
+    at_risk = {one for event in incidents for one in groups(event, GroupState.AT_RISK)} - stopped
+    states: Counter[str] = Counter()
+    for count in seen.counts:
+        states.update(dict(count.states))
+    oldest = [count.oldest_open_ms for count in seen.counts if count.oldest_open_ms is not None]
+    critical = any(event.severity is Severity.CRITICAL for event in urgent)
+    return {
+        "state": truth.state,
+        "why": truth.why,
+        "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
+        "headline": headline(truth, facts, urgent, [str(one) for one in unproven[:NAMED]]),
+        "detail": _detail(known, urgent, stopped, at_risk, states.total()),
+        "judged_ms": seen.judged_ms,
+        "judged_within_ms": JUDGED_WITHIN_MS,
+        "barrier": seen.counts[0].barrier if seen.counts else None,
+        "ready": seen.is_ready,
+        "view": known.store.access,
+        "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
+        "unproven_names": [str(one) for one in unproven[:NAMED]],
+        "unread_log_partitions": sum(map(is_of_log, unproven)),
+        "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
+        "undelivered": seen.undelivered,
+        "open_incidents": len(urgent),
+        "early_warnings": sum(event.verdict is Verdict.LONG_RUNNING for event in incidents),
+        "groups_stopped": len(stopped),
+        "groups_at_risk": len(at_risk),
+        "open_transactions": states.total(),
+        "states": dict(states),
+        "oldest_ms": min(oldest, default=None),
+        "worst": urgent[0].incident_id if urgent else None,
+        "search_command": _search(known.store.origin),
+    }
+
+
+def _search(origin: Origin | None) -> str | None:
+    """The command that finds what hangs without a watcher."""
+    if origin is None:
+        return None
+    explain = explain_id(origin, "x").partition(" --transactional-id x")[2]
+    return f"txnwatch find-hanging --fail-on-found{explain}"
+
+
+def _detail(
+    known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str], at_risk: set[str], open_now: int
+) -> list[str | int]:
+    """The line below the headline; numbers are times, as in a headline."""
+    seen = known.seen
+    total = seen.watched.scanned + seen.watched.census
+    parts: list[str | int] = []
+    if urgent:
+        parts.append(counted(len(urgent), "incident"))
+    if stopped or at_risk:
+        parts.append(f"{counted(len(stopped), 'group')} stopped, {number(len(at_risk))} at risk")
+    if seen.judged_ms is not None:
+        parts.append(f"evaluated on {counted(total, 'partition')}")
+        parts.append(f"{counted(open_now, 'open transaction')}")
+    ended = [event.time_ms for event in seen.incidents or () if event.resolution is not None]
+    if ended and not urgent:
+        return [" · ".join(map(str, parts)), " · the last incident ended ", max(ended), " ago"]
+    return [" · ".join(map(str, parts))]
+
+
+def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[str, Any]:
+    """An incident as a row.
+
+    The command is built here from the fields: one that was read from the events topic is never shown. Where the open
+    lists show the transaction, its partitions and what it hides now are theirs; else they are those of the event.
+    """
+    origin = known.store.origin
+    holding = _holding(event, spans)
+    held = places(event) or [str(partition) for partition, _ in holding]
+    ends = [(start, known.ends[partition]) for partition, start in holding if partition in known.ends]
+    hidden = sum(max(0, end - start) for start, end in ends) if ends and event.is_open else event.hidden_records
+    return {
+        "id": event.incident_id,
+        "verdict": event.verdict,
+        "tag": tag(event),
+        "severity": event.severity,
+        "places": held[:PLACES],
+        "more_places": max(0, len(held) - PLACES),
+        "topic": event.topic,
+        "partition": event.partition,
+        "holder": holder(event),
+        "producer_id": event.producer_id,
+        "transactional_id": id_for_address(event.transactional_id),
+        "why": why(event),
+        "since_ms": event.open_since_ms,
+        "hidden": hidden,
+        "stopped": groups(event, GroupState.STOPPED)[:NAMED],
+        "more_stopped": max(0, len(groups(event, GroupState.STOPPED)) - NAMED),
+        "at_risk": groups(event, GroupState.AT_RISK)[:NAMED],
+        "next": next_step(event),
+        "decision": decision(event),
+        "command": suggested(origin, event) if origin is not None else None,
+        "look": _look(origin, event),
+    }
+
+
+def _holding(event: IncidentEvent, spans: Spans) -> list[tuple[TopicPartition, Offset]]:
+    """The partitions that the transaction of an incident holds, and where."""
+    return [
+        (partition, held[0].start)
+        for partition, held in sorted(spans.by_partition.items())
+        if held[0].transaction.producer_id == event.producer_id
+        and (event.topic is None or (event.topic, event.partition) == (partition.topic, partition.partition))
+    ]
+
+
+def _look(origin: Origin | None, event: IncidentEvent) -> str | None:
+    """The command that only reads, for a page that is out of date."""
+    if origin is None:
+        return None
+    if event.topic is not None and event.partition is not None:
+        return explain_partition(origin, TopicPartition(event.topic, event.partition))
+    return explain_id(origin, event.transactional_id) if event.transactional_id is not None else None
+
+
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-")
+_LONGEST_IN_ADDRESS: Final = 200
+
+
+def id_for_address(transactional_id: str | None) -> str | None:
+    """The id if it can be a part of a path; None if the address has to have the producer id.
+
+    A browser removes `.` and `..` from a path, and a long id does not fit into the first line of a request.
+    """
+    if transactional_id is None or len(transactional_id) > _LONGEST_IN_ADDRESS or transactional_id in {"", ".", ".."}:
+        return None
+    return transactional_id if _PLAIN.issuperset(transactional_id) else None
+
+
+def _lanes(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -> dict[str, dict[str, Any]]:
+    """A lane for each partition that something holds."""
+    by_span: dict[_SpanKey, IncidentEvent] = {
+        (one.topic, one.partition, one.producer_id): one for one in reversed(incidents) if one.topic is not None
+    }
+    by_producer = {one.producer_id: one for one in reversed(incidents) if one.topic is None}
+    found = {}
+    for partition in {*spans.by_partition, *spans.standing}:
+        held = spans.by_partition.get(partition, [])
+        bars = [_bar(one, _incident_of(partition, one, by_span, by_producer)) for one in held[: 1 + BEHIND]]
+        stands = spans.standing.get(partition)
+        is_listed = bool(held) and (stands is None or held[0].start <= stands)
+        lowest = held[0].start if is_listed else stands
+        end = known.ends.get(partition)
+        ranks = [bar["rank"] for bar in bars] or [_HEALTHY_RANK]
+        found[str(partition)] = {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "holder": bars[0] if is_listed else None,
+            "behind": bars[1:] if is_listed else bars[:BEHIND],
+            "more": max(0, len(held) - len(bars)),
+            "last_stable": lowest,
+            "end": end,
+            "hidden": max(0, end - lowest) if end is not None and lowest is not None else None,
+            "since_ms": min((bar["since_ms"] for bar in bars), default=known.now_ms // 60_000 * 60_000),
+            "rank": min(ranks),
+        }
+    return found
+
+
+def _incident_of(
+    partition: TopicPartition,
+    held: HeldBack,
+    by_span: Mapping[_SpanKey, IncidentEvent],
+    by_producer: Mapping[ProducerId, IncidentEvent],
+) -> IncidentEvent | None:
+    producer_id = held.transaction.producer_id
+    found = by_span.get((partition.topic, partition.partition, producer_id))
+    if found is not None and found.txn_start_offset == held.start:
+        return found
+    return by_producer.get(producer_id)
+
+
+def _bar(held: HeldBack, incident: IncidentEvent | None) -> dict[str, Any]:
+    """One transaction on one partition, as a bar."""
+    transaction = held.transaction
+    is_prepared = transaction.prepared_ms is not None
+    phase = _PHASE_OF_STATE.get(transaction.state, "prepared" if is_prepared else "open")
+    if incident is not None:
+        phase = str(incident.verdict)
+    long = transaction.transactional_id
+    return {
+        "producer_id": transaction.producer_id,
+        "name": name(long) if long is not None else f"producer {transaction.producer_id}",
+        "transactional_id": id_for_address(long),
+        "phase": phase,
+        "rank": rank(incident.verdict) if incident is not None else _HEALTHY_RANK,
+        "since_ms": transaction.since_ms,
+        "prepared_ms": transaction.prepared_ms,
+        "start": held.start,
+        "timeout_ms": transaction.timeout_ms,
+        "incident": incident.incident_id if incident is not None else None,
+    }
+
+
+def _others(known: Knowledge, lanes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The open transactions that are not drawn: their number, and the ages of those that the lists have."""
+    drawn = {bar["producer_id"] for lane in lanes for bar in (lane["holder"], *lane["behind"]) if bar is not None}
+    listed = [one for one in transactions_of(known.seen) if one.producer_id not in drawn]
+    ages_s = [max(0, known.now_ms - one.since_ms) / 1000 for one in listed]
+    total = sum(count for bucket in known.seen.counts for _, count in bucket.states)
+    bins = [
+        [low, high, count]
+        for low, high in itertools.pairwise(_AGES_S)
+        if (count := sum(low <= age < high for age in ages_s))
+    ]
+    return {
+        "count": max(0, total - len(drawn)),
+        "listed": len(listed),
+        "oldest_ms": min((one.since_ms for one in listed), default=None),
+        "ages_s": bins,
+    }
+
+
+def _recent(event: IncidentEvent) -> dict[str, Any]:
+    return {
+        "id": event.incident_id,
+        "verdict": event.verdict,
+        "tag": tag(event),
+        "places": places(event)[:NAMED],
+        "holder": holder(event),
+        "since_ms": event.open_since_ms,
+        "ended_ms": event.time_ms,
+        "how": ending(event),
+        "hidden": event.hidden_records,
+    }
+
+
+def changes(before: Picture, after: Picture) -> dict[str, Any]:
+    """The difference: `set` has the changed entries of each section, `gone` the removed ones."""
+    changed: dict[str, dict[str, Any]] = {}
+    gone: dict[str, list[str]] = {}
+    for section, entries in after.items():
+        known = before[section]
+        if new := {key: value for key, value in entries.items() if known.get(key, _ABSENT) != value}:
+            changed[section] = new
+        if left := [key for key in known if key not in entries]:
+            gone[section] = left
+    return {"set": changed, "gone": gone}
+
+
+_ABSENT: Final = object()
+
+
+def applied(before: Picture, difference: Mapping[str, Any]) -> Picture:
+    """The next picture, as the browser makes it."""
+    gone = difference["gone"]
+    kept = {
+        section: {key: value for key, value in entries.items() if key not in gone.get(section, ())}
+        for section, entries in before.items()
+    }
+    return {section: {**entries, **difference["set"].get(section, {})} for section, entries in kept.items()}

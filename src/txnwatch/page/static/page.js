@@ -1,0 +1,225 @@
+// The page: its address, its keys, and one drawing for each message and each second.
+import { html, nothing, render, svg } from "./lit-html.js";
+import { begin, live, now, state } from "./live.js";
+import * as views from "./views.js";
+
+const root = document.getElementById("page");
+root.replaceChildren(); // what the shell says until this runs
+const WIDE = 600;
+const page = {
+  picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, now: 0, trueNow: 0, isStale: true,
+  isRefused: false, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
+};
+let paused = null; // { picture, head, at }
+let detail = { address: null, found: null, error: null, isAsked: false, askedAt: -Infinity };
+let said = "";
+let notFound = "";
+let keysOff = localStorage.getItem("keys") === "off";
+
+// --- addresses
+const ROUTES = [
+  [/^\/incident\/([^/]+)$/, (id) => `/api/v1/incidents/${id}`, views.incident, "Incident"],
+  [/^\/partition\/([^/]+)\/(\d+)$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
+  [/^\/producer\/(\d+)$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
+  [/^\/id\/([^/]+)$/, (name) => `/api/v1/ids?name=${name}`, views.client, "Transactional id"],
+  [/^\/open$/, () => "/api/v1/open", views.oldest, "Oldest"],
+];
+
+function route() {
+  if (location.pathname === "/id") return { address: `/api/v1/ids${location.search}`, view: views.client, title: "Transactional id" };
+  for (const [pattern, address, view, title] of ROUTES) {
+    const match = pattern.exec(location.pathname);
+    if (match) return { address: address(...match.slice(1)), view, title };
+  }
+  return { address: null, view: { "/incidents": views.allIncidents, "/watcher": views.watcherView }[location.pathname] ?? views.overview, title: null };
+}
+
+export function go(address) {
+  history.pushState(null, "", address);
+  scrollTo(0, 0);
+  draw(true);
+}
+
+async function ask(address) {
+  if (detail.address !== address) detail = { address, found: null, error: null, isAsked: false, askedAt: -Infinity };
+  if (detail.isAsked || performance.now() - detail.askedAt < 1000) return;
+  const asked = detail;
+  asked.isAsked = true;
+  asked.askedAt = performance.now();
+  try {
+    const answer = await fetch(address, { cache: "no-store" });
+    const message = await answer.json();
+    asked.found = answer.ok ? message.answer : asked.found;
+    asked.error = answer.ok ? null : message.error;
+  } catch {
+    asked.error = "the watcher does not answer";
+  }
+  asked.isAsked = false;
+  if (asked === detail) draw(false);
+}
+
+async function askSeries() {
+  try {
+    const answer = await fetch("/api/v1/series", { cache: "no-store" });
+    if (answer.ok) page.series = (await answer.json()).columns;
+  } catch {
+    // The plots keep what they have.
+  }
+}
+
+// --- drawing
+function content() {
+  const { address, view, title } = route();
+  if (address === null) return page.picture ? view(page) : nothing;
+  if (detail.address !== address) return nothing;
+  const crumbs = html`<nav class="crumbs" aria-label="Where this is"><a href="/">Overview</a> / ${title}</nav>`;
+  if (!detail.found) return html`${crumbs}${detail.error ? html`<section class="card"><div class="body"><h1 class="big">Nothing is found.</h1><p>${detail.error}</p></div></section>` : nothing}`;
+  return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.found, page)}`;
+}
+
+const link = (path, text) => html`<a href=${path} aria-current=${location.pathname === path ? "page" : nothing}>${text}</a>`;
+
+function bar() {
+  const isLive = page.truth.state !== "unknown";
+  const connection = paused ? "paused" : page.truth.why === "silent" ? "no answer" : isLive ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated";
+  return html`<header class="bar"><a class="brand" href="/">txnwatch</a><span class="cluster mono"><bdi>${page.head?.cluster ?? ""}</bdi></span>
+    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}</nav>
+    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a transactional id, a producer id or a group" placeholder="partition, id, producer, group"><kbd>/</kbd><div role="status">${notFound}</div></form>
+    <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}</span>
+    <button type="button" class="wide" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
+}
+
+const foot = () => html`<footer><span>txnwatch ${page.head?.version ?? ""}</span><span>${page.status?.barrier ? `barrier ${page.status.barrier}` : ""}</span><span>times are UTC</span><a href="/metrics">metrics</a><a href="/api/v1/snapshot">API</a></footer>`;
+
+function take() {
+  page.truth = state();
+  page.trueNow = now();
+  page.isRefused = live.isRefused;
+  page.isStale = page.truth.state === "unknown";
+  page.head = live.head;
+  page.status = live.picture?.status ?? null;
+  page.picture = paused ? paused.picture : live.picture;
+  // What is out of date does not get older: its durations stop where the last barrier was evaluated.
+  page.now = paused ? paused.at : page.isStale && live.head?.judged_ms ? live.head.judged_ms : page.trueNow;
+}
+
+function draw(hasChanged) {
+  take();
+  const { address } = route();
+  if (address && hasChanged && !paused) ask(address);
+  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
+  sentenceChanged();
+  measure();
+}
+
+function sentenceChanged() {
+  const open = page.status?.open_incidents ?? 0;
+  const shown = page.truth.state === "incident" ? `◆ ${open} ${open === 1 ? "incident" : "incidents"}` : { clear: "✓ clear", limited: "ℹ no hang", partial: "? partly known" }[page.truth.state] ?? "? unknown";
+  document.title = `${shown} · txnwatch`;
+  document.documentElement.dataset.state = page.truth.state;
+  if (said !== shown && page.truth.why !== "asking") {
+    said = shown; // read out when the state changes, not each second
+    queueMicrotask(() => draw(false));
+  }
+}
+
+function measure() {
+  const width = (selector, otherwise) => Math.floor(document.querySelector(selector)?.clientWidth ?? otherwise) || otherwise;
+  const found = [width(".lanes .plot", page.plotWidth), width(".proof .plot", page.proofWidth), width(".card .body > .plot", page.rulerWidth)];
+  if (found[0] !== page.plotWidth || found[1] !== page.proofWidth || found[2] !== page.rulerWidth) {
+    [page.plotWidth, page.proofWidth, page.rulerWidth] = found;
+    queueMicrotask(() => draw(false));
+  }
+}
+
+// --- what a person does
+async function copy(button) {
+  const code = button.parentElement.querySelector("code");
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(code); // without https the browser has no clipboard
+    button.textContent = "press Ctrl+C";
+  }
+  setTimeout(() => (button.textContent = "Copy"), 2500);
+}
+
+async function find(event) {
+  event.preventDefault();
+  const text = document.getElementById("find").value.trim();
+  if (!text) return;
+  const answer = await fetch(`/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
+  notFound = answer?.ok ? "" : "nothing that is open has this name";
+  if (answer?.ok) {
+    document.getElementById("find").blur();
+    go((await answer.json()).answer.address);
+  } else draw(false);
+}
+
+function pause() {
+  paused = paused ? null : { picture: live.picture, at: page.now };
+  draw(true);
+}
+
+function choose(step) {
+  const ids = page.picture?.order.incidents.filter((id) => document.querySelector(`[data-incident="${id}"]`)) ?? [];
+  if (!ids.length) return;
+  const at = ids.indexOf(page.chosen);
+  page.chosen = ids[Math.min(ids.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
+  draw(false);
+  document.querySelector(`[data-incident="${page.chosen}"]`)?.scrollIntoView({ block: "nearest" });
+}
+
+const KEYS = {
+  "/": ["find", () => document.getElementById("find").focus()],
+  j: ["next incident", () => choose(1)],
+  k: ["previous incident", () => choose(-1)],
+  Enter: ["open the chosen incident", () => page.chosen && go(`/incident/${page.chosen}`)],
+  c: ["copy the command of the chosen incident", () => document.querySelector(page.chosen ? `[data-incident="${page.chosen}"] .command button` : ".command button")?.click()],
+  o: ["overview", () => go("/")],
+  w: ["the watcher itself", () => go("/watcher")],
+  t: ["change the axis of time", () => { page.isLinear = !page.isLinear; draw(false); }],
+  p: ["pause, or go on", pause],
+  "?": ["these keys", help],
+};
+
+function help() {
+  const dialog = document.getElementById("keys") ?? document.body.appendChild(Object.assign(document.createElement("dialog"), { id: "keys" }));
+  const toggle = (event) => {
+    keysOff = !event.target.checked;
+    localStorage.setItem("keys", keysOff ? "off" : "on");
+  };
+  render(html`<h2>Keys</h2><dl>${Object.entries(KEYS).map(([key, [text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}<dt><kbd>Esc</kbd></dt><dd>back to the overview</dd></dl>
+    <label><input type="checkbox" .checked=${!keysOff} @change=${toggle}> use single keys</label> <button type="button" @click=${() => dialog.close()}>Close</button>`, dialog);
+  dialog.showModal();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const isTyping = event.target.matches("input, textarea, select");
+  if (event.key === "Escape") {
+    if (isTyping) event.target.blur();
+    else if (location.pathname !== "/") go("/");
+    return;
+  }
+  if (isTyping || keysOff || (event.key === "Enter" && event.target.matches("a, button"))) return;
+  const known = KEYS[event.key];
+  if (known) {
+    event.preventDefault();
+    known[1]();
+  }
+});
+document.addEventListener("click", (event) => {
+  const found = event.target.closest?.("a[href^='/']");
+  if (!found || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (/^\/(metrics|api|static)/.test(found.getAttribute("href"))) return;
+  event.preventDefault();
+  go(found.getAttribute("href"));
+});
+addEventListener("popstate", () => draw(true));
+addEventListener("resize", () => draw(false));
+setInterval(askSeries, 5000);
+askSeries();
+begin(draw);
+draw(true);

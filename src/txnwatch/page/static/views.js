@@ -1,0 +1,203 @@
+// The views: each makes its content from the last picture, or from the answer about one thing.
+import { html, nothing } from "./lit-html.js";
+import { axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
+import { clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./words.js";
+
+const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
+const AHEAD = "Look again before you act.";
+
+/** A command with its button. It is text that the server has made ready for a shell; nothing is added to it here. */
+export const command = (line, page) => line && html`<div class="command"><code>${line.split(/ (?=--|&& )/).map((one, i) => html`${i ? " " : ""}<span>${one}</span>`)}</code>
+  <button type="button" aria-label="Copy the command" @click=${(event) => page.copy(event.currentTarget)}>Copy</button></div>`;
+
+const parts = (found, now) => found.map((part, i) => {
+  const text = typeof part === "number" ? duration(now - part) : part;
+  return i === 0 ? html`<b><bdi>${text}</bdi></b>` : html`<bdi>${text}</bdi>`;
+});
+const plain = (found, now) => found.map((part) => html`<bdi>${typeof part === "number" ? duration(now - part) : part}</bdi>`);
+const foreign = (text) => html`<bdi>${text}</bdi>`;
+const time = (ms, page, digits = 0) => html`<time datetime=${new Date(ms).toISOString()}>${clock(ms, page.now, digits)}</time>`;
+const value = (found, page) => (typeof found === "number" ? time(found, page, 3) : foreign(found));
+
+// --- the sentence
+const LOST = {
+  asking: ["Asking the watcher …", "Nothing is known yet."],
+  silent: ["Unknown.", "The watcher does not answer. A new hang would not be seen here. What is below may have changed."],
+  "not judged": ["Unknown.", "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
+};
+
+export function sentence(page, isSmall) {
+  const { status, truth, now } = page;
+  const lost = truth.state === "unknown" && LOST[truth.why];
+  const tone = lost || !status ? "unknown" : status.tone;
+  const judged = page.head?.judged_ms ?? null;
+  const title = lost || !status ? html`<b>${lost?.[0] ?? "Unknown."}</b>` : parts(status.headline, now);
+  const detail = lost || !status ? (page.isRefused ? "The server asks for a user: load the page again and log in." : lost?.[1]) : plain(status.detail, now);
+  return html`<section class="sentence ${tone}${isSmall ? " small-sentence" : ""}" id="sentence">
+    ${sign(tone)}<h1>${title}</h1><p>${detail}</p>
+    ${judged === null ? nothing : html`<div class="age"><span class="small">${lost ? "last evaluated" : "evaluated"}</span> <strong>${duration(page.trueNow - judged)}</strong> <span class="small">ago</span></div>`}
+  </section>`;
+}
+
+// --- incidents
+const MOST_GROUPS = (row) => [
+  row.stopped.length ? html`<div><b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b></div><div class="muted small">${row.stopped.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_stopped ? `, and ${row.more_stopped} more` : ""}</div>` : nothing,
+  row.at_risk.length ? html`<div class="small">at risk: ${row.at_risk.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}</div>` : nothing,
+];
+
+const places = (row) => html`${row.places.slice(0, 3).map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.places.length + row.more_places > 3 ? ` and ${row.places.length + row.more_places - 3} more` : ""}`;
+
+export function incidentRow(row, page, isChosen) {
+  const tone = row.severity === "info" ? "info" : row.severity;
+  return html`<li class="${tone}${isChosen ? " chosen" : ""}" data-incident=${row.id}>${sign(tone)}
+    <div class="what"><div class="tag">${row.tag}</div>
+      <h3><a href=${ofIncident(row.id)}>${row.places.length ? places(row) : "its partitions"}</a> <span class="muted">behind</span> <a class="mono" href=${ofClient(row)}>${foreign(row.holder)}</a></h3>
+      <div class="muted">${foreign(row.why)}</div></div>
+    <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
+    <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
+    <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length ? MOST_GROUPS(row) : html`<div class="muted small">no group is known to stand</div>`}</div>
+    <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}
+      ${command(page.isStale ? row.look : row.command ?? row.look, page)}</div></li>`;
+}
+
+function incidents(page, isWhole) {
+  const { order, incidents: rows } = page.picture;
+  const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.verdict !== "long_running"));
+  const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.verdict === "long_running");
+  if (!shown.length && !warnings.length) return isWhole ? html`<section class="card"><div class="body">No incident is open.</div></section>` : nothing;
+  const title = page.isStale && page.head?.judged_ms ? html`Open when last evaluated, at ${time(page.head.judged_ms, page)}` : "Open incidents";
+  return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
+    <header><h2 id="h-incidents">${title}</h2><span class="muted small">worst first</span></header>
+    <ol class="incidents">${shown.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>
+    ${!isWhole && warnings.length ? html`<div class="more">${plural(warnings.length, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${ofIncident(row.id)}>${foreign(row.holder)}</a>`)}. Each ends at its timeout.</div>` : nothing}
+    ${order.more_incidents ? html`<div class="more">and ${count(order.more_incidents)} more incidents</div>` : nothing}</section>`;
+}
+
+function recent(page) {
+  const { rows, more } = page.picture.recent;
+  if (!rows.length) return nothing;
+  return html`<section class="card" aria-labelledby="h-recent"><header><h2 id="h-recent">Ended within a day</h2>${more ? html`<span class="muted small">and ${count(more)} more</span>` : nothing}</header>
+    <div class="body scroll" tabindex="0" role="group" aria-labelledby="h-recent"><table><thead><tr><th scope="col">opened</th><th scope="col">verdict</th><th scope="col">partition</th><th scope="col">behind</th><th scope="col">how it ended</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><td>${time(row.since_ms, page)}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}</td><td class="mono">${foreign(row.holder)}</td><td>${row.how}, after ${duration(row.ended_ms - row.since_ms)}</td></tr>`)}</tbody></table></div></section>`;
+}
+
+// --- the timeline
+const form = (phase, text) => html`<span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="1" y=${phase === "open" ? 4.5 : 2} width="28" height=${phase === "open" ? 5 : 10} rx="2" fill=${formOf({ phase }).fill} stroke=${phase === "unowned" ? "var(--critical)" : "none"} stroke-dasharray="3 2.5"/></svg>${text}</span>`;
+
+function timeline(page) {
+  const { order, lanes, others } = page.picture;
+  const rows = order.lanes.map((key) => lanes[key]).filter(Boolean);
+  const oldest = Math.max(0, ...rows.map((row) => page.now - row.since_ms), others.oldest_ms ? page.now - others.oldest_ms : 0) / 1000;
+  const scale = axisFor(oldest, page.isLinear);
+  const width = page.plotWidth;
+  return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-lanes">
+    <header><h2 id="h-lanes">What stands in the way of readers</h2><span class="muted small">partitions with data that is open for 2 s or longer; worst first, then oldest</span></header>
+    <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, page.isStale && page.head?.judged_ms ? clock(page.head.judged_ms, page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
+    ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
+      <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>` : "held by a transaction that is not in the list"}</div></div>
+      <div class="plot">${lane(row, scale, width, page.now)}</div>
+      <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.more + row.behind.length ? `${count(row.more + row.behind.length)} more open · ` : ""}${duration(page.now - row.since_ms)}</div></div></div>`)}
+    ${order.more_lanes ? html`<p class="muted">and ${count(order.more_lanes)} more partitions</p>` : nothing}
+    ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
+      <div class="figure"><div class="small">not drawn one by one</div><div><a href="/open">list the oldest</a></div></div></div>` : nothing}</div>
+    <div class="key">${form("hanging", "hanging: never ends")}${form("stuck_prepare", "prepared: markers missing")}${form("late", "late")}${form("long_running", "long running")}${form("unowned", "no owner at one look")}${form("open", "open, healthy")}
+      <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
+      <span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="4" y="1" width="25" height="12" fill="url(#hidden)"/><line x1="3" x2="3" y1="0" y2="14" stroke="var(--text)" stroke-width="2"/></svg>last stable offset, and what it hides</span></div></section>`;
+}
+
+// --- the watcher itself
+const FIGURES = [
+  ["latency_p99_ms", "hang to event, p99", (one) => (one === null ? "no incident yet" : duration(one))],
+  ["batch_ms", "micro-batch", (one) => (one === null ? "not known" : duration(one))],
+  ["unproven", "partitions without proof", (one) => (one === null ? "not known" : count(one))],
+  ["open", "open transactions", (one) => (one === null ? "not known" : count(one))],
+  ["undelivered", "events not yet delivered", (one) => (one === null ? "not known" : count(one))],
+];
+
+function watcher(page) {
+  return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-watcher"><header><h2 id="h-watcher">The watcher itself</h2><span class="muted small">the last hour, since this process was started</span></header>
+    <div class="health">${FIGURES.map(([key, title, shown]) => html`<figure><figcaption>${title}</figcaption><div class="big">${page.isStale ? "not known" : shown(page.picture.watcher[key]?.[0] ?? null)}</div>${plot(page.series[key] ?? [])}</figure>`)}</div></section>`;
+}
+
+function toDo(page) {
+  if (page.truth.state !== "unknown" || !page.status?.search_command) return nothing;
+  return html`<section class="card"><header><h2>What to do now</h2></header><div class="body"><p>Until the watcher evaluates again, this command finds what hangs. Exit code 3: found; 1: not everything could be checked.</p>${command(page.status.search_command, page)}<p class="muted">Then check whether this machine reaches the brokers, and whether the login works: <code>txnwatch doctor</code> tells. The watcher continues by itself.</p></div></section>`;
+}
+
+export const overview = (page) => [toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
+export const allIncidents = (page) => [incidents(page, true), recent(page)];
+
+export function watcherView(page) {
+  const { status } = page;
+  const facts = [
+    ["state", `${status.state}${status.why ? `: not met: ${status.why}` : ""}`],
+    ["view of the coordinators", status.view],
+    ["not detected in this view", status.not_detected?.length ? status.not_detected.join(", ") : "nothing"],
+    ["scanned partitions", count(status.partitions.scanned)],
+    ["partitions that a census watches", count(status.partitions.census)],
+    ["partitions without proof", status.partitions.unproven === null ? "not known" : `${count(status.partitions.unproven)} ${status.unproven_names.join(", ")}`],
+    ["of these, of the coordinators' log", count(status.unread_log_partitions)],
+    ["last barrier", status.barrier === null ? "none" : count(status.barrier)],
+    ["events that the topic has not taken", status.undelivered === null ? "not known" : count(status.undelivered)],
+    ["instance", page.head.instance],
+  ];
+  return [watcher(page), html`<section class="card"><header><h2>What it covers</h2></header><div class="body"><dl class="facts">${facts.map(([name, text]) => html`<dt>${name}</dt><dd>${foreign(text)}</dd>`)}</dl></div></section>`];
+}
+
+// --- one incident
+export function incident(found, page) {
+  const tone = found.severity === "info" ? "info" : found.severity;
+  const isOpen = found.ended_ms === null;
+  return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)}</p>
+      <div class="age"><span class="small">${isOpen ? "standing for" : "was open for"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
+    <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
+      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook.replace("_", "-")}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p><b>${page.isStale ? AHEAD : found.next}</b></p>${command(page.isStale ? found.look : found.command ?? found.look, page)}
+        <p class="muted">A command of txnwatch reads everything again before it writes, and reads the marker back. Nothing is written from this page.${found.decision && !page.isStale ? ` The ${found.decision}.` : ""}</p></div></section>` : nothing}
+      ${found.proof ? proofCard(found.proof, page) : nothing}
+      <section class="card"><header><h2>Its life</h2>${found.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${found.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>
+    </div><div class="stack">
+      ${waits(found, page)}
+      <section class="card"><header><h2>Facts</h2></header><div class="body"><dl class="facts">${found.facts.map(([name, shown]) => html`<dt>${name}</dt><dd>${value(shown, page)}</dd>`)}<dt>incident</dt><dd><code>${found.id}</code></dd></dl></div></section>
+    </div></div>`;
+}
+
+function proofCard(found, page) {
+  const looks = [...found.looks.map((one, i) => [`Look ${i + 1}`, one.barrier === null ? "" : `barrier ${count(one.barrier)}`, one]), ["Fresh read", found.fresh_read.confirmed_ms === null ? "" : clock(found.fresh_read.confirmed_ms, page.now, 3), found.fresh_read]];
+  return html`<section class="card"><header><h2>How it was proven</h2></header><div class="body proof"><div class="plot">${proof(found, page.proofWidth, page.now)}</div></div>
+    <ol class="looks">${looks.map(([title, where, one]) => html`<li><h3>${title} <span class="muted small">${where}</span></h3>${one.text.map((text) => html`<p>${foreign(text)}</p>`)}<p><b>${one.gives}</b></p></li>`)}</ol></section>`;
+}
+
+function waits(found, page) {
+  const { waits: behind, next_holder: next } = found;
+  return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(found)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
+      <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${count(behind.hidden)} hidden`}</span></li>`)}
+      <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">it stops here too</span></li>` : nothing}</ul></li></ul></div></section>
+    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`The partition moves on to <b>${count(next.start)}</b>, where <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other transaction that is open for 2 s holds this partition. Readers come to its end."}</p></div></section>` : nothing}`;
+}
+
+// --- one partition, one client, the oldest
+export function partition(found, page) {
+  const worst = found.incidents[0];
+  const tone = worst ? worst.severity : found.is_unproven ? "unknown" : "limited";
+  const title = worst ? html`<b>${foreign(`${found.topic}-${found.partition}`)} stands still.</b> Readers stop ${found.last_stable === null ? "" : `at offset ${count(found.last_stable)} `}behind ${foreign(worst.holder)}.` : found.is_unproven ? html`<b>Nothing is known about ${foreign(`${found.topic}-${found.partition}`)}.</b>` : html`<b>${foreign(`${found.topic}-${found.partition}`)}.</b> No incident is open here.`;
+  return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p>watched: ${found.watched}</p></section>
+    ${found.last_stable === null ? nothing : html`<section class="card"><header><h2>Offsets</h2><span class="muted small">not to scale left of the last stable offset</span></header><div class="body"><div class="plot">${ruler(found, page.rulerWidth)}</div></div></section>`}
+    <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
+      ${found.holder_is_listed || !found.holders.length ? nothing : html`<p>The first one is held by a transaction that is not in this list.</p>`}
+      ${found.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">ends</th></tr></thead><tbody>${found.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td><td>${endsBy(one, page.now)}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
+    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${count(one.behind)}</td></tr>`)}</tbody></table>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
+}
+
+export function client(found, page) {
+  const open = found.open[0];
+  const bad = found.incidents.find((one) => one.is_open);
+  const tone = bad ? (bad.verdict === "hanging" || bad.verdict === "stuck_prepare" ? "critical" : "warning") : "limited";
+  const states = { unowned: "No live transaction owns its data", owner_unknown: "It has open data" };
+  const title = bad ? html`<b>${bad.verdict.replace("_", " ").toUpperCase()}</b> for ${duration(page.now - bad.since_ms)}` : open ? html`<b>${states[open.state] ?? open.state}</b> for ${duration(page.now - open.since_ms)}` : html`<b>Nothing is open</b> for 2 s or longer`;
+  return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(found.name ?? "no transactional id is known")}</p></section>
+    ${bad && page.picture?.incidents[bad.id] ? html`<section class="card"><header><h2>What to do</h2></header><ol class="incidents">${incidentRow(page.picture.incidents[bad.id], page, false)}</ol></section>` : nothing}
+    <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans"><table><thead><tr><th scope="col">partition</th><th scope="col" class="number">from offset</th><th scope="col">first seen</th></tr></thead><tbody>${found.open.flatMap((one) => one.spans).map((span) => html`<tr><td><a href=${ofPartition(span.topic, span.partition)}>${foreign(`${span.topic}-${span.partition}`)}</a></td><td class="number">${count(span.start)}</td><td>${time(span.since_ms, page)}</td></tr>`)}</tbody></table></div></section>
+    <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${found.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${found.producer_ids.join(", ")}${found.length > 1000 ? html` · the id has ${count(found.length)} characters` : nothing}</p></div></section></div>`;
+}
+
+export const oldest = (found, page) => html`<section class="card"><header><h1 class="big" id="h-oldest">The oldest open transactions</h1>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-oldest"><table><thead><tr><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">partitions</th></tr></thead><tbody>${found.rows.map((row) => html`<tr><td class="mono"><a href=${ofClient(row)}>${foreign(row.name)}</a></td><td>${row.state}</td><td>${duration(page.now - row.since_ms)}</td><td>${row.partitions.join(", ")}${row.more_partitions ? ` and ${row.more_partitions} more` : ""}</td></tr>`)}</tbody></table></div></section>`;

@@ -1,0 +1,265 @@
+"""The sentences of the page: what has happened, what to do next, and how it ended. Pure: no I/O, no clock.
+
+A headline is a list of parts. A part is a text or, as a number, the time in epoch milliseconds since which something
+lasts: the reader counts it, so that it grows without a message. The first part is the important one.
+
+Law: text that a client has chosen (a transactional id, a topic, a group) passes `name`, which shows characters that
+cannot be printed as escapes and cuts the middle of a long text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from txnwatch.page.truth import Facts, PageState, PageTruth
+from txnwatch.state.model.incident import (
+    ActionResult,
+    Decision,
+    EndedBy,
+    EndKind,
+    ExpectedOutcome,
+    GroupState,
+    IncidentEvent,
+    IncidentStatus,
+    Refusal,
+)
+from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.verdicts import REASON_MEANS, Verdict, rank, undetected
+from txnwatch.state.text import printable
+
+Part = str | int
+LONGEST_NAME: Final = 160
+_HEAD, _TAIL = 48, 16
+
+
+def name(text: str, longest: int = LONGEST_NAME) -> str:
+    """Foreign text for a list: printable, and cut in the middle if it is long."""
+    if len(text) > longest:
+        text = f"{text[:_HEAD]} … {text[-_TAIL:]}"
+    return printable(text)
+
+
+def number(count: int) -> str:
+    """A count with separators."""
+    return f"{count:,}"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A count with its noun."""
+    return f"{number(count)} {one if count == 1 else many or f'{one}s'}"
+
+
+def tag(event: IncidentEvent) -> str:
+    """The verdict as it is shown."""
+    return event.verdict.replace("_", " ").upper()
+
+
+def holder(event: IncidentEvent) -> str:
+    """The transactional id, or the producer id if it has none."""
+    return name(event.transactional_id) if event.transactional_id is not None else f"producer {event.producer_id}"
+
+
+def places(event: IncidentEvent) -> list[str]:
+    """The partitions that the incident holds back."""
+    return [f"{name(event.topic)}-{event.partition}"] if event.topic is not None else list(event.pending_partitions)
+
+
+def groups(event: IncidentEvent, state: GroupState) -> list[str]:
+    """The affected consumer groups in a state."""
+    return [name(group.group_id) for group in event.consumer_groups if group.state is state]
+
+
+_ENDS: Final = {
+    Verdict.HANGING: "hanging, it never ends by itself",
+    Verdict.STUCK_PREPARE: "its outcome is decided, and markers are missing",
+    Verdict.LATE: "late, its coordinator has not aborted it",
+    Verdict.LONG_RUNNING: "long running, its coordinator will abort it",
+    Verdict.STRAY_WRITE: "a stray write, which is over",
+}
+
+
+def why(event: IncidentEvent) -> str:
+    """What is wrong, in one or two sentences."""
+    reason = REASON_MEANS[event.reason] if event.reason is not None else "no live transaction holds it"
+    committed = event.expected_outcome is ExpectedOutcome.COMMIT
+    texts = {
+        Verdict.HANGING: "The client was told that it is committed. The marker is missing here and will never come."
+        if committed
+        else f"No marker will ever come: {reason}.",
+        Verdict.STUCK_PREPARE: f"Its outcome is decided. Markers are missing on "
+        f"{counted(len(event.pending_partitions), 'partition')}.",
+        Verdict.LATE: "Its timeout has passed, and its coordinator has not aborted it.",
+        Verdict.LONG_RUNNING: "It has used most of its timeout. Its coordinator aborts it at the timeout.",
+        Verdict.STRAY_WRITE: "Data that no transaction owned was ended with a later transaction. Nothing hangs now.",
+    }
+    return texts[event.verdict]
+
+
+def next_step(event: IncidentEvent) -> str:  # noqa: PLR0911 - a table
+    """What an operator does about an open incident."""
+    match event.verdict, event.expected_outcome:
+        case Verdict.HANGING, ExpectedOutcome.COMMIT:
+            return "Write the COMMIT marker. An ABORT marker would destroy acknowledged data."
+        case Verdict.HANGING, (ExpectedOutcome.ABORT | ExpectedOutcome.NONE):
+            return "Write the ABORT marker. No client was told that this data is committed."
+        case Verdict.HANGING, _:
+            return "Find out whether the client was told that it is committed. Then write that marker."
+        case Verdict.STUCK_PREPARE, _:
+            return "Bring the leaders of these partitions back. The coordinator repeats the markers. Write no marker."
+        case Verdict.LATE, _:
+            return "Look at the coordinator. It still owns the transaction. Write no marker."
+        case Verdict.LONG_RUNNING, _:
+            return "Look at the application, or do nothing."
+        case _:
+            return "Look at the client: exactly-once was broken there."
+
+
+_REFUSED: Final = {Refusal.TOO_EARLY: "waits"}
+
+
+def decision(event: IncidentEvent) -> str | None:
+    """What the automatic abort, or an operator's abort, has decided; None if nothing."""
+    action = event.action
+    if action is None:
+        return None
+    who = "automatic abort" if action.initiator == "watch" else "abort by an operator"
+    if action.decision is Decision.REFUSED:
+        return f"{who} {_REFUSED.get(action.refusal or Refusal.ALREADY_OVER, 'refused')}: {action.refusal}"
+    if action.decision is Decision.DRY_RUN:
+        return f"{who}: dry run"
+    result = {None: "announced", ActionResult.VERIFIED: "written and read again"}.get(action.result, str(action.result))
+    return f"{who}: {action.decision.upper()} marker {result}"
+
+
+_HOW: Final = {
+    EndKind.COMMITTED: "committed",
+    EndKind.ABORTED: "aborted",
+    EndKind.ABSORBED: "ended with the producer's next transaction",
+    EndKind.MOVED_ON: "ended by itself",
+    EndKind.PARTITION_GONE: "the partition is deleted",
+    EndKind.TRUNCATED: "the data is removed from the log",
+    EndKind.REFUTED: "a further read refuted it",
+    EndKind.NO_LONGER_OPEN: "no longer open",
+}
+
+
+def ending(event: IncidentEvent) -> str:
+    """How an incident ended."""
+    if event.resolution is None:
+        return ""
+    by = "" if event.resolution.by is EndedBy.UNKNOWN else f" by {event.resolution.by.replace('_', ' ')}"
+    return f"{_HOW[event.resolution.how]}{by}"
+
+
+def moment(event: IncidentEvent, before: IncidentEvent | None) -> str:
+    """What an event has changed in the life of its incident."""
+    if event.resolution is not None:
+        return ending(event)
+    if before is None or event.status is IncidentStatus.OPENED:
+        return f"{tag(event)}, published {event.detection_latency_ms / 1000:.2f} s after the hang"
+    changes = []
+    if event.verdict is not before.verdict:
+        changes.append(f"now {tag(event)}")
+    if event.action != before.action and (decided := decision(event)):
+        changes.append(decided)
+    if event.expected_outcome is not before.expected_outcome:
+        changes.append(f"expected outcome: {event.expected_outcome}")
+    stopped = [one for one in groups(event, GroupState.STOPPED) if one not in groups(before, GroupState.STOPPED)]
+    if stopped:
+        changes.append(f"stopped: {', '.join(stopped[:3])}")
+    if event.hidden_records != before.hidden_records and event.hidden_records is not None:
+        changes.append(f"{number(event.hidden_records)} records hidden")
+    return "; ".join(changes) or "its fields have changed"
+
+
+def headline(
+    truth: PageTruth, facts: Facts, open_incidents: Sequence[IncidentEvent], unproven: Sequence[str]
+) -> list[Part]:
+    """The one sentence of the overview."""
+    match truth.state:
+        case PageState.CLEAR:
+            return ["All clear.", " Every transaction that holds a reader back ends by itself."]
+        case PageState.INCIDENT:
+            return _standing(open_incidents)
+        case PageState.PARTIAL if facts.unproven:
+            some = ", ".join(unproven)
+            return [
+                f"Nothing is known about {counted(facts.unproven, 'partition')}:",
+                f" {some}. The others are clear.",
+            ]
+        case PageState.PARTIAL:
+            waiting = counted(facts.undelivered or 0, "event")
+            return [
+                "No incident is open,",
+                f" but the events topic does not take {waiting}: consumers of it are not told.",
+            ]
+        case PageState.LIMITED:
+            assert facts.access is not None
+            missing = ", ".join(undetected(facts.access))
+            return ["No hang.", f" In the view {facts.access}, {missing} are not detected."]
+        case _:
+            return _unknown(truth, facts)
+
+
+def _unknown(truth: PageTruth, facts: Facts) -> list[Part]:
+    if facts.judged_ms is None:
+        return ["Unknown.", " The watcher has not evaluated anything yet. A hang would not be seen."]
+    if truth.why == "it was evaluated lately":
+        return ["Unknown.", " Nothing was evaluated for ", facts.judged_ms, ". A new hang would not be seen."]
+    if truth.why == "the view shows hangs":
+        return [
+            "Unknown.",
+            " The coordinators' log is not read, and the coordinators are not asked: no hang is proven.",
+        ]
+    if truth.why == "the watch is ready":
+        return ["Unknown.", " The watcher is still reading the coordinators' log for the first time."]
+    return ["Unknown.", " The coordinators' log is not read, so no hang is proven."]
+
+
+def _standing(open_incidents: Sequence[IncidentEvent]) -> list[Part]:
+    """The worst incident, and the number of partitions that stand."""
+    worst = open_incidents[0]
+    standing = {place for event in open_incidents for place in places(event)}
+    where = places(worst)
+    shown = where[0] if where else "its partitions"
+    if len(where) > 1:
+        shown += f" and {len(where) - 1} more"
+    if not standing:
+        return [
+            f"{counted(len(open_incidents), 'incident')}.",
+            f" {holder(worst)} is {_ENDS[worst.verdict]}, for ",
+            worst.open_since_ms,
+            ".",
+        ]
+    verb = "stands" if len(standing) == 1 else "stand"
+    return [
+        f"{counted(len(standing), 'partition')} {verb} still.",
+        f" {shown} for ",
+        worst.open_since_ms,
+        f" behind {holder(worst)}: {_ENDS[worst.verdict]}.",
+    ]
+
+
+def worst_first(events: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+    """Incidents in the order of the page: by the rank of their verdicts, then the oldest."""
+    return sorted(events, key=lambda event: (rank(event.verdict), event.open_since_ms, event.incident_id))
+
+
+def duration(milliseconds: int) -> str:
+    """A duration in words, for the page as text."""
+    seconds = max(0, milliseconds) / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min {rest:02d} s"
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def as_text(parts: Sequence[Part], now_ms: TimestampMs) -> str:
+    """A headline as text."""
+    return "".join(part if isinstance(part, str) else duration(now_ms - part) for part in parts)

@@ -1,0 +1,199 @@
+"""The connections of the HTTP server: their number, their time, and the size of a request.
+
+Law: whatever its clients do, the server has at most `MOST` connections, and so as many descriptors. One address has at
+most `MOST_OF_ONE` of them, so that one client cannot keep the kubelet or Prometheus away. A further connection is
+closed at once. A request arrives within `REQUEST_S`, and its answer is read within `DEADLINE_S`. Both times begin when
+the connection is accepted, so they include the TLS handshake; for a later request on the same connection they begin
+with its first byte. A stream has no end, but each of its messages has `DEADLINE_S`.
+
+Each connection is accepted here and not by asyncio's own server, because TLS is chosen for each one: a context that
+asyncio's server was started with can be replaced later, but its `verify_mode` stays (a client without a certificate
+would be served after a reload that requires one).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from txnwatch.web.web_config import TlsFiles
+
+MOST: Final = 128
+MOST_OF_ONE: Final = 32
+REQUEST_S: Final = 5.0
+DEADLINE_S: Final = 10.0  # the default scrape timeout of Prometheus
+_IDLE_S: Final = 10  # between two requests on one connection
+_LONGEST_HEADERS: Final = 1 << 14
+_NO_DESCRIPTOR_S: Final = 0.1
+_TLS_END_S: Final = 1.0
+
+
+class HttpConnection(H11Protocol):
+    """One connection: the protocol of uvicorn with a deadline for each request.
+
+    A request finds it as `connection` in the state of its ASGI scope.
+    """
+
+    def __init__(self, config: uvicorn.Config, state: ServerState, on_end: Callable[[], None]) -> None:
+        super().__init__(config, state, {"connection": self})
+        self._on_end = on_end
+        self._since_s: float | None = self.loop.time()
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The TLS handshake is over, or there is none."""
+        super().connection_made(transport)
+        self._end_at((self._since_s or self.loop.time()) + REQUEST_S)
+
+    def data_received(self, data: bytes) -> None:
+        """Gives the first byte of a request a deadline, and a longer one to the answer."""
+        if self._since_s is None:
+            self._since_s = self.loop.time()
+            self._end_at(self._since_s + REQUEST_S)
+        super().data_received(data)
+        if self._since_s is not None and self.conn.their_state in {h11.DONE, h11.MUST_CLOSE}:
+            self._end_at(self._since_s + DEADLINE_S)
+
+    def on_response_complete(self) -> None:
+        """The answer is written; the deadline stays until the client has read it."""
+        self._since_s = None
+        if not self.transport.get_write_buffer_size():
+            self._has_no_deadline()
+        super().on_response_complete()
+
+    def continues(self) -> None:
+        """A stream is about to send its next message: the client has to read it within `DEADLINE_S`."""
+        self._end_at(self.loop.time() + DEADLINE_S)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Ends an idle connection; what its client has not read by now is not sent any more."""
+        self.transport.abort()
+
+    def connection_was_not_made(self) -> None:
+        """Frees the place of a connection whose handshake has failed."""
+        self._on_end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the deadline and frees the place of the connection."""
+        self._has_no_deadline()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._on_end()
+
+    def _end_at(self, when_s: float) -> None:
+        self._has_no_deadline()
+        self._deadline = self.loop.call_at(when_s, self._is_overdue)
+
+    def _has_no_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _is_overdue(self) -> None:
+        if self._since_s is not None or self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+
+@dataclass
+class Connections:
+    """Accepts connections and serves an application on them.
+
+    Attributes:
+        app: the application.
+        tls: the certificates of the next connection; None without TLS.
+        on_refused: is called for each refused connection.
+    """
+
+    app: ASGIApp
+    tls: TlsFiles | None
+    on_refused: Callable[[], None]
+    _state: ServerState = field(default_factory=ServerState)
+    _addresses: Counter[str] = field(default_factory=Counter)
+    _opening: set[asyncio.Task[None]] = field(default_factory=set)
+    _no_more: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._config = uvicorn.Config(
+            self.app,
+            http=HttpConnection,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_IDLE_S,
+            h11_max_incomplete_event_size=_LONGEST_HEADERS,
+        )
+        self._config.load()
+
+    async def accept(self, listening: socket.socket) -> None:
+        """Accepts connections until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError:  # no descriptor is left, or the client has gone
+                await asyncio.sleep(_NO_DESCRIPTOR_S)
+                continue
+            self._take(accepted, str(address[0]))
+
+    def _take(self, accepted: socket.socket, address: str) -> None:
+        if self._addresses.total() >= MOST or self._addresses[address] >= MOST_OF_ONE:
+            self.on_refused()
+            accepted.close()
+            return
+        self._addresses[address] += 1
+        connection = HttpConnection(self._config, self._state, lambda: self._release(address))
+        task = asyncio.get_running_loop().create_task(self._open(accepted, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def _release(self, address: str) -> None:
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+        if not self._addresses:
+            self._no_more.set()
+
+    async def _open(self, accepted: socket.socket, connection: HttpConnection) -> None:
+        """Makes the TLS handshake, if there is one, with the certificates as they are on the disk now."""
+        loop = asyncio.get_running_loop()
+        times: dict[str, float] = {}
+        context = None
+        if self.tls is not None:
+            self.tls.refresh()
+            context = self.tls.context
+            times = {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": _TLS_END_S}
+        try:
+            await loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **times)
+        except Exception:  # noqa: BLE001 - whatever ends a handshake frees the place of the connection
+            connection.connection_was_not_made()
+
+    async def end(self, within_s: float) -> None:
+        """Ends all connections: idle ones at once, the others when they are answered, within a time in seconds."""
+        for one in list(self._state.connections):
+            one.shutdown()
+        self._no_more = asyncio.Event()
+        if self._state.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._no_more.wait(), within_s)
+        for one in list(self._state.connections):
+            one.transport.abort()
+        for task in (*self._opening, *self._state.tasks):
+            task.cancel()
+        await asyncio.gather(*self._opening, *self._state.tasks, return_exceptions=True)

@@ -1,0 +1,329 @@
+"""The HTTP server of a watch: the page and its JSON, `/metrics` for Prometheus, `/-/healthy` and `/-/ready` as probes.
+
+Healthy means that the process answers: an unreachable cluster is no reason to restart it. Ready means that barriers are
+evaluated. One thread of the driver has an event loop for all connections; `connections.py` has their limits. If the
+loop ends with an error, the watch goes on, and the loop is started again.
+
+Law:
+    * Only one thread, always the same, collects the metrics and reads the query's progress: both go through Spark's
+      gateway, and the gateway keeps a connection for each thread.
+    * Passwords are checked in a thread of their own, one after another: bcrypt is slow by design, and the loop has to
+      answer the others. A client with wrong passwords keeps one core busy, not all.
+    * Nothing that a client sends is written to the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from txnwatch.config import RunSettings
+from txnwatch.metrics.collector import Metrics
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ports import Log
+from txnwatch.state.model.values import doubled
+from txnwatch.web.connections import Connections
+from txnwatch.web.web_config import Users, WebConfig, read_web_config
+
+_COLLECTING_S: Final = 8  # less than the deadline of a request, so that the answer can be sent
+_END_S: Final = 0.5
+_WAITING: Final = 1024  # connections that the kernel keeps until they are accepted, or closed at once
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+# Every answer has these; the web configuration file may replace some of them.
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types lit-html",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Site(Protocol):
+    """What the server has beside the metrics and the probes.
+
+    Attributes:
+        routes: the paths.
+    """
+
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """The paths."""
+
+    async def work(self, collect: Callable[[Callable[[], Any]], Any]) -> None:
+        """Runs in the loop until it is cancelled; `collect` calls a function in the thread of the metrics."""
+
+    def end(self) -> None:
+        """Ends the streams, in the loop."""
+
+
+class WebServer:
+    """Serves a site, a registry and the probes until it is closed.
+
+    Attributes:
+        url: the address it listens on.
+
+    Raises:
+        ConfigError: the server cannot listen on the address.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        host: str,
+        port: int,
+        is_ready: Callable[[], bool],
+        web: WebConfig | None = None,
+        on_refused: Callable[[], None] = lambda: None,
+        site: Site | None = None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._is_ready, self._on_refused, self._site, self._report = is_ready, on_refused, site, report
+        self._collector = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metrics-collector")
+        self._passwords = ThreadPoolExecutor(max_workers=1, thread_name_prefix="web-passwords")
+        self._web = WebConfig() if web is None else web
+        self._closing = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connections: Connections | None = None
+        self._listening = _listening(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        scheme = "http" if self._web.tls is None else "https"
+        self.url = f"{scheme}://{shown}:{self._listening.getsockname()[1]}"
+        silence = logging.getLogger("uvicorn")
+        silence.setLevel(logging.CRITICAL + 1)
+        self._thread = threading.Thread(target=self._run, name="web", daemon=True)
+        self._thread.start()
+
+    def protect(self, web: WebConfig) -> None:
+        """Replaces TLS from the next connection on, users and headers from the next answer on."""
+        self._web = web
+        if self._connections is not None:
+            self._connections.tls = web.tls
+
+    def close(self) -> None:
+        """Stops listening, and ends all connections."""
+        self._closing.set()
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(_END_S * 3)
+        self._listening.close()
+        for pool in (self._collector, self._passwords):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._closing.is_set():
+            try:
+                asyncio.run(self._serve())
+            except Exception as exc:  # noqa: BLE001 - the watch goes on without its page
+                pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
+                failures += 1
+                self._report(f"the HTTP server has ended, and starts again in {pause_s:.0f} s: {exc!r}")
+                self._closing.wait(pause_s)
+
+    async def _serve(self) -> None:
+        self._stopping = asyncio.Event()
+        loop = self._loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)  # what a client causes
+        if self._closing.is_set():
+            return
+        connections = self._connections = Connections(self._application(), self._web.tls, self._on_refused)
+        jobs = [asyncio.ensure_future(connections.accept(self._listening))]
+        if self._site is not None:
+            jobs.append(asyncio.ensure_future(self._site.work(self._collect)))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([*jobs, stopping], return_when=asyncio.FIRST_COMPLETED)
+            for job in jobs:
+                if job.done():
+                    job.result()
+        finally:
+            for job in jobs:
+                job.cancel()
+            if self._site is not None:
+                self._site.end()
+            await connections.end(_END_S)
+
+    async def _collect(self, read: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
+        return await asyncio.get_running_loop().run_in_executor(self._collector, read)
+
+    def _application(self) -> ASGIApp:
+        routes = [
+            Route("/metrics", self._metrics_answer),
+            Route("/-/healthy", _healthy),
+            Route("/-/ready", self._ready_answer),
+            *(self._site.routes if self._site is not None else ()),
+        ]
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _problem})
+        return _Guard(app, lambda: self._web, self._passwords, self._report)
+
+    async def _ready_answer(self, _: Request) -> Response:
+        is_ready = self._is_ready()
+        return PlainTextResponse("ready\n" if is_ready else "not ready\n", 200 if is_ready else 503)
+
+    async def _metrics_answer(self, request: Request) -> Response:
+        environ = {
+            "REQUEST_METHOD": "GET",
+            "PATH_INFO": "/metrics",
+            "QUERY_STRING": request.url.query,
+            "HTTP_ACCEPT": request.headers.get("accept", ""),
+            "HTTP_ACCEPT_ENCODING": request.headers.get("accept-encoding", ""),
+        }
+        collecting = self._collect(lambda: _of_wsgi(self._metrics, environ))
+        try:
+            answer: Response = await asyncio.wait_for(collecting, _COLLECTING_S)
+        except TimeoutError:
+            return PlainTextResponse(f"the metrics took more than {_COLLECTING_S} s\n", 503)
+        return answer
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_WAITING)
+    except OSError as exc:
+        raise ConfigError(f"http_port: expected a free address, found {host}:{port}: {exc.strerror}") from exc
+    listening.setblocking(False)
+    return listening
+
+
+def _of_wsgi(app: Callable[..., Any], environ: dict[str, str]) -> Response:
+    """The answer of prometheus_client's application, which is one of WSGI."""
+    begun: list[tuple[str, list[tuple[str, str]]]] = []
+    body = b"".join(app(environ, lambda status, headers: begun.append((status, headers))))
+    ((status, headers),) = begun
+    return Response(body, int(status.partition(" ")[0]), dict(headers))
+
+
+async def _healthy(_: Request) -> Response:
+    return PlainTextResponse("healthy\n")
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    known = {404: "expected /, /api/v1/status, /metrics, /-/healthy or /-/ready", 405: "expected GET"}
+    return PlainTextResponse(f"{known.get(error.status_code, error.detail)}\n", error.status_code, error.headers)
+
+
+class _Guard:
+    """Asks for a user, if the web configuration has users, and gives every answer its headers."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        web: Callable[[], WebConfig],
+        passwords: ThreadPoolExecutor,
+        report: Callable[[str], None],
+    ) -> None:
+        self._app, self._web, self._passwords, self._report = app, web, passwords, report
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        web = self._web()
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = _completed(message["headers"], web.headers)
+            await send(message)
+
+        if web.users is not None and not await self._is_known(web.users, scope):
+            asked = {"WWW-Authenticate": 'Basic realm="txnwatch"'}
+            refused = PlainTextResponse("expected a user and a password\n", 401, asked)
+            await refused(scope, receive, with_headers)
+            return
+        try:
+            await self._app(scope, receive, with_headers)
+        except Exception as exc:  # noqa: BLE001 - one answer fails, which Starlette says, and the others do not
+            self._report(f"an answer of the HTTP server has failed: {type(exc).__name__}")
+
+    async def _is_known(self, users: Users, scope: Scope) -> bool:
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
+        found = credentials(header)
+        if found is None:
+            return False
+        if users.has_accepted(*found):
+            return True
+        return await asyncio.get_running_loop().run_in_executor(self._passwords, users.accept, *found)
+
+
+def credentials(header: str) -> tuple[str, str] | None:
+    """The user and the password in the Authorization header of a request; None if it has none."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, has_password, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except ValueError:  # neither ASCII, base64 nor UTF-8
+        return None
+    return (user, password) if has_password else None
+
+
+def _completed(headers: Sequence[tuple[bytes, bytes]], chosen: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer with those of every answer; its own come first, then those of the file."""
+    found = {name.lower().encode(): value.encode("latin-1") for name, value in {**HEADERS, **chosen}.items()}
+    own = {name.lower() for name, _ in headers}
+    return [*headers, *((name, value) for name, value in found.items() if name not in own)]
+
+
+# Serves a watch, if its settings say so.
+
+_PUBLIC: Final = " (without users: whoever reaches it reads the names of topics, ids and groups; see docs/hardening.md)"
+
+
+def _is_private(settings: RunSettings, web: WebConfig) -> bool:
+    """Whether only this machine, or somebody with a password or a certificate, reaches the page."""
+    is_local = settings.http_host in {"127.0.0.1", "::1", "localhost"}
+    has_certificates = web.tls is not None and web.tls.context.verify_mode is ssl.CERT_REQUIRED
+    return is_local or web.users is not None or has_certificates
+
+
+@contextlib.contextmanager
+def served(settings: RunSettings, metrics: Metrics, log: Log, site: Site | None = None) -> Iterator[WebServer | None]:
+    """Serves the site and the metrics while the block runs, if `http_port` is set; yields the server.
+
+    Raises:
+        ConfigError: the port is in use, or the web configuration file is invalid.
+    """
+    port = settings.http_port
+    if port is None:
+        yield None
+        return
+    web = read_web_config(settings.http_web_config_file)
+    server = WebServer(
+        metrics.registry,
+        settings.http_host,
+        port,
+        lambda: metrics.is_judging,
+        web,
+        metrics.count_refused_connection,
+        site,
+        log.warning,
+    )
+    if site is not None:
+        log.info(f"the page is at {server.url}/{'' if _is_private(settings, web) else _PUBLIC}")
+    log.info(f"metrics at {server.url}/metrics")
+    try:
+        yield server
+    finally:
+        server.close()

@@ -1,0 +1,177 @@
+"""What the page says, and how fast; it is never green if it cannot know."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.browsers import Tab, a_tab, axe
+from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident, now_ms
+from txnwatch.state.model.values import CoordinatorAccess, TimestampMs, TopicPartition
+from txnwatch.watch.coverage import MissingEvidence
+from txnwatch.web.server import WebServer
+
+Serve = Callable[[PageWorld], str]
+
+
+def partly_known() -> PageWorld:
+    world = a_calm_cluster()
+    missing = tuple(TopicPartition("metering", number) for number in range(23))
+    world.evidence = MissingEvidence(unproven=missing, is_log_read=True)
+    world.batch()
+    return world
+
+
+def without_log() -> PageWorld:
+    world = PageWorld(access=CoordinatorAccess.API)
+    world.batch()
+    return world
+
+
+STATES: dict[str, tuple[Callable[[], PageWorld], str]] = {
+    "clear": (a_calm_cluster, "All clear."),
+    "incident": (a_busy_cluster, "3 partitions stand still."),
+    "partial": (partly_known, "Nothing is known about 23 partitions"),
+    "limited": (without_log, "No hang."),
+    "unknown": (PageWorld, "Unknown."),
+}
+
+
+def state_of(tab: Tab) -> str:
+    return str(tab.page.evaluate("document.documentElement.dataset.state"))
+
+
+@pytest.fixture
+def quiet() -> Iterator[Serve]:
+    """Serves a page without micro-batches; returns the address."""
+    with ExitStack() as stack:
+        yield lambda world: stack.enter_context(world.served())
+
+
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440, 2560])
+@pytest.mark.parametrize("state", STATES)
+def test_each_state_in_each_form(
+    browser: Any, serve: Serve, quiet: Serve, state: str, width: int, *, is_dark: bool, tmp_path: Path
+) -> None:
+    make, expected = STATES[state]
+    url = (quiet if state == "unknown" else serve)(make())
+    with a_tab(browser, url, width=width, is_dark=is_dark) as tab:
+        tab.until(expected)
+        assert state_of(tab) == state
+        assert tab.said == []
+        assert not tab.is_too_wide
+        tab.page.screenshot(path=tmp_path / f"{state}-{width}-{'dark' if is_dark else 'light'}.png", full_page=True)
+        assert violations(tab) == []
+
+
+@pytest.mark.parametrize("path", ["/incident/{id}", "/partition/payments/0", "/id/checkout-7", "/watcher", "/open"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_each_view_in_each_form(browser: Any, serve: Serve, path: str, width: int) -> None:
+    world = a_busy_cluster()
+    url = serve(world)
+    hang = next(one.incident_id for one in world.incidents if one.verdict == "hanging")
+    with a_tab(browser, url, path.format(id=hang), width=width, is_dark=width == 360) as tab:
+        tab.until("3 partitions stand still.")
+        tab.page.wait_for_timeout(800)
+        assert tab.said == []
+        assert not tab.is_too_wide
+        assert violations(tab) == []
+
+
+def violations(tab: Tab) -> list[str]:
+    """What axe finds: WCAG 2.0 to 2.2, A and AA, and best practices."""
+    tab.page.evaluate(axe())
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    found = tab.page.evaluate(f"axe.run(document, {{runOnly: {json.dumps(tags)}}})")
+    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
+
+
+def test_before_the_first_message_it_is_unknown(browser: Any, serve: Serve) -> None:
+    url = serve(a_calm_cluster())
+    with a_tab(browser, "about:blank", "") as tab:
+        tab.page.route("**/api/**", lambda _: None)
+        tab.page.goto(url)
+        tab.until("Asking the watcher")
+        assert state_of(tab) == "unknown"
+        assert tab.page.locator(".sentence.clear").count() == 0
+
+
+def test_an_incident_is_seen_within_two_seconds(browser: Any, serve: Serve) -> None:
+    world = a_calm_cluster()
+    with a_tab(browser, serve(world)) as tab:
+        tab.until("All clear.")
+        since = time.monotonic()
+        world.tell(an_incident("hang", 3, **HANG))
+        world.batch()
+        tab.until("1 partition stands still.")
+        assert time.monotonic() - since < 2.0
+        assert tab.page.title() == "◆ 1 incident · txnwatch"
+
+
+def test_a_watcher_that_evaluates_nothing_is_unknown_and_its_commands_only_read(browser: Any, quiet: Serve) -> None:
+    world = a_busy_cluster()
+    url = quiet(world)
+    with a_tab(browser, url) as tab:
+        tab.until("3 partitions stand still.")
+        world.batch(TimestampMs(now_ms() - 16_000))
+        tab.until("Unknown.")
+        assert state_of(tab) == "unknown"
+        commands = tab.page.locator(".command code").all_inner_texts()
+        assert commands
+        assert not [one for one in commands if "abort" in one or "fence" in one]
+        assert tab.page.locator("section.stale").count() >= 2
+        world.batch()
+        tab.until("3 partitions stand still.")
+
+
+def test_a_watcher_that_is_gone_is_unknown_and_comes_back(browser: Any) -> None:
+    world = a_calm_cluster()
+    first = serving(world, 0)
+    with closing(first), a_tab(browser, first.url) as tab:
+        tab.until("All clear.")
+        first.close()
+        tab.until("Unknown.", within_s=4.5)
+        assert state_of(tab) == "unknown"
+        with closing(serving(world, int(first.url.rpartition(":")[2]))):
+            world.batch()
+            tab.until("All clear.", within_s=12.0)
+
+
+def test_a_machine_that_has_slept_knows_nothing(browser: Any, quiet: Serve) -> None:
+    with a_tab(browser, quiet(a_calm_cluster())) as tab:
+        tab.until("All clear.")
+        was_unknown = tab.page.evaluate("""() => new Promise(done => {
+            const seen = () => document.documentElement.dataset.state === "unknown" && done(true)
+            new MutationObserver(seen).observe(document.documentElement, {attributes: true})
+            const real = Date.now
+            Date.now = () => real() + 3600e3  // the clock of the machine has gone on, that of the page has not
+            setTimeout(() => done(false), 4000)
+        })""")
+        assert was_unknown, "until the next message"
+        tab.until("All clear.")
+
+
+def serving(world: PageWorld, port: int) -> WebServer:
+    return WebServer(CollectorRegistry(), "127.0.0.1", port, lambda: True, site=world.site)
+
+
+def test_the_policy_refuses_what_is_not_a_file_of_the_page(browser: Any, serve: Serve) -> None:
+    tries = (
+        "document.body.innerHTML = '<b>x</b>'",
+        "document.createElement('script').textContent = 'document.title = 1'",
+        "setTimeout('document.title = 1')",
+    )
+    with a_tab(browser, serve(a_calm_cluster())) as tab:
+        tab.until("All clear.")
+        for one in tries:
+            assert tab.page.evaluate(f"(() => {{ try {{ {one}; return false }} catch {{ return true }} }})()"), one
+        assert tab.page.evaluate("document.cookie") == ""
+        assert tab.page.evaluate("Object.keys(localStorage).length") == 0

@@ -1,0 +1,64 @@
+"""The page of a whole watch on a real Kafka: a hang is on it when its event is, and it is gone when the hang is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.browsers import a_browser, a_tab
+from support.kafka_faults import abort_by_hand, late_write_after_abort
+from support.page_client import a_stream, get
+from support.topics import create_topic, unique
+from support.waiting import eventually
+from support.watch import RunningWatch
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
+
+SEEN_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def url(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    checkpoint = tmp_path_factory.mktemp("checkpoint")
+    flags = ("--events-topic", unique("page.events"), "--http-port", "0")
+    with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags) as watch:
+        address = watch.until("the page is at ").rpartition("the page is at ")[2].rstrip("/")
+        assert get(address, "/api/v1/status").json["state"] == "unknown", "it is served before Spark runs"
+        watch.until_ready()
+        yield address
+
+
+def rows(url: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = get(url, "/api/v1/incidents").json["rows"]
+    return {row["transactional_id"]: row for row in found}
+
+
+def test_a_hang_is_on_the_page_and_leaves_it(url: str, cluster: Cluster) -> None:
+    (partition,) = create_topic(cluster, unique("page"))
+    eventually(lambda: get(url, "/api/v1/status").json["state"] == "clear", SEEN_S, "the page to be clear")
+    with a_stream(url) as stream:
+        stream.until("snapshot")
+        producer = late_write_after_abort(cluster, unique("zombie"), partition)
+        row = eventually(lambda: rows(url).get(producer.transactional_id), SEEN_S, "the incident on the page")
+        assert row["places"] == [str(partition)]
+        assert row["command"].startswith(f"txnwatch abort --topic {partition.topic} --partition 0 --start-offset 2")
+        lane = eventually(
+            lambda: get(url, "/api/v1/snapshot").json["picture"]["lanes"].get(str(partition)), SEEN_S, "its lane"
+        )
+        assert (lane["holder"]["phase"], lane["hidden"]) == ("hanging", 1)
+        found = get(url, f"/api/v1/incidents/{row['id']}").json["answer"]
+        assert [one["barrier"] for one in found["proof"]["looks"]] == sorted(
+            one["barrier"] for one in found["proof"]["looks"]
+        )
+        assert get(url, "/").text.startswith("1 partition stands still.")
+    with a_browser() as browser, a_tab(browser, url) as tab:
+        tab.until(f"{partition} for")
+        since = time.monotonic()
+        abort_by_hand(cluster, partition, producer.producer_id)
+        tab.until("All clear.", within_s=SEEN_S)
+        assert time.monotonic() - since < SEEN_S
+        tab.until(producer.transactional_id, "table")
+        assert tab.said == []

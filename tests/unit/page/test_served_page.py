@@ -1,0 +1,166 @@
+"""The page over HTTP, as a browser, curl and a program get it, from the server that `run` has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.page_client import HttpAnswer, get
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open
+from txnwatch.page.served_page import is_own_host
+
+BROWSER = "text/html,application/xhtml+xml"
+
+
+@pytest.fixture
+def busy() -> Iterator[tuple[PageWorld, str]]:
+    world = a_busy_cluster()
+    with world.served() as url:
+        yield world, url
+
+
+def incident_of(world: PageWorld, verdict: str = "hanging") -> str:
+    return next(one.incident_id for one in world.incidents if one.verdict == verdict)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/incidents", "/watcher", "/open", "/incident/x", "/partition/payments/0", "/id/a", "/producer/7"]
+)
+def test_every_address_of_the_page_has_the_shell(busy: tuple[PageWorld, str], path: str) -> None:
+    answer = get(busy[1], path, Accept=BROWSER)
+    assert answer.status == 200
+    assert "Asking the watcher" in answer.text
+    assert "style=" not in answer.text
+    assert answer.headers["Set-Cookie"] is None
+
+
+def test_curl_gets_the_sentence_and_the_commands(busy: tuple[PageWorld, str]) -> None:
+    answer = get(busy[1], "/", Accept="*/*")
+    first, second, *rest = answer.text.splitlines()
+    assert first.startswith("3 partitions stand still. payments-0 for ")
+    assert "evaluated 0." in second
+    assert any(line.startswith("  txnwatch abort --topic payments --partition 0") for line in rest)
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+def test_text_for_a_terminal_has_no_control_characters(busy: tuple[PageWorld, str]) -> None:
+    world, url = busy
+    world.tell(an_incident("evil", 900, transactional_id="\x1b]0;evil\x07\u202e", producer_id=3))
+    world.batch()
+    text = get(url, "/").text
+    assert "\\x1b]0;evil\\x07\\u202e" in text
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_the_resources_of_the_api(busy: tuple[PageWorld, str]) -> None:
+    world, url = busy
+    assert get(url, "/api/v1/status").json["state"] == "incident"
+    snapshot = get(url, "/api/v1/snapshot")
+    assert snapshot.json["picture"]["order"]["lanes"][0] == "payments-0"
+    assert get(url, "/api/v1/snapshot", If_None_Match=snapshot.headers["ETag"]).status in {200, 304}
+    assert len(get(url, "/api/v1/incidents").json["rows"]) == 4
+    assert get(url, "/api/v1/incidents?state=recent").json == {"rows": [], "more": 0}
+    found = get(url, f"/api/v1/incidents/{incident_of(world)}").json["answer"]
+    assert [one["status"] for one in found["life"]] == ["opened", "updated"]
+    assert found["next_holder"]["name"] == "refund-2"
+    assert found["proof"]["looks"][0]["data_listed_ms"] is None, "no event has this time"
+    assert [one["name"] for one in found["waits"]["groups"]] == ["fraud-scoring", "ledger-writer", "audit-export"]
+    partition = get(url, "/api/v1/partitions/payments/0").json["answer"]
+    assert [one["name"] for one in partition["holders"]] == ["checkout-7", "refund-2", "checkout-9"]
+    assert get(url, "/api/v1/producers/4021").json["answer"]["name"] == "checkout-7"
+    assert get(url, "/api/v1/ids?name=checkout-7").json["answer"]["producer_ids"] == [4021]
+    assert get(url, "/api/v1/open").json["answer"]["rows"][0]["name"] == "dwh-orders-4-1187"
+    assert get(url, "/api/v1/series").json["columns"]["open"][-1] == 9_871
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("payments-0", "/partition/payments/0"),
+        ("checkout-7", "/producer/4021"),
+        ("4021", "/producer/4021"),
+        ("fraud-scoring", "/incident/"),
+    ],
+)
+def test_what_is_looked_for_is_found(busy: tuple[PageWorld, str], text: str, address: str) -> None:
+    found: str = get(busy[1], f"/api/v1/find?name={text}").json["answer"]["address"]
+    assert found.startswith(address)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/api/v1/incidents/none", "/api/v1/producers/1", "/api/v1/ids?name=none", "/api/v1/find?name=nothing"),
+        *("/api/v1/partitions/a%20b/0", "/api/v1/partitions/payments/99999999999"),
+    ],
+)
+def test_what_is_not_known_is_an_error_as_json(busy: tuple[PageWorld, str], path: str) -> None:
+    answer = get(busy[1], path)
+    assert answer.status == 404
+    assert answer.json["error"].startswith("expected ")
+
+
+@pytest.mark.parametrize("name", ["..", "%2e%2e", "a%00b", "%1b%5b31m", "x" * 14_000, "%E2%80%AE"])
+def test_a_hostile_name_is_only_a_name(busy: tuple[PageWorld, str], name: str) -> None:
+    assert get(busy[1], f"/api/v1/ids?name={name}").status == 404
+    assert get(busy[1], "/").status == 200
+
+
+def test_an_id_of_32000_characters_is_reached_by_its_producer_id() -> None:
+    world = a_calm_cluster()
+    world.open.append(an_open(77, "y" * 32_767, 60, ("payments", 1, 5)))
+    world.batch()
+    with world.served() as url:
+        answer = get(url, "/api/v1/producers/77")
+        assert answer.json["answer"]["length"] == 32_767
+        assert len(answer.text) < 2_000
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/api/v1/snapshot", "/api/v1/stream", "/metrics"])
+def test_nothing_can_be_written(busy: tuple[PageWorld, str], method: str, path: str) -> None:
+    assert get(busy[1], path, method=method).status == 405
+
+
+def policy(answer: HttpAnswer) -> str:
+    return str(answer.headers["Content-Security-Policy"])
+
+
+def test_every_answer_has_the_policy(busy: tuple[PageWorld, str]) -> None:
+    for path in ("/", "/api/v1/status", "/metrics", "/-/healthy", "/nothing", "/static/x/page.js"):
+        answer = get(busy[1], path)
+        assert "default-src 'none'" in policy(answer), path
+        assert "unsafe" not in policy(answer)
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Access-Control-Allow-Origin"] is None
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [
+        *(("127.0.0.1:9464", True), ("127.0.0.1", True), ("[::1]:9464", True), ("10.1.2.3:80", True)),
+        *(("localhost:9464", True), ("LOCALHOST", True), ("watch.example", True), ("watch.example.:9464", True)),
+        *(("evil.example", False), ("evil.example:9464", False), ("", False), ("127.0.0.1.evil.example", False)),
+        *(("[::1].evil", False), ("localhost.evil", False), ("127.0.0.1:1@evil.example", False)),
+    ],
+)
+def test_the_name_in_the_host_header_must_be_of_this_server(host: str, *, is_own: bool) -> None:
+    assert is_own_host(host, {"localhost", "watch.example"}) is is_own
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/snapshot", "/api/v1/stream"])
+def test_another_host_gets_nothing(busy: tuple[PageWorld, str], path: str) -> None:
+    answer = get(busy[1], path, Host="evil.example")
+    assert answer.status == 421
+    assert "payments" not in answer.text
+
+
+def test_a_file_of_the_page_is_kept_by_the_browser_for_ever(busy: tuple[PageWorld, str]) -> None:
+    shell = get(busy[1], "/", Accept=BROWSER).text
+    (path,) = [part for part in shell.split('"') if part.endswith("/page.js")]
+    answer = get(busy[1], path)
+    assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert answer.headers["Content-Type"] == "text/javascript; charset=utf-8"
+    former = get(busy[1], "/static/0123456789abcdef/page.js")
+    assert (former.status, former.headers["Cache-Control"]) == (404, "no-store")

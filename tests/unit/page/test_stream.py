@@ -1,0 +1,160 @@
+"""The stream: a snapshot first, then changes; a viewer that reads nothing costs nobody anything."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from support.page_client import a_stream, get
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, now_ms
+from support.waiting import eventually
+from txnwatch.page.picture import applied
+from txnwatch.page.stream import MOST, MOST_OF_ONE
+from txnwatch.page.truth import PageState
+from txnwatch.state.model.values import TimestampMs
+
+
+def test_the_changes_lead_to_the_snapshot_of_a_later_viewer() -> None:
+    world = a_calm_cluster()
+    with world.served() as url, a_stream(url) as stream:
+        picture = stream.until("snapshot")["picture"]
+        for number in range(3):
+            world.tell(an_incident(f"hang-{number}", 60, topic="payments", partition=number))
+            world.batch()
+            picture = applied(picture, stream.until("delta"))
+        time.sleep(1.0)
+        later = get(url, "/api/v1/snapshot").json
+        assert picture["order"] == later["picture"]["order"]
+        assert picture["incidents"].keys() == later["picture"]["incidents"].keys()
+
+
+def test_an_incident_is_seen_within_a_second() -> None:
+    world = a_calm_cluster()
+    with world.served() as url, a_stream(url) as stream:
+        stream.until("snapshot")
+        world.tell(an_incident("hang", 60))
+        since = time.monotonic()
+        world.batch()
+        delta = stream.until("delta")
+        assert delta["set"]["status"]["state"] == PageState.INCIDENT
+        assert time.monotonic() - since < 2.0
+
+
+def test_a_quiet_watch_sends_only_that_it_is_there() -> None:
+    world = PageWorld()
+    with world.served() as url, a_stream(url) as stream:
+        stream.until("snapshot")
+        beat = stream.until("beat")
+        assert beat["judged_ms"] is None
+        assert beat["server_ms"] <= now_ms()
+        assert len(str(beat)) < 300
+
+
+def test_time_alone_makes_it_unknown() -> None:
+    world = a_calm_cluster()
+    world.batch(TimestampMs(now_ms() - 14_000))
+    with world.served() as url, a_stream(url) as stream:
+        assert stream.until("snapshot")["picture"]["status"]["state"] == PageState.CLEAR
+        assert stream.until("delta")["set"]["status"]["state"] == PageState.UNKNOWN
+
+
+def test_one_viewer_too_many_is_asked_to_come_again() -> None:
+    world = a_calm_cluster()
+    with world.served() as url, ExitStack() as viewers:
+        for number in range(MOST_OF_ONE):
+            assert viewers.enter_context(a_stream(url)).until("snapshot") is not None, number
+        with a_stream(url) as one_more:
+            assert one_more.status == 503
+        assert get(url, "/api/v1/stream").headers["Retry-After"] == "10"
+        for number in range(MOST - MOST_OF_ONE):
+            client = f"127.0.1.{number // MOST_OF_ONE + 1}"
+            assert viewers.enter_context(a_stream(url, client)).until("snapshot") is not None
+        with a_stream(url, "127.0.2.1") as one_more:
+            assert one_more.status == 503
+        assert get(url, "/-/healthy", "127.0.2.1").status == 200
+        viewers.close()
+
+        def has_room() -> bool | None:
+            with a_stream(url) as stream:
+                return stream.status == 200 or None
+
+        assert eventually(has_room, 5.0, lambda: "room for a viewer")
+
+
+def test_a_viewer_that_reads_nothing_delays_nobody() -> None:
+    world = a_busy_cluster()
+    with world.served() as url, a_stream(url) as deaf, a_stream(url, "127.0.0.2") as other:
+        deaf.until("snapshot")
+        other.until("snapshot")
+        for number in range(30):
+            world.tell(an_incident(f"hang-{number}", 60, transactional_id="z" * 32_000))
+            world.batch()
+            if number % 10 == 0:
+                assert other.until("delta")["seq"] > 0
+        since = time.monotonic()
+        assert get(url, "/api/v1/status").status == 200
+        assert time.monotonic() - since < 2.0
+
+
+def test_spark_that_does_not_answer_delays_no_incident() -> None:
+    world, answered = a_busy_cluster(), threading.Event()
+    progress = world.progress()
+    world.site.progress = lambda: (answered.wait(20.0), progress)[1]
+    with world.served() as url, a_stream(url) as stream:
+        try:
+            picture = stream.until("snapshot")["picture"]
+            assert picture["lanes"]["payments-0"]["hidden"] is None, "not known"
+            world.tell(an_incident("new", 60, topic="payments", partition=7))
+            world.batch()
+            since = time.monotonic()
+            assert "set" in stream.until("delta")
+            assert time.monotonic() - since < 3.0
+            assert get(url, "/metrics").status == 503, "the one thread that asks Spark is busy"
+        finally:
+            answered.set()
+
+
+def test_a_picture_that_is_not_made_anew_gets_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in a beat is that of the picture: an old one must not look as if it were evaluated now."""
+    world = a_calm_cluster()
+    with world.served() as url, a_stream(url) as stream:
+        judged_ms = stream.until("snapshot")["judged_ms"]
+
+        async def stuck() -> None:
+            await asyncio.sleep(0)
+
+        monkeypatch.setattr(world.site, "refresh", stuck)
+        world.batch()
+        assert stream.until("beat")["judged_ms"] == judged_ms
+
+
+@pytest.mark.parametrize("viewers", [0, 10])
+def test_it_ends_at_once_and_says_so(viewers: int, capfd: pytest.CaptureFixture[str]) -> None:
+    world = a_calm_cluster()
+    with ExitStack() as looking:
+        with world.served() as url:
+            streams = [looking.enter_context(a_stream(url, f"127.0.0.{number + 2}")) for number in range(viewers)]
+            for stream in streams:
+                stream.until("snapshot")
+            since = time.monotonic()
+        assert time.monotonic() - since < 1.0
+        assert [stream.until("bye") for stream in streams] == [{"why": "shutdown"}] * viewers
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_watch_never_waits_for_a_viewer() -> None:
+    """What a micro-batch pays, with viewers: a few references and a wake-up."""
+    world = a_busy_cluster()
+    with world.served() as url, a_stream(url) as stream:
+        stream.until("snapshot")
+        emitted, seen = [*world.store.seen.counts, *world.store.seen.lists], world.seen()
+        times = []
+        for _ in range(200):
+            since = time.perf_counter()
+            world.store.take(emitted, seen, now_ms())
+            times.append(time.perf_counter() - since)
+        assert sorted(times)[100] < 0.001
