@@ -130,6 +130,11 @@ def _waits(event: IncidentEvent) -> dict[str, Any]:
             for one in event.consumer_groups[:32]
         ],
         "more_groups": max(0, len(event.consumer_groups) - 32),
+        "waiting": [
+            {"name": name(one.group_id), "partitions": [name(at) for at in one.partitions[:4]]}
+            for one in event.waiting_groups[:32]
+        ],
+        "more_waiting": max(0, len(event.waiting_groups) - 32),
         "cleaner": event.cleanup_policy is not None and "compact" in event.cleanup_policy,
     }
 

@@ -31,6 +31,7 @@ from txnwatch.page.words import (
     number,
     places,
     tag,
+    waiting,
     why,
     worst_first,
 )
@@ -247,6 +248,8 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
         "stopped": groups(event, GroupState.STOPPED)[:NAMED],
         "more_stopped": max(0, len(groups(event, GroupState.STOPPED)) - NAMED),
         "at_risk": groups(event, GroupState.AT_RISK)[:NAMED],
+        "waiting": waiting(event)[:NAMED],
+        "more_waiting": max(0, len(waiting(event)) - NAMED),
         "next": next_step(event),
         "decision": decision(event),
         "command": suggested(origin, event) if origin is not None else None,

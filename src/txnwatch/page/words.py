@@ -70,6 +70,11 @@ def groups(event: IncidentEvent, state: GroupState) -> list[str]:
     return [name(group.group_id) for group in event.consumer_groups if group.state is state]
 
 
+def waiting(event: IncidentEvent) -> list[str]:
+    """The consumer groups that wait for committed offsets that are pending in the transaction."""
+    return [name(group.group_id) for group in event.waiting_groups]
+
+
 _ENDS: Final = {
     Verdict.HANGING: "hanging, it never ends by itself",
     Verdict.STUCK_PREPARE: "its outcome is decided, and markers are missing",
@@ -168,6 +173,9 @@ def moment(event: IncidentEvent, before: IncidentEvent | None) -> str:
     stopped = [one for one in groups(event, GroupState.STOPPED) if one not in groups(before, GroupState.STOPPED)]
     if stopped:
         changes.append(f"stopped: {', '.join(stopped[:3])}")
+    waits = [one for one in waiting(event) if one not in waiting(before)]
+    if waits:
+        changes.append(f"waiting for their offsets: {', '.join(waits[:3])}")
     if event.hidden_records != before.hidden_records and event.hidden_records is not None:
         changes.append(f"{number(event.hidden_records)} records hidden")
     return "; ".join(changes) or "its fields have changed"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
 from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, applied, changes, picture_of
 from txnwatch.page.truth import PageState
-from txnwatch.page.words import as_text
+from txnwatch.page.words import as_text, moment
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
-from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
+from txnwatch.state.model.incident import EndedBy, EndKind, IncidentStatus, Resolution, WaitingGroup, resolved
 from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
 from txnwatch.watch.coverage import MissingEvidence
 
@@ -181,3 +181,16 @@ def test_the_changes_of_a_real_picture_are_the_next_one() -> None:
     before, after = picture(a_calm_cluster()), picture(a_busy_cluster())
     assert applied(before, changes(before, after)) == after
     assert applied(after, changes(after, before)) == before
+
+
+def test_groups_that_wait_for_their_offsets_are_named() -> None:
+    world = PageWorld()
+    waiting = tuple(WaitingGroup(group_id=f"app-{number}", partitions=("orders-0",)) for number in range(40))
+    event = an_incident("a hang", 60, topic="__consumer_offsets", partition=7, waiting_groups=waiting)
+    world.incidents.append(event)
+    world.batch()
+    (row,) = picture(world)["incidents"].values()
+    assert row["waiting"][0] == "app-0"
+    assert len(row["waiting"]) + row["more_waiting"] == 40
+    updated = replace(event, status=IncidentStatus.UPDATED)
+    assert moment(updated, replace(event, waiting_groups=())) == "waiting for their offsets: app-0, app-1, app-2"

@@ -42,6 +42,7 @@ export function sentence(page, isSmall) {
 // --- incidents
 const MOST_GROUPS = (row) => [
   row.stopped.length ? html`<div><b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b></div><div class="muted small">${row.stopped.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_stopped ? `, and ${row.more_stopped} more` : ""}</div>` : nothing,
+  row.waiting.length ? html`<div><b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b></div><div class="muted small">${row.waiting.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_waiting ? `, and ${row.more_waiting} more` : ""}</div>` : nothing,
   row.at_risk.length ? html`<div class="small">at risk: ${row.at_risk.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}</div>` : nothing,
 ];
 
@@ -55,7 +56,7 @@ export function incidentRow(row, page, isChosen) {
       <div class="muted">${foreign(row.why)}</div></div>
     <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
-    <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length ? MOST_GROUPS(row) : html`<div class="muted small">no group is known to stand</div>`}</div>
+    <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">no group is known to stand</div>`}</div>
     <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}
       ${command(page.isStale ? row.look : row.command ?? row.look, page)}</div></li>`;
 }
@@ -171,7 +172,7 @@ function waits(found, page) {
   const { waits: behind, next_holder: next } = found;
   return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(found)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
       <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${count(behind.hidden)} hidden`}</span></li>`)}
-      <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">it stops here too</span></li>` : nothing}</ul></li></ul></div></section>
+      <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">it stops here too</span></li>` : nothing}</ul></li></ul></div></section>
     ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`The partition moves on to <b>${count(next.start)}</b>, where <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other transaction that is open for 2 s holds this partition. Readers come to its end."}</p></div></section>` : nothing}`;
 }
 
