@@ -261,14 +261,14 @@ NOT_ABORTED: dict[Right, tuple[str, str]] = {  # what doctor reports, and what t
 }
 
 
-def await_rights(ask: Callable[..., Answered], *, lacking: str, allowed: tuple[str, ...]) -> None:
-    """Waits until doctor reports one right as missing, and others not."""
+def await_rights(ask: Callable[..., Answered], *, lacking: str | None, allowed: tuple[str, ...]) -> None:
+    """Waits until doctor reports one right as missing, and others not; None for no missing one."""
 
     def are_in_force() -> bool:
         missing = missing_rights(ask("doctor").answer)
-        return lacking in missing and not any(name.startswith(allowed) for name in missing)
+        return lacking in (*missing, None) and not any(name.startswith(allowed) for name in missing)
 
-    eventually(are_in_force, IN_FORCE_S, f"{lacking} to be missing")
+    eventually(are_in_force, IN_FORCE_S, f"{lacking} to be missing, and {allowed} not")
 
 
 def result(answered: Answered) -> str:
@@ -295,12 +295,26 @@ def test_without_a_right_abort_writes_no_marker_and_names_it(
 def test_with_exactly_these_rights_abort_ends_the_hang_and_publishes_it(
     guarded: Guarded, ask: Callable[..., Answered], hang: Hang
 ) -> None:
-    guarded.grants.set(ABORT_NEEDS)
-    await_rights(ask, lacking="Read on topic txnwatch.events", allowed=("Alter on the cluster", "Write on topic"))
+    guarded.grants.set((READ_EVENTS, *ABORT_NEEDS))
+    allowed = ("Alter on the cluster", "Write on topic", "Read on topic txnwatch.events")
+    await_rights(ask, lacking=None, allowed=allowed)
     answered = ask(*hang.command)
     assert (answered.code, answered.error) == (0, "")
     assert result(answered).startswith("verified")
     assert not hang.is_open
+    published = events_about(guarded.kafka.bootstrap_servers, hang.partition)
+    assert [event.status for event in published] == ["opened", "updated", "resolved"]
+
+
+def test_an_abort_that_may_not_read_the_events_topic_publishes_an_incident_of_its_own_and_says_so(
+    guarded: Guarded, ask: Callable[..., Answered], hang: Hang
+) -> None:
+    guarded.grants.set(ABORT_NEEDS)
+    await_rights(ask, lacking="Read on topic txnwatch.events", allowed=("Alter on the cluster", "Write on topic"))
+    answered = ask(*hang.command)
+    assert (answered.code, hang.is_open) == (0, False)
+    assert "the right READ on the topic is missing" in answered.error
+    assert "this abort has an incident of its own" in answered.error
     published = events_about(guarded.kafka.bootstrap_servers, hang.partition)
     assert [event.status for event in published] == ["opened", "updated", "resolved"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
-from support.missing_tools import skip_or_fail
+import pytest
+
 from txnwatch_demo.embedded.jars import cache_directory
 
 ROOT = Path(__file__).parents[2]
@@ -22,14 +24,21 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 AXE_LOCK = ROOT / "tests" / "browser" / "axe.lock.toml"
 
 
+def _skip_or_fail(reason: str) -> NoReturn:
+    """Skips the test with one line; fails it where a browser was found that works (`scripts/browser.sh`)."""
+    if os.environ.get("TXNWATCH_TEST_BROWSER") == "1":
+        pytest.fail(f"{reason} (TXNWATCH_TEST_BROWSER is set)", pytrace=False)
+    pytest.skip(reason)
+
+
 @contextlib.contextmanager
 def a_browser() -> Iterator[Any]:
     """A headless Chromium; skips the test with one line that says what is missing."""
     path = next((found for name in _NAMES if (found := shutil.which(name))), None)
     if path is None:
-        skip_or_fail("the tests of the page need Chromium: apt-get install chromium")
+        _skip_or_fail("the tests of the page need Chromium: apt-get install chromium")
     if importlib.util.find_spec("playwright") is None:
-        skip_or_fail("the tests of the page need Playwright: pip install 'txnwatch[browser]'")
+        _skip_or_fail("the tests of the page need Playwright: pip install 'txnwatch[browser]'")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -50,11 +59,11 @@ def axe() -> str:
     if kept.exists() and hashlib.sha256(kept.read_bytes()).hexdigest() == file["sha256"]:
         return kept.read_text()
     if shutil.which("npm") is None:
-        skip_or_fail("the tests of accessibility need npm once, which downloads axe-core")
+        _skip_or_fail("the tests of accessibility need npm once, which downloads axe-core")
     try:
         content = vendor.fetched(package)[file["to"]]
     except (OSError, subprocess.SubprocessError) as exc:
-        skip_or_fail(f"axe-core cannot be downloaded: {exc}")
+        _skip_or_fail(f"axe-core cannot be downloaded: {exc}")
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_bytes(content)
     return content.decode()
