@@ -7,27 +7,17 @@ So an event is read back: if another one came first, nothing may follow from our
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from txnwatch.sinks.delivery.event_log import Found
 from txnwatch.state.incidents.event_order import fitting, is_usable
 from txnwatch.state.model.errors import SinkError
-from txnwatch.state.model.incident import IncidentEvent, latest, span_incident_id
+from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.model.ports import EventsTopicWriter
 
 PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
 PAUSE_S = 0.1
-
-
-class Written(Protocol):
-    """What writes the topic; KafkaEventsTopic is one."""
-
-    @property
-    def name(self) -> str:
-        """See EventsTopicWriter."""
-
-    def publish(self, events: Sequence[IncidentEvent]) -> None:
-        """See EventsTopicWriter."""
 
 
 class Readable(Protocol):
@@ -58,7 +48,7 @@ class NoTopic:
 class KafkaOperatorsTopic:
     """An OperatorsTopic. Without `log`, because it may not be read, no incident of a watch is found."""
 
-    def __init__(self, topic: Written, log: Readable | None) -> None:
+    def __init__(self, topic: EventsTopicWriter, log: Readable | None) -> None:
         self._topic, self._log = topic, log
         self._known: dict[tuple[str, str], IncidentEvent] = {}
         self._first: dict[tuple[str, str], IncidentEvent] = {}
@@ -77,7 +67,7 @@ class KafkaOperatorsTopic:
             if is_usable(known, incident.cluster_id, None)
         ]
         # The first id of the span is computed; any other one comes from the topic, where it may be forged.
-        return next((known for known in found if known.incident_id == _first_id(known)), found[0] if found else None)
+        return next((known for known in found if known.incident_id == known.first_id), found[0] if found else None)
 
     def publish(self, event: IncidentEvent) -> None:
         """See OperatorsTopic. After the announcement, what another writer has published is no problem."""
@@ -131,10 +121,3 @@ class KafkaOperatorsTopic:
         self._known = latest([*self._known.values(), *events])
         for event in events:
             self._first.setdefault((event.cluster_id, event.event_id), event)
-
-
-def _first_id(known: IncidentEvent) -> str:
-    assert known.span is not None
-    assert known.txn_start_offset is not None
-    topic_id, partition, producer_id = known.span
-    return span_incident_id(known.cluster_id, topic_id, partition.partition, producer_id, known.txn_start_offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
@@ -28,19 +28,19 @@ class RunningAbort:
         abort: what decides.
     """
 
-    mode: str
-    policy: AbortPolicy
-    cooldown_ms: DurationMs
+    mode: InitVar[str]
+    policy: InitVar[AbortPolicy]
+    cooldown_ms: InitVar[DurationMs]
     ledger: RunningLedger
     lease: Lease | None
-    instance: str
+    instance: InitVar[str]
     now_ms: Callable[[], TimestampMs]
     log: Log = _LOG
     abort: AutoAbort = field(init=False)
     _reads: FreshReads = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.abort = AutoAbort(self.mode, self.policy, self.cooldown_ms, self.ledger.ledger, self.instance)
+    def __post_init__(self, mode: str, policy: AbortPolicy, cooldown_ms: DurationMs, instance: str) -> None:
+        self.abort = AutoAbort(mode, policy, cooldown_ms, self.ledger.ledger, instance)
         ways: dict[type[Wanted[Any]], Way] = {**self.ledger.ways(), HoldLease: self._held, Say: self._say}
         self._reads = FreshReads(self.ledger.admin, self.now_ms, ways)
 

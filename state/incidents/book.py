@@ -25,7 +25,7 @@ from txnwatch.state.incidents.event_order import (
 )
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.life import Happening, NextStep, step
-from txnwatch.state.incidents.own_findings import Findings
+from txnwatch.state.incidents.own_findings import Findings, key_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     Action,
@@ -67,15 +67,15 @@ class Book:
 
     def open_about(self, candidate: SpanCandidate) -> IncidentEvent | None:
         """The open incident about a candidate's span."""
-        return self.store.open_span(candidate.span.topic_id, candidate.partition, candidate.producer_id)
+        return self.store.open_span(*key_of(candidate))
 
     def evidence_of(self, incident: IncidentEvent) -> ProvenHang | None:
         """The evidence of this process for an incident that it has found."""
         key = incident.span
         return self.findings.get(key) if key is not None and self.is_found(incident) else None
 
-    def step(self, incident: IncidentEvent, happens: Happening) -> NextStep:
-        """What this process does about an incident; the table of life.py decides."""
+    def step(self, incident: IncidentEvent | None, happens: Happening) -> NextStep:
+        """What this process does about an incident, or if there is none; the table of life.py decides."""
         return step(self.store.known_as(incident), happens)
 
     def is_found(self, incident: IncidentEvent) -> bool:

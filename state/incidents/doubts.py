@@ -15,6 +15,7 @@ from txnwatch.state.evidence.ending import is_premature
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions
 from txnwatch.state.incidents.event_order import candidate_of, is_doubtful_span, is_doubtful_transaction
+from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import DescribeTransactions, Plan, ask
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import IncidentEvent, Resolution, SpanKey
@@ -61,7 +62,7 @@ class Doubts:
         self.spans = {key: None for key, evidence in left.items() if evidence is not None}
         confirmed = []
         for candidate, now in (yield from confirm_spans(asked)):
-            key = (candidate.span.topic_id, candidate.partition, candidate.producer_id)
+            key = key_of(candidate)
             if now.answer is Answer.CONFIRMED:
                 confirmed.append(candidate)
             elif now.answer is Answer.REFUTED:

@@ -164,9 +164,9 @@ class Ledger:
         now_ms = yield from ask(Now())
         self.refuted.clear()
         yield from self._tidy(now_ms)
-        yield from self._published(self._first(emitted, now_ms))
+        yield from self._published(self._first(emitted, now_ms), now_ms)
         for later in (self._outcomes.found(emitted, now_ms), self._owners.found(now_ms)):
-            yield from self._published(ask(Within(OUTCOME_BUDGET_MS, later)))
+            yield from self._published(ask(Within(OUTCOME_BUDGET_MS, later)), now_ms)
         yield from self.findings.keep(now_ms)
 
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
@@ -191,25 +191,24 @@ class Ledger:
         Nothing is published if another instance has published the next event, or the end, in the meantime.
         """
         now_ms = yield from ask(Now())
-        yield from self._published(self._listen(now_ms))
+        yield from self._published(self._listen(now_ms), now_ms)
         if not self.store.is_next(event):
             return False
         if event.action is not None:
             self.book.acted[event.incident_id] = event.action
-        return (yield from self._published(ask(Change(self.book.as_found(event)))))
+        return (yield from self._published(ask(Change(self.book.as_found(event))), now_ms))
 
     def wrote(self, incident: IncidentEvent, marker: Marker) -> None:
         """Records that a marker of this process is proven to have ended an incident's span."""
         if incident.span is not None:
             self.findings.wrote(incident.span, marker)
 
-    def _published(self, plan: Plan[Any]) -> Plan[bool]:
+    def _published(self, plan: Plan[Any], now_ms: TimestampMs) -> Plan[bool]:
         """Makes the changes that a plan wants, and publishes them in order, cut where they do not fit into a record.
 
         Returns whether the events topic has everything that was published.
         """
         made: list[IncidentEvent] = []
-        now_ms = yield from ask(Now())
         yield from intercepted(plan, lambda change: self._make(change, made, now_ms))
         made = [event for event in made if not self.store.is_behind(event)]  # another writer was quicker
         if self.follows:

@@ -24,7 +24,7 @@ from txnwatch.state.incidents.confirm import (
     with_histories,
 )
 from txnwatch.state.incidents.event_order import found_too, is_update_of_span, with_newer_verdict
-from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, step
+from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span
 from txnwatch.state.incidents.outcomes import OutcomeRetries
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
@@ -148,8 +148,8 @@ class SpanIncidents:
         event = event_builder.span_event(self.book.origin, candidate, found, cleanup_policy, now_ms, evidence.known)
         event = around.added_to(event) if around is not None else event
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
-        yield from self._hanging(self.book.store.open_span(*key), event)
-        known = self.book.store.open_span(*key)
+        yield from self._hanging(self.book.open_about(candidate), event)
+        known = self.book.open_about(candidate)
         if known is not None:
             self.book.findings.published_as(key, known.incident_id)
             self.outcomes.opened(known, candidate, agreed(known_outcome(candidate, found), evidence))
@@ -172,7 +172,7 @@ class SpanIncidents:
     def _hanging(self, known: IncidentEvent | None, event: IncidentEvent) -> Plan[None]:
         """Makes the step of a confirmed hanging span: it opens an incident, ends an older one, or changes one."""
         book, now_ms = self.book, event.time_ms
-        then = step(book.store.known_as(known), confirmed_span(known, event))
+        then = book.step(known, confirmed_span(known, event))
         if known is not None and then is NextStep.END_AND_OPEN:
             yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms))
         if known is None or then is NextStep.END_AND_OPEN:

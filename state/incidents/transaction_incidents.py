@@ -10,7 +10,7 @@ from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues, confirm_transactions
 from txnwatch.state.incidents.event_order import differs, found_too, needs_confirmation
-from txnwatch.state.incidents.life import Happening, NextStep, confirmed_transaction, step
+from txnwatch.state.incidents.life import Happening, NextStep, confirmed_transaction
 from txnwatch.state.incidents.wanted import Change, Now, Plan, ask
 from txnwatch.state.model.findings import Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import IncidentEvent, updated
@@ -52,7 +52,7 @@ class TransactionIncidents:
         """Makes the step of a confirmed candidate; returns the id of its incident."""
         store = self.book.store
         known = store.open_one(event.incident_id)
-        then = step(store.known_as(known), confirmed_transaction(known, event))
+        then = self.book.step(known, confirmed_transaction(known, event))
         if known is None or then is NextStep.OPEN:
             event = replace(event, incident_id=store.unused(event.incident_id))
             yield Change(event)

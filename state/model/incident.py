@@ -339,11 +339,16 @@ class IncidentEvent:
         """
         if self.action is None or self.action.initiator is not Initiator.OPERATOR:
             return False
+        first = self.first_id
+        return first is not None and self.incident_id == repeat_incident_id(first, self.action.at_ms)
+
+    @property
+    def first_id(self) -> str | None:
+        """The id of the first incident about this span; None for an incident about a whole transaction."""
         if self.span is None or self.txn_start_offset is None:
-            return False
+            return None
         topic_id, partition, producer_id = self.span
-        first = span_incident_id(self.cluster_id, topic_id, partition.partition, producer_id, self.txn_start_offset)
-        return self.incident_id == repeat_incident_id(first, self.action.at_ms)
+        return span_incident_id(self.cluster_id, topic_id, partition.partition, producer_id, self.txn_start_offset)
 
 
 class Overwritten(NamedTuple):

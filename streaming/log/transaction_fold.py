@@ -119,9 +119,7 @@ def view_of(
         log_offset=record.offset,
         timeout_ms=DurationMs(value.transaction_timeout_ms),
         record_timestamp_ms=record.timestamp_ms,
-        participants=frozenset(
-            TopicPartition(topic, partition) for topic, partitions in value.partitions or () for partition in partitions
-        ),
+        participants=value.participants,
         coordinator_epoch=coordinator_epoch,
         **dict(zip(_COPIED, _values_of(value), strict=True)),
     )

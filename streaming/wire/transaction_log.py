@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from txnwatch.state.model.values import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from txnwatch.streaming.wire.primitives import Reader, check_version
 from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME
 
@@ -49,6 +49,11 @@ class TransactionLogValue:
     next_producer_id: ProducerId | None = None
     client_transaction_version: int = 0
     next_producer_epoch: ProducerEpoch | None = None
+
+    @property
+    def participants(self) -> frozenset[TopicPartition]:
+        """The partitions of the transaction; none in Complete*."""
+        return frozenset(TopicPartition(topic, one) for topic, numbers in self.partitions or () for one in numbers)
 
 
 def decode_key(key: memoryview | bytes) -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
 from txnwatch.state.evidence.search_result import OwnerViews
 from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.admin import list_transactions as open_for
@@ -27,6 +28,10 @@ class Question:
     origin: Origin
     searcher: Searcher
     missing: dict[str, str] = field(default_factory=dict)
+
+    def note_unread(self, readings: Iterable[PartitionReading]) -> None:
+        """Adds the partitions that could not be read."""
+        self.missing.update({str(one.partition): str(one.problem) for one in readings if one.problem is not None})
 
 
 def searcher_of(

@@ -78,9 +78,7 @@ def _waits(question: Question, names: Iterable[str]) -> dict[str, tuple[SpanCand
     if not places:
         return {}
     found = question.searcher.search(places)
-    question.missing.update(
-        {str(at): str(one.problem) for at, one in found.readings.items() if one.problem is not None}
-    )
+    question.note_unread(found.readings.values())
     spans = open_in(found)
     answer = ClusterGroups(question.cluster).waiting(start_of(span) for span in spans)
     question.missing.update(dict.fromkeys(answer.problems, "the groups of an open transaction are not known"))
@@ -116,13 +114,6 @@ def of_group(question: Question, group: KnownGroup) -> Explanation:
     explained = Explanation(
         target=group.group_id,
         state=ALL_CLEAR,
-        transactional_id=None,
-        producer_id=None,
-        since_ms=None,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
-        next=None,
         text=(_head(group, positions.offsets),),
     )
     waits = _waits(question, [group.group_id])

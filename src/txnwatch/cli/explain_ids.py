@@ -50,7 +50,7 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
         held |= view.participants if view is not None else frozenset()
         held = _without_foreign(question, held)
     readings = ClusterAdmin(cluster).read_partitions(sorted(held))
-    missing.update({str(partition): str(one.problem) for partition, one in readings.items() if one.problem is not None})
+    question.note_unread(readings.values())
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
     return of_id(question.origin, described, known.last, readings.values(), wall_clock_ms(), found, past)
@@ -77,10 +77,6 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
         transactional_id=transactional_id,
         producer_id=last.value.producer_id if last is not None and last.value is not None else None,
         since_ms=records[-1].timestamp_ms,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
-        next=None,
         text=(_gone(transactional_id, records), *map(end_text, ends[-1:])),
     )
     if last is None or last.value is None:
@@ -104,9 +100,7 @@ def _with_open_data(
     """Adds what its producer has open on the partitions that the log names."""
     shown = sorted(one for one in partitions if question.cluster.known.info(one) is not None)
     found = question.searcher.search(shown)
-    question.missing.update(
-        {str(at): str(one.problem) for at, one in found.readings.items() if one.problem is not None}
-    )
+    question.note_unread(found.readings.values())
     spans = [span for span in open_in(found) if span.producer_id == producer_id]
     had = f"It had producer id {producer_id}."
     if not spans:
@@ -155,10 +149,6 @@ def _superseded(question: Question, text: str, now: DescribedTransaction, head: 
         state="superseded",
         transactional_id=now.transactional_id,
         producer_id=ProducerId(int(text)),
-        since_ms=None,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
         next=explain_id(question.origin, now.transactional_id),
         text=(head, "`txnwatch find-hanging` finds what is open under the former producer id."),
     )

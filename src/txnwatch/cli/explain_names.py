@@ -81,9 +81,7 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     count = f"{len(partitions)} partition{'s' if len(partitions) != 1 else ''}"
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
-    explained = Explanation(
-        name, ALL_CLEAR, None, None, None, None, None, None, None, (head, *(() if held else (clear,)))
-    )
+    explained = Explanation(name, ALL_CLEAR, text=(head, *(() if held else (clear,))))
     lines = []
     for at in held[:_NAMED]:
         why = of_partition(question.origin, at, found.only(at), wall_clock_ms())

@@ -97,13 +97,7 @@ def _explanation(target: RecordTarget, seen: Visibility, place: RecordPlace, tex
     return Explanation(
         target=str(target),
         state=str(seen),
-        transactional_id=None,
         producer_id=batch.producer_id if batch is not None and seen in _OF_A_TRANSACTION else None,
-        since_ms=None,
-        hidden_records=None,
-        ends_by_itself=None,
-        ends_by_ms=None,
-        next=None,
         text=text,
     )
 

@@ -78,14 +78,14 @@ class Explanation:
 
     target: str
     state: str
-    transactional_id: str | None
-    producer_id: ProducerId | None
-    since_ms: TimestampMs | None
-    hidden_records: int | None
-    ends_by_itself: str | None
-    ends_by_ms: TimestampMs | None
-    next: str | None
-    text: tuple[str, ...]
+    transactional_id: str | None = None
+    producer_id: ProducerId | None = None
+    since_ms: TimestampMs | None = None
+    hidden_records: int | None = None
+    ends_by_itself: str | None = None
+    ends_by_ms: TimestampMs | None = None
+    next: str | None = None
+    text: tuple[str, ...] = ()
     affected_groups: tuple[str, ...] = ()
     waiting_groups: tuple[str, ...] = ()
 

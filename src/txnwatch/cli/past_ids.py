@@ -77,10 +77,4 @@ def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
 
 def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
     """All partitions of the transactions that the records show."""
-    return {
-        TopicPartition(topic, partition)
-        for record in records
-        if record.value is not None
-        for topic, partitions in record.value.partitions or ()
-        for partition in partitions
-    }
+    return {one for record in records if record.value is not None for one in record.value.participants}

@@ -101,22 +101,16 @@ def test_it_ends_the_incident_of_a_watch_that_is_gone(admin: FakeAdmin) -> None:
     assert last.resolution.by == "txnwatch"
 
 
-def test_an_outcome_that_only_the_watch_knows_stays_in_its_incident_and_decides_nothing(admin: FakeAdmin) -> None:
+@pytest.mark.parametrize(("here", "shown"), [("unknown", "commit"), ("none", "none")])
+def test_an_outcome_that_only_the_watch_knows_stays_in_its_incident_and_decides_nothing(
+    admin: FakeAdmin, here: str, shown: str
+) -> None:
     abort = an_abort(admin)
     found = abort.find()
-    unknown = found._replace(incident=replace(found.incident, expected_outcome="unknown"))
     topic = RecordingOperatorsTopic(opened_by_a_watch(found, expected_outcome="commit"))
-    assert isinstance(end(abort, unknown, topic), MarkerResult)
-    assert {event.expected_outcome for event in topic.published} == {"commit"}
-
-
-def test_an_outcome_that_was_found_here_replaces_the_one_on_the_topic(admin: FakeAdmin) -> None:
-    abort = an_abort(admin)
-    found = abort.find()
-    here = found._replace(incident=replace(found.incident, expected_outcome="none"))
-    topic = RecordingOperatorsTopic(opened_by_a_watch(found, expected_outcome="commit"))
-    assert isinstance(end(abort, here, topic), MarkerResult)
-    assert {event.expected_outcome for event in topic.published} == {"none"}
+    found = found._replace(incident=replace(found.incident, expected_outcome=here))
+    assert isinstance(end(abort, found, topic), MarkerResult)
+    assert {event.expected_outcome for event in topic.published} == {shown}
 
 
 def test_without_an_announcement_nothing_is_written(admin: FakeAdmin) -> None:
