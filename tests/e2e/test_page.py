@@ -1,7 +1,11 @@
-"""The page of a whole watch on a real Kafka: a hang is on it when its event is, and it is gone when the hang is."""
+"""The page of a whole watch on a real Kafka: a hang is on it when its event is, and it is gone when the hang is.
+
+The cluster is this file's own: what other tests leave hanging would be on the page too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,20 +15,39 @@ import pytest
 from support.browsers import a_browser, a_tab
 from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.page_client import a_stream, get
+from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.late_write import set_verification
 
 SEEN_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def url(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def alone(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    directory = tmp_path_factory.mktemp("alone")
+    kafka = clusters.start("alone", lambda: EmbeddedKafka(directory))
+    set_verification(kafka.bootstrap_servers, [1], enabled=False)
+    create_coordinators(kafka)
+    yield kafka
+    clusters.end("alone")
+
+
+@pytest.fixture
+def cluster(alone: EmbeddedKafka) -> Iterator[Cluster]:
+    """Fresh connections to the cluster of this file."""
+    with contextlib.closing(connect(alone)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url(alone: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     checkpoint = tmp_path_factory.mktemp("checkpoint")
     flags = ("--events-topic", unique("page.events"), "--http-port", "0")
-    with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags) as watch:
+    with RunningWatch(alone.bootstrap_servers, checkpoint, *flags) as watch:
         address = watch.until("the page is at ").rpartition("the page is at ")[2].rstrip("/")
         assert get(address, "/api/v1/status").json["state"] == "unknown", "it is served before Spark runs"
         watch.until_ready()
