@@ -62,13 +62,15 @@ def coordinator_reading(
     """Combines the coordinators' answers; all callers use this function, so all apply the same checks.
 
     The description of an id counts only if no other broker may be its coordinator: no other broker listed it, and none
-    was silent. "No id has the producer id" counts only if the listing is complete.
+    was silent. "No id has the producer id" counts only if the listing is complete, and so does "no other id has it" for
+    a producer id of which no record of the coordinators' log was read.
 
     A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
     producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
     """
     listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
-    names = sorted({row.transactional_id for row in listed} | names_in_log(candidate))
+    read = names_in_log(candidate)
+    names = sorted({row.transactional_id for row in listed} | read)
     problems: list[Problem] = []
     found: list[DescribedTransaction] = []
     for name in names:
@@ -89,7 +91,10 @@ def coordinator_reading(
         ids = ", ".join(map(repr, names))
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
-    return CoordinatorReading(found[0]) if found else CoordinatorReading(problem=_whole(listing.problems))
+    if found and read:
+        return CoordinatorReading(found[0])
+    problem = _whole(listing.problems)
+    return CoordinatorReading(found[0] if found and problem is None else None, problem)
 
 
 def _whole(problems: Sequence[Problem]) -> Problem | None:

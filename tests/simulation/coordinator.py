@@ -240,22 +240,17 @@ class Coordinators:
         """A client is told that its transaction is committed; the truth listens here."""
 
     def owes(self, producer_id: int, partition: TopicPartition) -> bool:
-        """Whether a coordinator has a marker to write there, or its transaction continues."""
-        return bool(self.owed_by(producer_id, partition))
-
-    def owed_by(self, producer_id: int, partition: TopicPartition) -> list[Transaction]:
-        """The transactions whose coordinator has a marker to write there, or that continue.
+        """Whether a coordinator has a marker to write there, or its transaction continues.
 
         A coordinator strikes a partition off once its marker is acknowledged. If the marker is lost after that, in an
         unclean election, nobody writes it again, though the log has the transaction as prepared until the last one.
         """
-        return [
-            known
-            for known in self.transactions.values()
-            if known.value is not None
+        return any(
+            known.value is not None
             and known.value.producer_id == producer_id
             and partition in (known.unmarked if known.value.state.is_prepare else known.held)
-        ]
+            for known in self.transactions.values()
+        )
 
     def _append(self, known: Transaction, value: TransactionLogValue | None) -> None:
         log = self.logs[known.log]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from unittest import mock
 
@@ -20,6 +21,7 @@ from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.transaction import TransactionDescription
 
 SHARED_AND_QUICK = Setting(faults=frozenset({TWO_IDS}), rate=4.0, sharing=1.0)
+SHARED_AND_AWAY = Setting(faults=frozenset({TWO_IDS, "no leader", "unreadable"}), sharing=1.0)
 SHARED_AND_LOST = Setting(faults=frozenset({TWO_IDS, "lost marker"}), logs=1, rate=20.0, sharing=1.0)
 
 
@@ -36,6 +38,22 @@ class TheFirstIdThatIsDescribedCounts(WorldReader):
             return coordinator_reading(alone, descriptions, TransactionListing(tuple(one), listing.problems))
 
         with mock.patch.object(confirm, "coordinator_reading", first):
+            return super().batch(on_result)
+
+
+class ASecondIdIsNotLookedFor(WorldReader):
+    """An id that was described is the only one, though a part of the listing is missing and no record was read."""
+
+    def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
+        def hasty(
+            candidate: SpanCandidate, descriptions: dict[str, TransactionDescription], listing: TransactionListing
+        ) -> CoordinatorReading:
+            is_known = any(row.producer_id == candidate.producer_id for row in listing.transactions)
+            return coordinator_reading(
+                candidate, descriptions, dataclasses.replace(listing, problems=listing.silent) if is_known else listing
+            )
+
+        with mock.patch.object(confirm, "coordinator_reading", hasty):
             return super().batch(on_result)
 
 
@@ -59,5 +77,6 @@ class OneFactForAProducerId(WorldReader):
 
 MUTANTS_OF_SHARED_IDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 0),
+    (ASecondIdIsNotLookedFor, SHARED_AND_AWAY, 751),
     (OneFactForAProducerId, SHARED_AND_LOST, 55),
 )

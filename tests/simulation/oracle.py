@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from simulation.coordinator import Transaction
 from simulation.end_oracle import EndOracle
 from simulation.reader import BatchResult
 from simulation.time_oracle import TimeOracle
@@ -35,7 +34,7 @@ from simulation.truth import Truth
 from simulation.world import SpanId, World
 from simulation.world_admin import WorldAdmin
 from support.plans import run_reads
-from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.incidents.confirm import confirm_contradicted, confirm_spans
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import (
@@ -155,16 +154,8 @@ class Oracle:
                 )
                 self.world.seen["owner found"] += 1
                 self.found.update(real)
-                owed = self.world.coordinators.owed_by(candidate.producer_id, candidate.partition)
-                if not real and owed and all(self._is_a_second_id_that_is_away(one, found) for one in owed):
-                    self.world.seen["second id away"] += 1  # docs/limits.md
-                elif not real and owed:
+                if not real and self.world.coordinators.owes(candidate.producer_id, candidate.partition):
                     self.problems.append(f"FALSE: {name} was confirmed by the coordinators that answer")
-
-    def _is_a_second_id_that_is_away(self, owner: Transaction, found: SpanConfirmation) -> bool:
-        """Whether an id has the producer id of the described one, and its coordinator does not answer."""
-        is_second = found.description is not None and found.description.transactional_id != owner.transactional_id
-        return is_second and not self.world.logs[owner.log].has_leader
 
     def _admin(self) -> WorldAdmin:
         admin = WorldAdmin(self.world, Truth(), 0)
@@ -201,6 +192,7 @@ class Oracle:
             log = world.data.get(span.partition)
             is_read = log is not None and log.is_listable and span.partition.topic not in world.hidden
             is_read = is_read and span.partition not in {*barrier.stale_data, *unread, *failed}
+            is_read = is_read and span.producer_id not in world.shared  # nobody can know which id has written it
             if is_read and span.producer_id in owners and not self._is_held(span):
                 self.problems.append(f"UNREPORTED HANG: {span}, whose owner is in a part of the log that can be read")
 

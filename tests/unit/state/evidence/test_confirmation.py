@@ -183,6 +183,12 @@ COORDINATORS = {
     "no id, every broker answered": (CANDIDATE, {}, WHOLE, NOBODY),
     "no id, but not every broker answered": (CANDIDATE, {}, SHORT, CoordinatorReading(problem=SHORT.problems[0])),
     "listed and described": (CANDIDATE, {NAME: COMPLETE}, LISTED, CoordinatorReading(COMPLETE)),
+    "listed and described, but a second id may be in the missing part of the listing": (
+        CANDIDATE,
+        {NAME: COMPLETE},
+        TransactionListing(LISTED.transactions, SHORT.problems),
+        CoordinatorReading(problem=SHORT.problems[0]),
+    ),
     "known from the log and described, another part of the listing is missing": (
         KNOWN,
         {NAME: COMPLETE},
