@@ -20,10 +20,10 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import GroupOffset, GroupOffsets, SpanStart, WaitingGroups
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, SpanStart, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.wire.offsets_log import CommittedKey
 from txnwatch.streaming.wire.primitives import present
