@@ -1,13 +1,13 @@
-"""Text for people and programs: secrets removed, foreign text escaped, long lists shortened. Pure: no I/O, no clock."""
+"""Text for people and programs: no secrets, foreign text escaped, long lists shortened, no repetition. Pure: no I/O."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
 
 # Removes secrets from text that is shown: URLs with a user or a query, and values of settings that hold a secret.
 #
@@ -255,3 +255,37 @@ def is_host_name(text: str) -> bool:
     except UnicodeError:
         return False
     return bool(text) and "\0" not in text
+
+
+# Says a change once, and its end once: a log with the same line in every micro-batch is not read.
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Said(Generic[K]):
+    """What was said already: problems that have begun and are not over, each with what was said about it."""
+
+    _said: dict[K, object] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> frozenset[K]:
+        """The problems that have begun and are not over."""
+        return frozenset(self._said)
+
+    def is_new(self, problem: K, what: object = None) -> bool:
+        """Whether the problem has to be said now: it has just begun, or what is said about it has changed."""
+        is_new = problem not in self._said or self._said[problem] != what
+        self._said[problem] = what
+        return is_new
+
+    def is_over(self, problem: K) -> bool:
+        """Whether its end has to be said now: it had begun before this call."""
+        is_over = problem in self._said
+        self._said.pop(problem, None)
+        return is_over
+
+    def update(self, problems: Collection[K]) -> tuple[set[K], set[K]]:
+        """The new ones of all problems that there are now, and those that are over."""
+        over = {problem for problem in self.problems - set(problems) if self.is_over(problem)}
+        return {problem for problem in problems if self.is_new(problem)}, over

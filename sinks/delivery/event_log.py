@@ -23,6 +23,7 @@ from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, RegistryUnavailableError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, doubled
+from txnwatch.state.text import Said
 
 _TIMEOUT_S = 10.0
 _AT_A_TIME = 500
@@ -55,7 +56,7 @@ class EventLog:
         self._place = ""
         self._timeout_s = timeout_s
         self._report = report
-        self._is_refused = False
+        self._said = Said[str]()
         self._undecoded: deque[Message] = deque()
         self._connection_error = ""
         self._consumer = Consumer(
@@ -128,12 +129,11 @@ class EventLog:
     def _note_right(self, error: KafkaError | None) -> None:
         """Reports that the right READ was taken away, and that it is back, once each."""
         is_refused = error is not None and _is_refused(error)
-        if is_refused and not self._is_refused:
+        if is_refused and self._said.is_new("refused"):
             result = "events of other instances are not seen until this user has it again (docs/rights.md)"
             self._report(f"events topic {self._topic!r}: the right READ is missing: {result}")
-        elif self._is_refused and not is_refused:
+        elif not is_refused and self._said.is_over("refused"):
             self._report(f"events topic {self._topic!r}: it can be read again")
-        self._is_refused = is_refused
 
     def _partitions(self) -> list[int]:
         metadata = self._consumer.list_topics(self._topic, timeout=self._timeout_s)

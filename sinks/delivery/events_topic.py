@@ -20,6 +20,7 @@ from txnwatch.sinks.delivery.encoding import (
 from txnwatch.state.incidents.heartbeat import Heartbeat, to_bytes
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.text import Said
 
 _TIMEOUT_S = 10.0
 _BURY_TIMEOUT_S = 2.0
@@ -63,7 +64,7 @@ class KafkaEventsTopic:
             "error_cb": self._on_error,
         }
         self._report = report
-        self._refused = ""
+        self._said = Said[str]()
         self._is_fatal = False
         self._producer = Producer(self._config)
         self._under_way: set[str] = set()
@@ -232,11 +233,10 @@ class KafkaEventsTopic:
 
     def _report_heartbeat(self, problem: str) -> None:
         """Reports a change: `status` shows a watcher without heartbeats as not active."""
-        if problem and not self._refused:
+        if problem and self._said.is_new("heartbeats"):
             self._report(f"{self.name}: heartbeats are refused: {problem}; the next one is tried")
-        elif self._refused and not problem:
+        elif not problem and self._said.is_over("heartbeats"):
             self._report(f"{self.name}: heartbeats are taken again")
-        self._refused = problem
 
     def close(self) -> None:
         """Sends what librdkafka still has queued."""

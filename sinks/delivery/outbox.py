@@ -10,6 +10,7 @@ from txnwatch.state.model.findings import Finding, OpenTransaction, OpenTransact
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import EventsTopicWriter, Log, Mirror, OpenIncidentsView
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, doubled
+from txnwatch.state.text import Said
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
 _FORGET_PAUSE_MS = DurationMs(600_000)
@@ -30,6 +31,7 @@ class Outbox:
         self._log = log
         self._waiting: deque[IncidentEvent] = deque()
         self._retries = 0
+        self._said = Said[str]()
         self._due_ms = AT_ONCE
         self.failures = 0
 
@@ -54,12 +56,12 @@ class Outbox:
                 taken.extend(self._waiting.popleft() for _ in part)
         except SinkError as exc:
             self.failures += 1
-            if not self._retries:
+            if self._said.is_new("delivery"):
                 self._log.warning(f"{exc}; {self.waiting} events are kept and delivered later")
             self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._retries)
             self._retries += 1
         else:
-            if self._retries:
+            if self._said.is_over("delivery"):
                 self._log.info(f"{self.name} works again: all kept events are delivered")
             self._retries = 0
         return taken
@@ -97,7 +99,6 @@ class MirrorOutbox(Outbox):
         super().__init__(name, mirror.deliver, log)
         self._view = view
         self._forget_ms = AT_ONCE
-        self._refused = ""
 
     def has_lost_everything(self) -> bool:
         """See OpenIncidentsView; False for a mirror without a view. A refusal is reported once."""
@@ -108,7 +109,7 @@ class MirrorOutbox(Outbox):
         except SinkError as exc:
             self._report(exc, "after a loss of its data it stays empty")
             return False
-        self._refused = ""
+        self._said.is_over("view")
         return is_empty
 
     def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
@@ -121,8 +122,7 @@ class MirrorOutbox(Outbox):
                 self._report(exc, "incidents that ended meanwhile stay open there")
 
     def _report(self, exc: SinkError, result: str) -> None:
-        if str(exc) != self._refused:
-            self._refused = str(exc)
+        if self._said.is_new("view", str(exc)):
             self._log.warning(f"{exc}: {result}")
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from txnwatch.state.abort.case import StoredEvidence, StoredFindings
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.store.evidence_lines import decode_evidence, encode_evidence
-from txnwatch.state.text import read_json
+from txnwatch.state.text import Said, read_json
 
 
 class EvidenceStore(Protocol):
@@ -36,7 +36,7 @@ class EvidenceFile:
     def __init__(self, path: Path, report: Callable[[str], None]) -> None:
         self._path = path
         self._report = report
-        self._is_failing = False
+        self._said = Said[str]()
 
     def load(self) -> StoredFindings:
         """See EvidenceStore."""
@@ -70,8 +70,7 @@ class EvidenceFile:
             temporary.write_text(text)
             os.replace(temporary, self._path)  # noqa: PTH105 - atomic, also over an existing file
         except OSError as exc:
-            if not self._is_failing:
+            if self._said.is_new("not saved"):
                 self._report(f"{self._path}: evidence is not saved for the next start: {exc}")
-            self._is_failing = True
         else:
-            self._is_failing = False
+            self._said.is_over("not saved")

@@ -43,6 +43,7 @@ from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, Resoluti
 from txnwatch.state.model.ports import PartitionReading, SpanStart
 from txnwatch.state.model.transaction import TransactionDescription
 from txnwatch.state.model.values import AT_ONCE, FIRST_OFFSET, DurationMs, TimestampMs, TopicPartition, elapsed
+from txnwatch.state.text import Said
 
 
 class Checked(NamedTuple):
@@ -81,7 +82,7 @@ class FollowUp:
     _affected: dict[TopicPartition, tuple[AffectedGroup, ...]] = field(default_factory=dict)
     _gone: dict[str, TimestampMs] = field(default_factory=dict)
     _absences: dict[TopicPartition, int] = field(default_factory=dict)
-    _problems: frozenset[str] = frozenset()
+    _said: Said[str] = field(default_factory=Said)
 
     @property
     def is_waiting(self) -> bool:
@@ -174,9 +175,9 @@ class FollowUp:
         return found
 
     def _report_once(self, problems: frozenset[str]) -> Plan[None]:
-        for problem in sorted(problems - self._problems):
+        new, _ = self._said.update(problems)
+        for problem in sorted(new):
             yield Say(f"the list of affected groups is incomplete: {problem}")
-        self._problems = problems
 
 
 def where(incident: IncidentEvent) -> TopicPartition:

@@ -45,6 +45,7 @@ from txnwatch.state.incidents.wanted import HoldLease, Now, Plan, Say, Within, a
 from txnwatch.state.model.incident import Decision, IncidentEvent, Refusal, updated
 from txnwatch.state.model.values import NO_ATTEMPT, Attempts, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF
+from txnwatch.state.text import Said
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
@@ -74,7 +75,7 @@ class AutoAbort:
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
     _breaker: Breaker | None = None
     _idle_since_ms: TimestampMs | None = None
-    _problem: str | None = None
+    _said: Said[str] = field(default_factory=Said)
 
     def recover(self) -> Plan[None]:
         """Publishes the results of markers that were announced without one.
@@ -117,9 +118,9 @@ class AutoAbort:
 
     def _report_problem(self, problem: str | None) -> Plan[None]:
         """Warns once if this instance cannot ask for the lease."""
-        if problem is not None and problem != self._problem:
+        new, _ = self._said.update([problem] if problem is not None else [])
+        if new:
             yield Say(f"this instance aborts nothing automatically: {problem}")
-        self._problem = problem
 
     def _watch_the_holder(self, proven: Iterable[tuple[IncidentEvent, ProvenHang]]) -> Plan[None]:
         """Warns if another member holds the lease and decides nothing. Anyone who may join the group can do that."""

@@ -44,6 +44,19 @@ class Log(Protocol):
         """Something needs attention."""
 
 
+class ListedOffset(NamedTuple):
+    """One partition's answer to ListOffsets.
+
+    Attributes:
+        leader_epoch: the epoch of the leader's log at `offset`; None if the leader did not return it.
+        leader: the broker that answered.
+    """
+
+    offset: Offset
+    leader_epoch: LeaderEpoch | None
+    leader: BrokerId
+
+
 class ActiveProducer(NamedTuple):
     """One row of DescribeProducers.
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
-
-from kafka.protocol.admin import DescribeConfigsRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import BrokerId, DurationMs, Problem
 from txnwatch.state.model.verdicts import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.streaming.admin.requests import ConfigOf, configs_request
 from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import problem_of
 
 SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-_BROKER = 4
 _INTERVAL = re.compile(r"[0-9]{1,10}")
 _LARGEST_INTERVAL_MS = (1 << 31) - 1
 _AGAIN_S, _AFTER_SILENCE_S = 3_600.0, 60.0
@@ -32,22 +31,10 @@ class Settings(NamedTuple):
 
 def settings_of(cluster: Cluster, nodes: Iterable[BrokerId], names: Sequence[str]) -> dict[BrokerId, Settings]:
     """The settings of each broker; all brokers are asked in parallel."""
-    requests = {node: _request(node, names) for node in nodes}
+    requests = {
+        node: partial(configs_request, of=ConfigOf.BROKER, resources=[str(node)], names=names) for node in nodes
+    }
     return {node: _settings_in(answer) for node, answer in cluster.ask(requests, cluster.timeout_s).items()}
-
-
-def _request(node: BrokerId, names: Sequence[str]) -> Callable[[Connection], DescribeConfigsRequest]:
-    def build(connection: Connection) -> DescribeConfigsRequest:
-        version = connection.require_version(DescribeConfigsRequest, highest=3, lowest=1)
-        resource = DescribeConfigsRequest.DescribeConfigsResource
-        asked = resource(
-            version=version, resource_type=_BROKER, resource_name=str(node), configuration_keys=list(names)
-        )
-        return DescribeConfigsRequest(
-            version=version, resources=[asked], include_synonyms=False, include_documentation=False
-        )
-
-    return build
 
 
 def _settings_in(answer: Any) -> Settings:

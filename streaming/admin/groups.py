@@ -15,15 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import GroupOffset, GroupOffsets, SpanStart, WaitingGroups
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, SpanStart, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
+from txnwatch.streaming.admin.requests import ConfigOf, configs_request
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.wire.offsets_log import CommittedKey
 from txnwatch.streaming.wire.primitives import present
@@ -38,7 +39,6 @@ from txnwatch.streaming.wire.primitives import present
 # may be further on than that, too. The isolation level is part of a share group's configuration, so it is known and not
 # inferred.
 
-_GROUP = 32  # the resource type of a group's configuration
 _ISOLATION, _READ_COMMITTED = "share.isolation.level", "read_committed"
 _TRIES = 3
 _NO_LAG = "offsets of share groups: the broker does not return the lag, so no group can be stopped, only at_risk"
@@ -58,7 +58,7 @@ def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Count
         return set()
     try:
         connection = cluster.any_connection()
-        answer = cluster.call(connection, _configs_request(connection, groups))
+        answer = cluster.call(connection, configs_request(connection, ConfigOf.GROUP, groups, [_ISOLATION]))
     except BrokerError as exc:
         problems[f"isolation level of share groups: {exc}"] += len(groups)
         return set()
@@ -87,7 +87,7 @@ def may_read_isolation(cluster: Cluster, group_id: str) -> bool | None:
         BrokerError: no broker answers.
     """
     connection = cluster.any_connection()
-    answer = cluster.call(connection, _configs_request(connection, [group_id]))
+    answer = cluster.call(connection, configs_request(connection, ConfigOf.GROUP, [group_id], [_ISOLATION]))
     refused = [problem_of(result.error_code) for result in answer.results if result.resource_name == group_id]
     if refused == [None]:
         return True
@@ -183,20 +183,6 @@ def _lag(partition: Any) -> int | None:
 def _why_no_share_groups(what: str, refused: Problem, right: str) -> str:
     found = refused.of(what)
     return str(found.with_hint(f"{right} on the group is missing") if found.is_denied else found)
-
-
-def _configs_request(connection: Connection, groups: Sequence[str]) -> Any:
-    version = connection.require_version(DescribeConfigsRequest, highest=4, lowest=1)
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    return DescribeConfigsRequest(
-        version=version,
-        resources=[
-            resource(version=version, resource_type=_GROUP, resource_name=name, configuration_keys=[_ISOLATION])
-            for name in groups
-        ],
-        include_synonyms=False,
-        include_documentation=False,
-    )
 
 
 def _offsets_request(connection: Connection, groups: Sequence[str], partitions: Sequence[TopicPartition]) -> Any:

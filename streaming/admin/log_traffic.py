@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
@@ -17,9 +18,10 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.streaming.client.cluster import EARLIEST, Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
-from txnwatch.streaming.log.lookups import BatchList, Extent, list_extents, read_parts
+from txnwatch.streaming.log.lookups import BatchList, list_extents, read_parts
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
 
 # How many bytes a second are written to topics, estimated from what their leaders show. No record is read.
@@ -133,9 +135,9 @@ def coordinator_log_bytes(cluster: Cluster, now_ms: TimestampMs) -> LogBytes:
     if topic is None:
         return LogBytes()
     partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
-    extents, since = list_extents(cluster, partitions), cluster.offsets_since(partitions, now_ms - WINDOW_MS)
-    logs = {partition: log for partition, log in extents.items() if isinstance(log, Extent)}
-    parts = [log.part(_newest, Offset(log.end - _SAMPLED)) for log in logs.values()]
+    listed, since = list_extents(cluster, partitions), cluster.offsets_since(partitions, now_ms - WINDOW_MS)
+    logs = {partition: log for partition, log in listed.items() if isinstance(log, Range)}
+    parts = [RangeRead(log.part(Offset(log.end - _SAMPLED)), _newest) for log in logs.values()]
     sampled = {read.partition: [header for header, _ in read.fold.found] for read in read_parts(cluster, parts)}
     rates = [_per_second(logs.get(one), since[one], sampled.get(one, [])) for one in partitions]
     sizes, problem = leader_sizes(cluster)
@@ -147,7 +149,7 @@ def _newest(start: Offset, end: Offset) -> BatchList:
     return BatchList(start, end, _SAMPLED)
 
 
-def _per_second(log: Extent | None, since: ListedOffset | Problem | None, sampled: list[BatchHeader]) -> float | None:
+def _per_second(log: Range | None, since: ListedOffset | Problem | None, sampled: list[BatchHeader]) -> float | None:
     """The rate of one partition: the offsets of the window, each with the size of an offset of the sample."""
     if log is None or isinstance(since, Problem):
         return None

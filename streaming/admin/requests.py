@@ -33,7 +33,6 @@ from txnwatch.streaming.wire.primitives import present
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 DESCRIBE_IDS = "DESCRIBE on transactional ids"  # for all of them, because the problems of many ids share one line
-_TOPIC = 2
 _UPGRADE = "if the broker is newer, upgrade txnwatch"
 _STATES = frozenset(map(str, TransactionState))
 
@@ -201,23 +200,33 @@ def topic_settings(cluster: Cluster, topics: Iterable[str], name: str) -> dict[s
     """One setting of each topic; a topic that could not be read is missing."""
     try:
         connection = cluster.any_connection()
-        return topic_settings_in(cluster.call(connection, _topic_setting(connection, topics, name)), name)
+        return topic_settings_in(
+            cluster.call(connection, configs_request(connection, ConfigOf.TOPIC, topics, [name])), name
+        )
     except BrokerError:
         return {}
 
 
-def _topic_setting(connection: Connection, topics: Iterable[str], name: str) -> DescribeConfigsRequest:
-    version = connection.require_version(DescribeConfigsRequest, highest=3, lowest=1)
-    resource = DescribeConfigsRequest.DescribeConfigsResource
-    return DescribeConfigsRequest(
-        version=version,
-        resources=[
-            resource(version=version, resource_type=_TOPIC, resource_name=topic, configuration_keys=[name])
-            for topic in topics
-        ],
-        include_synonyms=False,
-        include_documentation=False,
-    )
+class ConfigOf(IntEnum):
+    """What DescribeConfigs returns the settings of: the resource types of Kafka."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+def configs_request(
+    connection: Connection, of: ConfigOf, resources: Iterable[str], names: Sequence[str]
+) -> DescribeConfigsRequest:
+    """Asks for the settings with these names, of several resources of one kind."""
+    version = connection.require_version(DescribeConfigsRequest, highest=4, lowest=1)
+    asked = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            version=version, resource_type=of, resource_name=resource, configuration_keys=list(names)
+        )
+        for resource in resources
+    ]
+    return DescribeConfigsRequest(version=version, resources=asked, include_synonyms=False, include_documentation=False)
 
 
 def topic_settings_in(response: Any, name: str) -> dict[str, TopicSetting]:

@@ -17,6 +17,7 @@ from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import (
     ActiveProducer,
+    ListedOffset,
     MarkerSpec,
     PartitionReading,
     SpanHistory,
@@ -45,7 +46,7 @@ from txnwatch.streaming.admin.list_transactions import (
 )
 from txnwatch.streaming.admin.requests import describe_producers
 from txnwatch.streaming.client.answers import the_one
-from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ListedOffset, ask_for_each
+from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
 from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker

@@ -39,8 +39,8 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import NO_LEADER
-from txnwatch.streaming.log.lookups import Extent, list_extents, read_parts
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.lookups import list_extents, read_parts
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.wire.offsets_log import CommittedKey, decode_offset_key
 from txnwatch.streaming.wire.record_batch import BatchWalker, records
 
@@ -115,7 +115,7 @@ def _read(cluster: Cluster, spans: Iterable[SpanStart], problems: Counter[str]) 
         starts.setdefault(span.partition, {})[span.producer_id] = span.start_offset
     parts = []
     for partition, log in list_extents(cluster, starts).items():
-        if isinstance(log, Extent):
+        if isinstance(log, Range):
             parts.append(_part(log, starts[partition]))
         else:
             problems[f"pending offsets of {partition}: {log}"] += 1
@@ -135,8 +135,8 @@ def _read(cluster: Cluster, spans: Iterable[SpanStart], problems: Counter[str]) 
     return found
 
 
-def _part(log: Extent, starts: Mapping[ProducerId, Offset]) -> RangeRead[PendingOffsets]:
-    return log.part(lambda begin, end: PendingOffsets(starts, begin, end), min(starts.values()))
+def _part(log: Range, starts: Mapping[ProducerId, Offset]) -> RangeRead[PendingOffsets]:
+    return RangeRead(log.part(min(starts.values())), lambda begin, end: PendingOffsets(starts, begin, end))
 
 
 class StableOffsets(NamedTuple):

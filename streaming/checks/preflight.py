@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
-from txnwatch.state.model.ports import Log
+from txnwatch.state.model.ports import ListedOffset, Log
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, CoordinatorAccess, DurationMs, TopicPartition
 from txnwatch.state.text import Grantee, some
 from txnwatch.streaming.admin.broker_settings import Settings, settings_of
 from txnwatch.streaming.admin.rights import READ, WRITE, TopicRights, create_problem, rights_on
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.source.options import SourceOptions
 
 # Whether this user may describe and read topics, as the brokers answer.
@@ -38,15 +38,11 @@ def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:
     """The missing READ rights: an empty Fetch of one partition of each topic, whose leader checks the right first."""
     first = [TopicPartition(topic.name, min(topic.partitions)) for topic in topics if topic.partitions]
     ends = cluster.list_offsets(first)
+    topics_of = cluster.known.topics
     reads = [
         RangeRead(
-            partition=partition,
-            topic_id=cluster.known.topics[partition.topic].topic_id,
-            start=end.offset,
-            end=end.offset,
-            last_epoch=None,
-            must_check=True,
-            new_fold=PartitionFold,
+            Range(partition, topics_of[partition.topic].topic_id, end.offset, end.offset, must_check=True),
+            PartitionFold,
         )
         for partition in first
         if isinstance(end := ends[partition], ListedOffset)

@@ -20,12 +20,12 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     DurationMs,
     LeaderEpoch,
-    Offset,
     Problem,
     TimestampMs,
     TopicPartition,
@@ -119,19 +119,6 @@ LATEST, EARLIEST = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _NO_LEADER = Problem("NO_LEADER")
 _NO_OFFSET = Problem("the leader returned no offset")
-
-
-class ListedOffset(NamedTuple):
-    """One partition's answer to ListOffsets.
-
-    Attributes:
-        leader_epoch: the epoch of the leader's log at `offset`; None if the leader did not return it.
-        leader: the broker that answered.
-    """
-
-    offset: Offset
-    leader_epoch: LeaderEpoch | None
-    leader: BrokerId
 
 
 def list_offsets(

@@ -16,6 +16,7 @@ from txnwatch.state.detection.view import is_newer, view_of_two
 from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.evidence.past_ends import IdRecord
 from txnwatch.state.model.facts import TransactionSeen
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
@@ -28,9 +29,9 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.lookups import BatchList, Extent, list_extents, read_parts
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.client.cluster import EARLIEST, Cluster
+from txnwatch.streaming.log.lookups import BatchList, extents, list_extents, read_parts
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold, last_hole_end, logged_record, view_of
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
 from txnwatch.streaming.wire.transaction_log import (
@@ -91,11 +92,13 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
     found = LogViews()
     if not producer_ids:
         return found
-    logs = list_extents(cluster, logs_of(cluster))
+    asked = logs_of(cluster)
+    starts, ends = cluster.list_offsets(asked, timestamp=EARLIEST), cluster.list_offsets(asked)
+    logs = extents(cluster, starts, ends)
     found.epochs = {
-        partition.partition: CoordinatorEpoch(log.leader_epoch)
-        for partition, log in logs.items()
-        if isinstance(log, Extent) and log.leader_epoch is not None
+        partition.partition: CoordinatorEpoch(end.leader_epoch)
+        for partition, end in ends.items()
+        if isinstance(logs[partition], Range) and isinstance(end, ListedOffset) and end.leader_epoch is not None
     }
     for read in _search(cluster, logs, needles_of(producer_ids), found.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
@@ -193,13 +196,15 @@ def logs_of(cluster: Cluster) -> list[TopicPartition]:
 
 def _search(
     cluster: Cluster,
-    logs: Mapping[TopicPartition, Extent | Problem],
+    logs: Mapping[TopicPartition, Range | Problem],
     needles: tuple[bytes, ...],
     problems: dict[TopicPartition, str],
 ) -> list[RangeRead[KeptBatches]]:
     """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
     problems.update({partition: str(log) for partition, log in logs.items() if isinstance(log, Problem)})
-    reads = read_parts(cluster, [log.part(kept_batches(needles)) for log in logs.values() if isinstance(log, Extent)])
+    reads = read_parts(
+        cluster, [RangeRead(log.part(), kept_batches(needles)) for log in logs.values() if isinstance(log, Range)]
+    )
     for read in reads:
         if read.notices:
             problems[read.partition] = read.notices[0].detail
@@ -267,8 +272,8 @@ class NewestStamp(NamedTuple):
 
 def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
     """The newest stamp of each partition of the log that has one and could be read."""
-    logs = [log for log in list_extents(cluster, logs_of(cluster)).values() if isinstance(log, Extent)]
-    reads = read_parts(cluster, [log.part(_first_batch, Offset(log.end - 1)) for log in logs])
+    logs = [log for log in list_extents(cluster, logs_of(cluster)).values() if isinstance(log, Range)]
+    reads = read_parts(cluster, [RangeRead(log.part(Offset(log.end - 1)), _first_batch) for log in logs])
     return [
         NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)
         for read in reads

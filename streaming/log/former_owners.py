@@ -77,7 +77,7 @@ class FormerOwnersReader:
         for partition, log in logs.items():
             if isinstance(log, Problem):
                 raise BrokerError(f"{partition}: {log}")
-            reads.append(log.part(kept_batches(needles_of(wanted))))
+            reads.append(RangeRead(log.part(), kept_batches(needles_of(wanted))))
         self._search = _Search(frozenset(wanted), reads, time.monotonic())
         return self._search
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
+from txnwatch.state.model.ports import BEING_READ, ListedOffset, SpanHistory, SpanStart
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
-    LeaderEpoch,
     Offset,
     Problem,
     ProducerEpoch,
@@ -23,7 +22,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, read_ranges
 from txnwatch.streaming.log.partition_fold import marker_at
-from txnwatch.streaming.log.range_read import F_co, RangeRead
+from txnwatch.streaming.log.range_read import F_co, Range, RangeRead
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTransactionMarker, read_marker
 
 # Where a log begins and ends now, for one-time reads of all of it or of a part.
@@ -34,39 +33,28 @@ from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTr
 _PATIENCE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Where a partition's log begins and ends now, [start, end), and its leader epoch if the leader returned it."""
-
-    partition: TopicPartition
-    topic_id: str
-    start: Offset
-    end: Offset
-    leader_epoch: LeaderEpoch | None = None
-
-    def part(
-        self, new_fold: Callable[[Offset, Offset], F_co], start: Offset = FIRST_OFFSET, end: Offset | None = None
-    ) -> RangeRead[F_co]:
-        """A read of what the log has of [start, end); by default of all of it."""
-        last = self.end if end is None else min(end, self.end)
-        first = min(max(start, self.start), last)
-        return RangeRead(self.partition, self.topic_id, first, last, None, must_check=False, new_fold=new_fold)
-
-
-def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Extent | Problem]:
-    """The extent of each partition, in the given order."""
+def list_extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Range | Problem]:
+    """The whole log of each partition, in the given order."""
     starts = cluster.list_offsets(partitions, timestamp=EARLIEST)
-    ends = cluster.list_offsets(partitions)
-    found: dict[TopicPartition, Extent | Problem] = {}
-    for partition in partitions:
-        start, end, topic = starts[partition], ends[partition], cluster.known.topics.get(partition.topic)
+    return extents(cluster, starts, cluster.list_offsets(partitions))
+
+
+def extents(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, ListedOffset | Problem],
+    ends: Mapping[TopicPartition, ListedOffset | Problem],
+) -> dict[TopicPartition, Range | Problem]:
+    """The whole log of each partition whose start and end were listed; of each other one the problem."""
+    found: dict[TopicPartition, Range | Problem] = {}
+    for partition, start in starts.items():
+        end, topic = ends[partition], cluster.known.topics.get(partition.topic)
         topic_id = topic.topic_id if topic is not None else ""
         if isinstance(start, Problem):
             found[partition] = start
         elif isinstance(end, Problem):
             found[partition] = end
         else:
-            found[partition] = Extent(partition, topic_id, start.offset, end.offset, end.leader_epoch)
+            found[partition] = Range(partition, topic_id, start.offset, end.offset)
     return found
 
 
@@ -173,11 +161,11 @@ def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
     return (lowest, *(span for span in others if span.start_offset - lowest.start_offset <= OFFSETS_BELOW))
 
 
-def _part(log: Extent, spans: tuple[SpanStart, ...]) -> RangeRead[SpanHistoryFold]:
+def _part(log: Range, spans: tuple[SpanStart, ...]) -> RangeRead[SpanHistoryFold]:
     def fold(begin: Offset, end: Offset) -> SpanHistoryFold:
         return SpanHistoryFold(spans, begin, end)
 
-    return log.part(fold, Offset(spans[0].start_offset - OFFSETS_BELOW), spans[-1].start_offset + 1)
+    return RangeRead(log.part(Offset(spans[0].start_offset - OFFSETS_BELOW), spans[-1].start_offset + 1), fold)
 
 
 def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:
@@ -302,7 +290,7 @@ def read_batches(
         raise BrokerError(f"{partition}: {log}")
     if offset is not None and not log.start <= offset <= log.end:
         raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
-    part = log.part(lambda begin, end: BatchList(begin, end, limit), offset or FIRST_OFFSET)
+    part = RangeRead(log.part(offset or FIRST_OFFSET), lambda begin, end: BatchList(begin, end, limit))
     (read,) = read_parts(cluster, [part])
     return read.fold.found, read.notices[0].detail if read.notices else None
 
@@ -348,7 +336,7 @@ def closing_marker(
         log = list_extents(cluster, [partition])[partition]
         if isinstance(log, Problem) or log.start > first:  # the deleted offsets may have held it
             return None
-        part = log.part(lambda begin, end: FirstMarker(producer_id, begin, end), first, first + _MOST)
+        part = RangeRead(log.part(first, first + _MOST), lambda begin, end: FirstMarker(producer_id, begin, end))
         (read,) = read_parts(cluster, [part])
     except BrokerError:
         return None

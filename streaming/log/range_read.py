@@ -1,4 +1,4 @@
-"""One range of one partition: what is left to fetch, and how the read went. Pure: fetch.py does the I/O."""
+"""A range of a log: where it is, what is left to fetch, and how the read went. Pure: fetch.py does the I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,53 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, LeaderEpoch, Offset, TopicPartition
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    TRANSACTION_STATE_TOPIC,
+    LeaderEpoch,
+    ModelValue,
+    Offset,
+    TopicPartition,
+)
+
+
+class Range(ModelValue, frozen=True):
+    """A range [start, end) of the log of one partition. An end below the start means that the log was truncated.
+
+    For `__transaction_state`: records below `backlog_end` existed before reading began or restarted. `is_first` marks
+    the beginning of a first reading, when nothing of the partition is known: of the existing records, only live
+    transactions are passed on. `is_tail` marks a range of new records that continues at the last end: compaction does
+    not reach them unless reading is late.
+
+    Attributes:
+        last_epoch: leader epoch of what was read before `start`; None if unknown, then divergence cannot be detected.
+        must_check: ask the leader once even if the range is empty, because its epoch has risen.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+    start: Offset
+    end: Offset
+    last_epoch: LeaderEpoch | None = None
+    must_check: bool = False
+    backlog_end: Offset = FIRST_OFFSET
+    is_first: bool = False
+    is_tail: bool = False
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is of `__transaction_state`."""
+        return self.partition.topic == TRANSACTION_STATE_TOPIC
+
+    @property
+    def is_history(self) -> bool:
+        """Whether it is the beginning of a first reading, and all its records existed before."""
+        return self.is_first and self.is_log and self.end <= self.backlog_end
+
+    def part(self, start: Offset = FIRST_OFFSET, end: Offset | None = None) -> Range:
+        """What the range has of [start, end)."""
+        last = self.end if end is None else min(end, self.end)
+        return Range(self.partition, self.topic_id, min(max(start, self.start), last), last)
 
 
 class Fold(Protocol):
@@ -37,12 +83,12 @@ F_co = TypeVar("F_co", bound=Fold, covariant=True)
 
 @dataclass(slots=True)
 class RangeRead(Generic[F_co]):
-    """One range [start, end) of one partition, and how reading it went; the type of its folds is that of `new_fold`.
+    """One range, and how reading it went; the type of its folds is that of `new_fold`.
 
     Attributes:
-        last_epoch: leader epoch of what was read before `start`; None if unknown, then divergence cannot be detected.
-        must_check: ask the leader once even if the range is empty, because its epoch has risen.
         new_fold: makes the fold for a (start, end).
+        last_epoch: leader epoch of what was read before the place where the read continues after a cut.
+        must_check: the leader must be asked even if nothing is left to fetch.
         fold: what has been read since offsets were lost last.
         earlier: the folds of what was read before lost offsets.
         notices: what could not be read, or is void after a truncation.
@@ -53,13 +99,10 @@ class RangeRead(Generic[F_co]):
         is_denied: whether a leader has refused the read, because a right is missing.
     """
 
-    partition: TopicPartition
-    topic_id: str
-    start: Offset
-    end: Offset
-    last_epoch: LeaderEpoch | None
-    must_check: bool
+    wanted: Range
     new_fold: Callable[[Offset, Offset], F_co]
+    last_epoch: LeaderEpoch | None = field(init=False)
+    must_check: bool = field(init=False)
     fold: F_co = field(init=False)
     earlier: list[F_co] = field(default_factory=list)
     notices: list[PartitionNotice] = field(default_factory=list)
@@ -73,9 +116,29 @@ class RangeRead(Generic[F_co]):
 
     def __post_init__(self) -> None:
         self._fold_from(self.start)
-        if self.end < self.start:
-            # The log ends below what was read. It may have been truncated further down and grown again: ask the leader.
-            self.must_check = True
+        self.last_epoch = self.wanted.last_epoch
+        # A log that ends below what was read may have been truncated further down and grown again: ask the leader.
+        self.must_check = self.wanted.must_check or self.end < self.start
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition of the range."""
+        return self.wanted.partition
+
+    @property
+    def topic_id(self) -> str:
+        """The topic id of the range."""
+        return self.wanted.topic_id
+
+    @property
+    def start(self) -> Offset:
+        """The first offset of the range."""
+        return self.wanted.start
+
+    @property
+    def end(self) -> Offset:
+        """The offset behind the range."""
+        return self.wanted.end
 
     @property
     def needs_fetch(self) -> bool:
@@ -117,7 +180,7 @@ class RangeRead(Generic[F_co]):
         The planner has listed offsets of that log that were not read here, so they must not count as read: they are a
         gap.
         """
-        if self.partition.topic == TRANSACTION_STATE_TOPIC:
+        if self.wanted.is_log:
             self.gap("the topic was deleted or re-created")
         else:
             self.notice(NoticeKind.DELETED, self.fold.position, self.end, "the topic was deleted or re-created")

@@ -12,8 +12,9 @@ from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import FIRST_OFFSET, Offset, Problem, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.lookups import OFFSETS_BELOW, BatchList, Extent, list_extents, read_parts
+from txnwatch.streaming.log.lookups import OFFSETS_BELOW, BatchList, list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.wire.primitives import present
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTransactionMarker, MarkerType
 
@@ -100,8 +101,8 @@ def look_up(
     return place, problem
 
 
-def _batch_at(cluster: Cluster, log: Extent, offset: Offset) -> BatchPlace | None:
-    (read,) = read_parts(cluster, [log.part(lambda begin, end: BatchList(begin, end, 1), offset)])
+def _batch_at(cluster: Cluster, log: Range, offset: Offset) -> BatchPlace | None:
+    (read,) = read_parts(cluster, [RangeRead(log.part(offset), lambda begin, end: BatchList(begin, end, 1))])
     if read.notices:
         raise BrokerError(f"{log.partition}@{offset}: {read.notices[0].detail}")
     return next((_place(header, marker) for header, marker in read.fold.found), None)
@@ -122,13 +123,13 @@ def _place(header: BatchHeader, marker: EndTransactionMarker | None) -> BatchPla
 
 
 def _around(
-    cluster: Cluster, log: Extent, batch: BatchPlace, offset: Offset, *, is_open: bool
+    cluster: Cluster, log: Range, batch: BatchPlace, offset: Offset, *, is_open: bool
 ) -> tuple[TransactionAround, str | None]:
     """The transaction of a batch; of an open one only what is below, because it has no marker."""
     producer_id = batch.producer_id
     assert producer_id is not None
     begin, end = Offset(max(FIRST_OFFSET, offset - OFFSETS_BELOW)), batch.last_offset + 1 if is_open else log.end
-    part = log.part(lambda first, last: TransactionAround(producer_id, offset, first, last), begin, end)
+    part = RangeRead(log.part(begin, end), lambda first, last: TransactionAround(producer_id, offset, first, last))
     (read,) = read_parts(cluster, [part], max_bytes=_MOST_BYTES)
     fold: TransactionAround = read.fold
     if read.notices:

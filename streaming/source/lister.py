@@ -19,7 +19,7 @@ from txnwatch.state.evidence.screening import is_foreign
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import BrokerError, CheckpointError
 from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
-from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -35,7 +35,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
@@ -44,7 +44,7 @@ from txnwatch.streaming.source.driver_file import IDLE_S, FormerPosition, can_sk
 from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_census, to_describe, to_read_again
 from txnwatch.streaming.source.offsets import SourceOffset, is_data
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
-from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, is_begun, plan
+from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, is_begun, plan
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 # Where the reading of a partition begins.
@@ -367,11 +367,11 @@ def check_access(offset: SourceOffset, options: SourceOptions) -> None:
         )
 
 
-def _end(answer: ListedOffset | Problem) -> ListedEnd | None:
+def _end(answer: ListedOffset | Problem) -> ListedOffset | None:
     """The listed end; without a leader epoch, a truncation could not be detected."""
     if isinstance(answer, Problem) or answer.leader_epoch is None:
         return None
-    return ListedEnd(answer.offset, answer.leader_epoch, answer.leader)
+    return answer
 
 
 # Participants of transactions that Metadata does not show to this user.
@@ -435,7 +435,7 @@ def hidden_of(
             if first > start.offset:
                 grown = f"the log has grown by {log.end - start.offset} offsets since the oldest transaction began"
                 problems[_participants(partition)] = Problem(f"{grown}; only the last {most} were read")
-            parts.append(log.part(partial(TransactionFold, partition.partition), first))
+            parts.append(RangeRead(log.part(first), partial(TransactionFold, partition.partition)))
     named: set[TopicPartition] = set()
     for read in read_parts(cluster, parts):
         named |= {one for one in _named(read.fold.facts()) if not is_foreign(one.topic, foreign_topics)}

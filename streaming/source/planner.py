@@ -18,14 +18,13 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from txnwatch.state.model.clocks import ClockBase, set_by_ms
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     TRANSACTION_STATE_TOPIC,
     BarrierNumber,
-    BrokerId,
     CoordinatorAccess,
     DurationMs,
-    LeaderEpoch,
     ModelValue,
     Offset,
     TimestampMs,
@@ -36,24 +35,16 @@ from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 _JUST_MADE = 10_000  # most offsets of a new coordinator partition at the first barrier that can list it
 
 
-class ListedEnd(ModelValue, frozen=True):
-    """The end of a partition, the leader epoch under which it was listed, and the broker that answered."""
-
-    offset: Offset
-    epoch: LeaderEpoch
-    leader: BrokerId
-
-
 class ListedPartition(ModelValue, frozen=True):
     """One partition's answer to a listing.
 
     Attributes:
-        end: None if it did not answer.
+        end: always with its leader epoch; None if the partition did not answer.
         start: the start offset of a partition that is not read yet; it is requested, and needed, only for those.
     """
 
     topic_id: str
-    end: ListedEnd | None
+    end: ListedOffset | None
     start: Offset | None = None
 
 
@@ -175,7 +166,7 @@ def _may_go_back(known: Position | NotBegun, answer: ListedPartition) -> bool:
     """
     if not isinstance(known, Position) or answer.end is None:
         return False
-    return answer.end.epoch == known.epoch and answer.end.offset >= known.offset
+    return answer.end.leader_epoch == known.epoch and answer.end.offset >= known.offset
 
 
 def _ends(
@@ -219,5 +210,7 @@ def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartit
 
 def _position(known: Position | NotBegun | None, answer: ListedPartition, end: Offset | None) -> Position | NotBegun:
     if end is not None and answer.end is not None:
-        return Position(answer.topic_id, end, answer.end.epoch, answer.end.offset, answer.end.leader)
+        listed, epoch, leader = answer.end
+        assert epoch is not None  # see ListedPartition
+        return Position(answer.topic_id, end, epoch, listed, leader)
     return replace(known, is_stale=True) if isinstance(known, Position) else NotBegun(answer.topic_id)

@@ -22,8 +22,6 @@ from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
     DurationMs,
-    LeaderEpoch,
-    ModelValue,
     Offset,
     TimestampMs,
     TopicPartition,
@@ -32,7 +30,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import Fold, RangeRead
+from txnwatch.streaming.log.range_read import Fold, Range, RangeRead
 from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, take_census
 from txnwatch.streaming.source.lister import hidden_participants
@@ -44,33 +42,6 @@ from txnwatch.streaming.source.rows import FACTS, HISTORY, Row, RowFormat, episo
 OFFSETS_WORTH_A_TASK = 100_000
 LOG_OFFSETS_WORTH_A_TASK = 20_000  # half a second of decoding
 ASKED_WORTH_A_TASK = 200
-
-
-class Range(ModelValue, frozen=True):
-    """A range [start, end) of one partition to read. An end below the start means that the log was truncated.
-
-    `last_epoch` is the leader epoch of what was read before; None if unknown.
-
-    For `__transaction_state`: records below `backlog_end` existed before reading began or restarted. `is_first` marks
-    the beginning of a first reading, when nothing of the partition is known: of the existing records, only live
-    transactions are passed on. `is_tail` marks a range of new records that continues at the last end: compaction does
-    not reach them unless reading is late.
-    """
-
-    partition: TopicPartition
-    topic_id: str
-    start: Offset
-    end: Offset
-    last_epoch: LeaderEpoch | None
-    must_check: bool
-    backlog_end: Offset = FIRST_OFFSET
-    is_first: bool = False
-    is_tail: bool = False
-
-    @property
-    def is_history(self) -> bool:
-        """Whether it is the beginning of a first reading, and all its records existed before."""
-        return self.is_first and not is_data(self.partition) and self.end <= self.backlog_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +173,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
     backlog_end = end.backlog_end.get(partition, FIRST_OFFSET)
     if partition in end.begun:
         first = end.begun[partition]
-        found = Range(
-            partition, at.topic_id, first, at.offset, None, must_check=False, backlog_end=backlog_end, is_first=True
-        )
+        found = Range(partition, at.topic_id, first, at.offset, backlog_end=backlog_end, is_first=True)
     elif before is None:
         return None
     else:
@@ -363,15 +332,7 @@ def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRe
         return TransactionFold(found.partition.partition, start, end, backlog_end=found.backlog_end)
 
     is_log = found.partition.topic == TRANSACTION_STATE_TOPIC
-    return RangeRead(
-        partition=found.partition,
-        topic_id=found.topic_id,
-        start=found.start,
-        end=found.end,
-        last_epoch=found.last_epoch,
-        must_check=found.must_check,
-        new_fold=log_fold if is_log else data_fold,
-    )
+    return RangeRead(found, log_fold if is_log else data_fold)
 
 
 def plan_facts(plan: ReadPlan, reads: list[RangeRead[Fold]]) -> Iterator[Fact]:

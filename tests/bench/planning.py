@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bench.results import Point, Row
 from support.fake_brokers import Speaker
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, TopicPartition
 from txnwatch.streaming.client.answers import decode_answer
 from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, RequestOf, list_offsets
@@ -28,7 +29,7 @@ from txnwatch.streaming.source.census_schedule import Census
 from txnwatch.streaming.source.datasource import TransactionsStreamReader
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
+from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 
 BATCHES, SETTLING = 9, 2
 SIZES = (500, 5_000, 50_000)
@@ -53,7 +54,7 @@ class GrowingLister:
         now_ms, end = START_MS + TRIGGER_MS * number, 10**9 + self._growth * number
         start = None if previous.positions else end
         answers = {
-            partition: ListedPartition(TOPIC_ID, ListedEnd(end, 12, place % BROKERS), start)
+            partition: ListedPartition(TOPIC_ID, ListedOffset(end, 12, place % BROKERS), start)
             for place, partition in enumerate(self._all)
         }
         return plan(previous, Listing(CLUSTER_ID, answers, now_ms, now_ms, 10_000), Limits(), {})

@@ -218,7 +218,7 @@ NAMES = {
     "nobody": "no topic, consumer group or transactional id has this name",
     "nobody-0": "topic nobody does not exist: it was deleted, or it never existed",
     "nobody-0@7": "topic nobody does not exist: it was deleted, or it never existed",
-    "987654321": "no transactional id has this producer id, and the coordinators' log names none",
+    "987654321": "No transactional id has producer id 987654321, and the coordinators' log names none",
 }
 
 

@@ -14,8 +14,9 @@ from support.raw_log import range_of
 from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic, unique
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import ReadRate, read_ranges

@@ -7,8 +7,9 @@ import pytest
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.state.model.facts import CensusTaken
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import Lister

@@ -37,10 +37,10 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
-from txnwatch.state.model.ports import TransactionListing
+from txnwatch.state.model.ports import ListedOffset, TransactionListing
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
-from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, ListedOffset
+from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED
 from txnwatch.streaming.log.range_read import RangeRead
 from txnwatch.streaming.source.tasks import ReadPlan
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from simulation.partition import DataPartition, PartitionLog, Producer
 from simulation.world import World
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer
+from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode, Problem, TopicPartition
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import fetch

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.ports import ListedOffset, TransactionAdmin
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.client.cluster import LATEST, Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import LATEST, Cluster
 
 
 def described(admin: TransactionAdmin, name: str) -> DescribedTransaction:

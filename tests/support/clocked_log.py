@@ -16,13 +16,14 @@ from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import BucketCount, Finding, TransactionCandidate
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
+from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 from txnwatch.streaming.source.tasks import plan_facts, plan_reads, range_read
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -109,4 +110,4 @@ class ClockedLog:
         at, begun = self.logs[number], self._partition(number) in self.offset.positions
         if number in stale:
             return ListedPartition("log-id", None)
-        return ListedPartition("log-id", ListedEnd(len(at.batches), at.epoch, at.leader), None if begun else 0)
+        return ListedPartition("log-id", ListedOffset(len(at.batches), at.epoch, at.leader), None if begun else 0)

@@ -20,7 +20,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log import partition_fold as fold
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 
 _POLICY = DetectionPolicy()
@@ -70,13 +70,8 @@ class LiveWatcher:
     def _facts(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Fact]:
         reads = [
             RangeRead(
-                partition=partition,
-                topic_id=self._cluster.known.topics[partition.topic].topic_id,
-                start=start,
-                end=end,
-                last_epoch=None,
-                must_check=False,
-                new_fold=fold.PartitionFold,
+                Range(partition, self._cluster.known.topics[partition.topic].topic_id, start, end),
+                fold.PartitionFold,
             )
             for partition, (start, end) in ranges.items()
         ]

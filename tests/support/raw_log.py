@@ -9,7 +9,7 @@ from support.answers import listed
 from txnwatch.state.model.values import LeaderEpoch, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.wire.record_batch import (
     LENGTH_OVERHEAD,
     BatchHeader,
@@ -101,13 +101,8 @@ def range_of(
 ) -> RangeRead:
     """A range of a partition of which everything is kept."""
     return RangeRead(
-        partition=partition,
-        topic_id=cluster.known.topics[partition.topic].topic_id,
-        start=start,
-        end=end,
-        last_epoch=last_epoch,
-        must_check=must_check,
-        new_fold=lambda begin, stop: RawFold(begin, stop, on_feed=on_feed),
+        Range(partition, cluster.known.topics[partition.topic].topic_id, start, end, last_epoch, must_check),
+        lambda begin, stop: RawFold(begin, stop, on_feed=on_feed),
     )
 
 

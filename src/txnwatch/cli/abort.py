@@ -28,6 +28,7 @@ from txnwatch.cli.one_shot import (
     add_foreign_flag,
     add_output_flags,
     add_partition_flags,
+    add_write_flags,
     confirmed,
     id64,
     origin_of,
@@ -204,8 +205,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         action="store_true",
         help="write an ABORT marker even if the commit is proven",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the decision, and write nothing")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_write_flags(parser, "show the decision, and write nothing")
     add_events_flags(parser)
     parser.add_argument(
         "--events-format",

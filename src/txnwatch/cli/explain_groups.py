@@ -7,7 +7,7 @@ explained only once no group waits for its offsets of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
@@ -140,17 +140,34 @@ def _behind(question: Question, explained: Explanation, offsets: Mapping[TopicPa
     shown = [partition for partition in sorted(offsets) if question.cluster.known.info(partition) is not None]
     found = question.searcher.search(shown)
     held = [at for at in shown if any(span.partition == at for span in open_in(found)) and _is_held(found.readings[at])]
+
+    def line(at: TopicPartition, why: Explanation) -> str:
+        stable = found.readings[at].last_stable_offset
+        return f"{at}: {why.state}. It has committed offset {offsets[at]}; read_committed stops at {stable}."
+
+    explained = with_held(question, explained, found, held, line)
+    if explained.state != ALL_CLEAR:
+        return explained
+    clear = "All clear: it waits for no offset, and no transaction is open on a partition that it has read."
+    return replace(explained, text=(*explained.text, clear))
+
+
+def with_held(
+    question: Question,
+    explained: Explanation,
+    found: Search,
+    held: Sequence[TopicPartition],
+    line: Callable[[TopicPartition, Explanation], str],
+) -> Explanation:
+    """Adds a line about each of the first partitions that are held; where nothing else was found, the first counts."""
     lines = []
     for at in held[:_NAMED]:
         why = of_partition(question.origin, at, found.only(at), wall_clock_ms())
-        stable = found.readings[at].last_stable_offset
-        lines.append(f"{at}: {why.state}. It has committed offset {offsets[at]}; read_committed stops at {stable}.")
+        lines.append(line(at, why))
         if explained.state == ALL_CLEAR:
             explained = replace(why, target=explained.target, text=explained.text)
     if len(held) > _NAMED:
-        lines.append(f"More partitions with an open transaction: {some(held[_NAMED:], _NAMED)}.")
-    if explained.state == ALL_CLEAR:
-        lines.append("All clear: it waits for no offset, and no transaction is open on a partition that it has read.")
+        lines.append(f"Also with an open transaction: {some(held[_NAMED:], _NAMED)}.")
     return replace(explained, text=(*explained.text, *lines))
 
 

@@ -11,24 +11,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explain_groups import of_group
+from txnwatch.cli.explain_groups import of_group, with_held
 from txnwatch.cli.explain_ids import EXPIRED, of_former_id, of_producer_id
-from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition, open_in
+from txnwatch.cli.explanation import ALL_CLEAR, Explanation, open_in
 from txnwatch.cli.output import utc
-from txnwatch.cli.past_ids import participants_of
+from txnwatch.cli.past_ids import nobody_has, participants_of
 from txnwatch.state.evidence.visibility import Visibility
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.transaction import NotDescribed, TransactionDescription, UnknownTransactionalId
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups
-from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.log.coordinator_log import read_naming
 from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
 
 # States that are no finding for --fail-on-found.
 NO_FINDING = frozenset({ALL_CLEAR, "idle", EXPIRED, "superseded", str(Visibility.VISIBLE)})
-_NAMED = 5
 
 
 def of_name(question: Question, name: str, now: TransactionDescription) -> Explanation:
@@ -82,25 +79,13 @@ def of_topic(question: Question, name: str) -> Explanation | None:
     head = f"{name}: a topic with {count}. Ask for a partition, for example {partitions[0]}."
     clear = f"All clear: no transaction is open on {'it' if len(partitions) == 1 else 'any of them'}."
     explained = Explanation(name, ALL_CLEAR, text=(head, *(() if held else (clear,))))
-    lines = []
-    for at in held[:_NAMED]:
-        why = of_partition(question.origin, at, found.only(at), wall_clock_ms())
-        lines.append(why.text[0])
-        if explained.state == ALL_CLEAR:
-            explained = replace(why, target=name, text=explained.text)
-    if len(held) > _NAMED:
-        lines.append(f"Also with an open transaction: {some(held[_NAMED:], _NAMED)}.")
-    return replace(explained, text=(*explained.text, *lines))
+    return with_held(question, explained, found, held, lambda _, why: why.text[0])
 
 
 def _nothing(question: Question, name: str) -> str:
     """What was looked for, and what the name most likely means."""
     if name.isascii() and name.isdigit():
-        return (
-            f"{name}: no transactional id has this producer id, and the coordinators' log names none: it is that of a "
-            "producer without a transactional id, or its transactional id expired long ago. `txnwatch find-hanging` "
-            "shows whether it has open data"
-        )
+        return f"{nobody_has(name)} `txnwatch find-hanging` shows whether it has open data"
     try:
         meant = TopicPartition.parse(name.partition("@")[0])
     except ValueError:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import Explanation, of_span, open_in
 from txnwatch.cli.output import duration, utc
+from txnwatch.cli.past_ids import name_in_log, nobody_has
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, past_ends
 from txnwatch.state.evidence.visibility import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
 from txnwatch.state.incidents.event_builder import explain_id, explain_partition
@@ -22,7 +23,7 @@ from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch.streaming.log.coordinator_log import history_of, read_records, read_views
+from txnwatch.streaming.log.coordinator_log import history_of, read_records
 from txnwatch.streaming.log.record_lookup import look_up
 
 _ANY_EPOCH = CoordinatorEpoch(0)  # the end that belongs to a marker does not depend on it
@@ -148,8 +149,7 @@ def _owner(question: Question, producer_id: ProducerId) -> _Owner:
     listing = ClusterAdmin(cluster).list_transactions([producer_id])
     name = next((row.transactional_id for row in listing.transactions if row.producer_id == producer_id), None)
     if name is None:
-        view = read_views(cluster, [producer_id]).views.get(producer_id)
-        name = view.transactional_id if view is not None else None
+        name, _ = name_in_log(cluster, producer_id)
     if name is None:
         return _Owner(None)
     records, _ = read_records(cluster, name)
@@ -158,7 +158,7 @@ def _owner(question: Question, producer_id: ProducerId) -> _Owner:
 
 def _of_owner(name: str | None, producer_id: ProducerId) -> str:
     if name is None:
-        return f"No transactional id has producer id {producer_id} now, and the coordinators' log names none."
+        return nobody_has(producer_id)
     return f"The producer id belongs to transactional id {name!r}."
 
 

@@ -13,7 +13,16 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, confirmed, epoch, id64, kafka_text, origin_of
+from txnwatch.cli.one_shot import (
+    add_connection_flags,
+    add_output_flags,
+    add_write_flags,
+    confirmed,
+    epoch,
+    id64,
+    kafka_text,
+    origin_of,
+)
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
 from txnwatch.state.abort.fencing import (
@@ -79,8 +88,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="EPOCH",
         help="fence only this epoch of it; with a higher one nothing is sent, and the exit code is 0",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what a fence ends, and send nothing")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_write_flags(parser, "show what a fence ends, and send nothing")
     add_output_flags(parser)
     parser.set_defaults(run=run)
 

@@ -277,6 +277,12 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_write_flags(parser: argparse.ArgumentParser, dry_run: str) -> None:
+    """Adds the flags of a command that changes something: `--dry-run` and `--yes`."""
+    parser.add_argument("--dry-run", action="store_true", help=dry_run)
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
 def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = None, has_table: bool = True) -> None:
     """Adds `--format`, `--wide` for a table and, with the condition `found_if`, `--fail-on-found`."""
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text, or one JSON object")

@@ -35,14 +35,19 @@ class FormerOwner(NamedTuple):
     problem: str | None = None
 
 
-def former_owner(cluster: Cluster, producer_id: ProducerId) -> FormerOwner:
-    """Searches the log for the owner of a producer id; reads all of it."""
+def name_in_log(cluster: Cluster, producer_id: ProducerId) -> tuple[str | None, str | None]:
+    """The id that the log names for a producer id, and why the log was not read to its end; reads all of it."""
     logs = read_views(cluster, [producer_id])
     view = logs.views.get(producer_id)
     problem = next((f"{partition}: {why}" for partition, why in logs.problems.items()), None)
-    if view is None:
+    return (view.transactional_id if view is not None else None), problem
+
+
+def former_owner(cluster: Cluster, producer_id: ProducerId) -> FormerOwner:
+    """Searches the log for the owner of a producer id; reads all of it."""
+    name, problem = name_in_log(cluster, producer_id)
+    if name is None:
         return FormerOwner(None, problem=problem)
-    name = view.transactional_id
     now = ClusterAdmin(cluster).describe_transactions([name])[name]
     records, _ = read_records(cluster, name)
     return FormerOwner(name, now, tombstone_of(records), problem)
@@ -58,13 +63,18 @@ def place_of(record: LogRecord) -> str:
     return f"{TRANSACTION_STATE_TOPIC}-{record.partition}@{record.offset}, written at {utc(record.timestamp_ms)}"
 
 
+def nobody_has(producer_id: int | str) -> str:
+    """No transactional id has or had the producer id, as far as the log shows; and what that means."""
+    return (
+        f"No transactional id has producer id {producer_id}, and the coordinators' log names none. It is that of a "
+        "producer without a transactional id, or its transactional id expired long ago."
+    )
+
+
 def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
     """Who had a producer id, and why nobody has it now."""
     if owner.transactional_id is None:
-        return (
-            f"No transactional id has producer id {producer_id}, and the coordinators' log names none. It is that of a "
-            "producer without a transactional id, or its transactional id expired long ago."
-        )
+        return nobody_has(producer_id)
     had = f"Producer id {producer_id} was that of transactional id {owner.transactional_id!r}"
     if isinstance(owner.now, DescribedTransaction):
         return f"{had}, which has producer id {owner.now.producer_id} now."

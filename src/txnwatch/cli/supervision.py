@@ -23,6 +23,7 @@ from txnwatch.config import THRESHOLDS, RunSettings
 from txnwatch.state.model.clocks import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, QueryError, TxnwatchError
 from txnwatch.state.model.values import doubled
+from txnwatch.state.text import Said
 from txnwatch.streaming.client.clock import clock_base
 from txnwatch.streaming.client.cluster import why_not_reached
 from txnwatch.streaming.job.failures import Failure, Repeats, failure_of, failure_of_ours, text_of
@@ -388,7 +389,7 @@ def watch_query(
 
     first = seen = watch.batches
     since, looks_s, warnings = time.monotonic(), 0.0, 0
-    is_reported = is_silent = False
+    said = Said[str]()
     base = clock_base()
     while not stop.wait(POLL_S) and query.isActive and not reload.apply(watch):
         waited_s = time.monotonic() - since
@@ -396,12 +397,12 @@ def watch_query(
         if set_ms:
             return f"the clock of this machine was set {'forward' if set_ms > 0 else 'back'} by {abs(set_ms) // 1000} s"
         if watch.batches != seen:
-            if watch.coverage.is_ready and not is_reported:
+            is_back = said.is_over("silent")
+            if watch.coverage.is_ready and said.is_new("ready"):
                 LOG.info(f"ready: {watch.coverage.reach}")
-                is_reported = True
-            elif is_silent:
+            elif is_back:
                 LOG.info("micro-batches complete again")
-            seen, since, is_silent = watch.batches, time.monotonic(), False
+            seen, since = watch.batches, time.monotonic()
         elif time.monotonic() > looks_s and waited_s > SILENCE_S:
             looks_s = time.monotonic() + SILENCE_S
             if not is_executing(session):
@@ -410,9 +411,8 @@ def watch_query(
                 where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
                 LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
                 warnings += 1
-            elif seen != first and not is_silent:
+            elif seen != first and said.is_new("silent"):
                 LOG.warning(_silence(query, watch))
-                is_silent = True
     return None
 
 

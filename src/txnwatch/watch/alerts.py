@@ -23,13 +23,14 @@ from txnwatch.state.model.values import (
     elapsed,
 )
 from txnwatch.state.model.verdicts import undetected_text
-from txnwatch.state.text import some
+from txnwatch.state.text import Said, some
 from txnwatch.streaming.checks.preflight import ChosenView
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 # Reports once that brokers throttle txnwatch by a quota, and once more when that has stopped for 30 s.
 
 _OVER_AFTER_MS = DurationMs(30_000)
+_THROTTLED = "throttled"
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class Throttling:
     asked: Callable[[], Mapping[str, DurationMs]] = dict
     _last_ms: TimestampMs = LONG_AGO
     _sum_ms: Counter[str] = field(default_factory=Counter)
+    _said: Said[str] = field(default_factory=Said)
 
     def on_batch(self, emitted: Iterable[Finding]) -> list[Finding]:
         """Adds up the throttle times of a batch; returns the batch with those of the driver's own requests."""
@@ -53,17 +55,17 @@ class Throttling:
         ours = tuple(self.asked().items())
         if ours:
             everything.append(RequestsThrottled(ours))
-        now_ms, was_reported = self.now_ms(), bool(self._sum_ms)
+        now_ms = self.now_ms()
         for finding in everything:
             if isinstance(finding, RequestsThrottled):
                 self._sum_ms.update(dict(finding.throttled_ms))
                 self._last_ms = now_ms
-        if self._sum_ms and not was_reported:
+        if self._sum_ms and self._said.is_new(_THROTTLED):
             self.log.warning(
                 f"brokers throttle txnwatch by a quota ({self._requests()}): a partition that falls behind is "
                 "watched by census until it is read; the metric txnwatch_throttled_seconds_total has the total"
             )
-        elif was_reported and now_ms - self._last_ms >= _OVER_AFTER_MS:
+        elif now_ms - self._last_ms >= _OVER_AFTER_MS and self._said.is_over(_THROTTLED):
             self.log.info(f"brokers no longer throttle txnwatch; in total: {self._requests()}")
             self._sum_ms.clear()
         return everything
@@ -155,23 +157,23 @@ class PersistentAlert:
     log: Log
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
     _since_ms: dict[TopicPartition, TimestampMs] = field(default_factory=dict)
-    _reported: set[TopicPartition] = field(default_factory=set)
+    _said: Said[TopicPartition] = field(default_factory=Said)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions that have had the problem for 30 s."""
-        return frozenset(self._reported)
+        return self._said.problems
 
     def update(self, partitions: set[TopicPartition]) -> None:
         """Sets the partitions that have the problem now."""
         now_ms = self.now_ms()
         self._since_ms = {partition: self._since_ms.get(partition, now_ms) for partition in partitions}
         persistent = {partition for partition, since_ms in self._since_ms.items() if now_ms - since_ms >= PERSISTENT_MS}
-        if persistent - self._reported:
+        new, over = self._said.update(persistent)
+        if new:
             self.log.warning(f"partitions {self.what}, so nothing is proven there: {some(sorted(persistent), _NAMED)}")
-        elif self._reported and not persistent:
+        elif over and not persistent:
             self.log.info(f"resolved: partitions {self.what}")
-        self._reported = persistent
 
 
 # Reports the coordinator view of a watch at its start: what is not detected, and which missing right is the reason.
@@ -217,7 +219,7 @@ class ClockDifferences:
     """
 
     log: Log
-    _is_ahead: dict[BrokerId, bool] = field(default_factory=dict)
+    _said: Said[BrokerId] = field(default_factory=Said)
 
     def on_batch(self, emitted: Iterable[Finding]) -> None:
         """Takes the output of one micro-batch: all buckets have the same bounds on the clocks."""
@@ -227,8 +229,7 @@ class ClockDifferences:
         for broker, clock in count.clocks:
             difference_ms = least_difference_ms(clock)
             is_ahead = difference_ms > 0
-            if abs(difference_ms) >= REPORTED_MS and self._is_ahead.get(broker) is not is_ahead:
-                self._is_ahead[broker] = is_ahead
+            if abs(difference_ms) >= REPORTED_MS and self._said.is_new(broker, is_ahead):
                 where = "ahead of" if is_ahead else "behind"
                 self.log.warning(
                     f"the clock of broker {broker} is at least {abs(difference_ms) // 1000} s {where} the clock of "
@@ -236,8 +237,7 @@ class ClockDifferences:
                     "transactions; synchronize the clocks (NTP); the metric txnwatch_broker_clock_offset_seconds has "
                     "the difference"
                 )
-            elif broker in self._is_ahead and abs(difference_ms) < _AGREES_MS:
-                del self._is_ahead[broker]
+            elif abs(difference_ms) < _AGREES_MS and self._said.is_over(broker):
                 self.log.info(f"the clock of broker {broker} agrees with the clock of this machine again")
 
 
@@ -267,7 +267,7 @@ class SlowBatches:
 
     log: Log
     now_ms: Callable[[], TimestampMs] = wall_clock_ms
-    _is_reported: bool = False
+    _said: Said[str] = field(default_factory=Said)
     _differs_since_ms: TimestampMs | None = None
 
     def on_batch(self, emitted: Iterable[Finding]) -> None:
@@ -277,21 +277,22 @@ class SlowBatches:
             return
         now_ms = self.now_ms()
         took_ms = elapsed(count.data_listed_ms, now_ms)
-        if (took_ms >= SLOW_MS) is self._is_reported:
+        is_slow = took_ms >= SLOW_MS
+        if is_slow is bool(self._said.problems):
             self._differs_since_ms = None
             return
         if self._differs_since_ms is None:
             self._differs_since_ms = count.data_listed_ms
         if elapsed(self._differs_since_ms, now_ms) >= PERSISTENT_MS:
-            self._is_reported, self._differs_since_ms = not self._is_reported, None
-            self._report(took_ms)
+            self._differs_since_ms = None
+            self._report(took_ms, is_slow=is_slow)
 
-    def _report(self, took_ms: DurationMs) -> None:
-        if not self._is_reported:
+    def _report(self, took_ms: DurationMs, *, is_slow: bool) -> None:
+        if is_slow and self._said.is_new("slow"):
+            self.log.warning(
+                f"micro-batches are slow: for {PERSISTENT_MS / 1000:.0f} s, each has taken {SLOW_MS / 1000:.0f} s or "
+                f"more, the last one {took_ms / 1000:.1f} s, so hangs are reported later; a disk is slow, the machine "
+                "is busy, or a broker answers slowly; the metric txnwatch_batch_duration_seconds has all durations"
+            )
+        elif not is_slow and self._said.is_over("slow"):
             self.log.info(f"micro-batches take less than {SLOW_MS / 1000:.0f} s again")
-            return
-        self.log.warning(
-            f"micro-batches are slow: for {PERSISTENT_MS / 1000:.0f} s, each has taken {SLOW_MS / 1000:.0f} s or "
-            f"more, the last one {took_ms / 1000:.1f} s, so hangs are reported later; a disk is slow, the machine is "
-            "busy, or a broker answers slowly; the metric txnwatch_batch_duration_seconds has all durations"
-        )

@@ -32,7 +32,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.model.verdicts import undetected_text
-from txnwatch.state.text import some
+from txnwatch.state.text import Said, some
 from txnwatch.streaming.checks.preflight import UNKNOWN, BrokerTimeout, LongestTimeout, longest_timeout
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.checkpoint import Progress
@@ -167,7 +167,7 @@ class Coverage:
     _unproven_now: frozenset[TopicPartition] = frozenset()
     _hidden: frozenset[TopicPartition] = frozenset()
     _never: set[TopicPartition] = field(default_factory=set)
-    _is_log_missing: bool = False
+    _said: Said[str] = field(default_factory=Said)
     _is_log_shown: bool = False
     _started_ms: TimestampMs | None = None
     _log_progress_ms: TimestampMs = LONG_AGO
@@ -224,11 +224,10 @@ class Coverage:
         return progress is not None and any(is_of_log(at) for at in progress.ends.keys() - self._unproven_now)
 
     def _report_log(self, *, is_missing: bool) -> None:
-        if is_missing and not self._is_log_missing:
+        if is_missing and self._said.is_new(_NO_LOG):
             self.log.warning(_NO_LOG)
-        elif self._is_log_missing and not is_missing:
+        elif not is_missing and self._said.is_over(_NO_LOG):
             self.log.info(f"{TRANSACTION_STATE_TOPIC} is shown again, or no data is open any more")
-        self._is_log_missing = is_missing
 
     @property
     def evidence(self) -> MissingEvidence:

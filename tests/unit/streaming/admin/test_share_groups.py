@@ -11,10 +11,9 @@ from uuid import UUID
 import pytest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import GroupOffset
+from txnwatch.state.model.ports import GroupOffset, ListedOffset
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups, DescribeShareGroupOffsetsResponse, may_read_isolation
-from txnwatch.streaming.client.cluster import ListedOffset
 
 ORDERS = TopicPartition("orders", 0)
 DENIED, UNKNOWN = 30, -1  # error codes

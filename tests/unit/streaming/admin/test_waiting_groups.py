@@ -12,10 +12,10 @@ from support.batches import a_batch, a_marker, a_record
 from support.pending_offsets import an_offset_key
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.state.model.incident import WaitingGroup
-from txnwatch.state.model.ports import SpanStart
+from txnwatch.state.model.ports import ListedOffset, SpanStart
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode, Problem, TopicPartition
 from txnwatch.streaming.admin import waiting_groups as waiting
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.log import lookups
 from txnwatch.streaming.log.range_read import RangeRead
 

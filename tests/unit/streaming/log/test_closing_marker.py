@@ -13,8 +13,8 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.log import lookups as closing
-from txnwatch.streaming.log.lookups import Extent, FirstMarker, closing_marker
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.lookups import FirstMarker, closing_marker
+from txnwatch.streaming.log.range_read import Range, RangeRead
 
 PARTITION = TopicPartition("orders", 0)
 ABORTED_AT_3 = Marker(3, 1, False, 5, TIMESTAMP_MS)
@@ -64,7 +64,7 @@ class Log:
         self.asked: list[tuple[int, int]] = []
         self.is_spoilt, self.is_away = False, False
         monkeypatch.setattr(
-            closing, "list_extents", lambda *_: {PARTITION: problem or Extent(PARTITION, "id", start, end, 0)}
+            closing, "list_extents", lambda *_: {PARTITION: problem or Range(PARTITION, "id", start, end)}
         )
         monkeypatch.setattr(closing, "read_parts", self._read)
 

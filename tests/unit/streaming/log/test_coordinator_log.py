@@ -13,14 +13,15 @@ from support.batches import a_batch, a_record
 from support.problems import a_problem
 from support.transaction_log import a_key, a_value
 from txnwatch.state.evidence.ages import LeaderStamp
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, ListedOffset
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import lookups as extent
 from txnwatch.streaming.log.coordinator_log import newest_stamps, read_records, read_views
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.wire.record_batch import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -233,5 +234,5 @@ def test_every_record_of_an_id_is_read_oldest_first(logs: Logs) -> None:
     [(0, None, (3, 9)), (5, None, (5, 9)), (0, 5, (3, 5)), (12, None, (9, 9)), (0, 2, (2, 2)), (-7, 40, (3, 9))],
 )
 def test_a_part_of_a_log_is_what_is_there_of_it(start: int, end: int | None, part: tuple[int, int]) -> None:
-    read = extent.Extent(LOG, "id", 3, 9).part(lambda first, last: (first, last), start, end)
+    read = RangeRead(Range(LOG, "id", 3, 9).part(start, end), lambda first, last: (first, last))
     assert read.fold == part

@@ -11,10 +11,10 @@ import pytest
 
 from support.batches import a_batch, a_record
 from support.transaction_log import a_key, a_value
-from txnwatch.state.model.ports import FormerOwnersRead
+from txnwatch.state.model.ports import FormerOwnersRead, ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
-from txnwatch.streaming.client.cluster import EARLIEST, ListedOffset
+from txnwatch.streaming.client.cluster import EARLIEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import lookups
 from txnwatch.streaming.log.former_owners import AT_A_TIME, FormerOwnersReader

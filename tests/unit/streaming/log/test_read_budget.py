@@ -10,9 +10,9 @@ from msgspec.structs import replace as with_changes
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.fetch import Budget
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.tasks import LOG_BYTES, LOG_BYTES_AT_FIRST, Range, ReadPlan, budgets
+from txnwatch.streaming.source.tasks import LOG_BYTES, LOG_BYTES_AT_FIRST, ReadPlan, budgets
 
 MB = 1 << 20
 
@@ -34,7 +34,7 @@ class Bytes:
 
 
 def a_read(end: int, name: str = "orders", number: int = 0, *, must_check: bool = False) -> RangeRead:
-    return RangeRead(TopicPartition(name, number), "id", 0, end, 3, must_check, Bytes)
+    return RangeRead(Range(TopicPartition(name, number), "id", 0, end, 3, must_check), Bytes)
 
 
 def answer(read: RangeRead, size: int) -> None:
@@ -109,7 +109,7 @@ def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
 def test_the_first_reading_of_the_log_has_a_larger_budget() -> None:
     options = parse_options({**OPTIONS, "driverFile": "rereads"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
-    first = Range(log.partition, "id", 0, 10, -1, must_check=False, backlog_end=10, is_first=True)
+    first = Range(log.partition, "id", 0, 10, -1, backlog_end=10, is_first=True)
     for found, expected in (
         (first, LOG_BYTES_AT_FIRST),
         (with_changes(first, is_first=False), LOG_BYTES),

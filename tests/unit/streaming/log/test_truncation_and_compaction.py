@@ -24,14 +24,15 @@ from support.facts import (
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.facts import Barrier, NoticeKind, TransactionalIdGone
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
+from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 from txnwatch.streaming.source.tasks import plan_facts, plan_reads
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -41,7 +42,7 @@ OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "or
 
 @pytest.mark.parametrize(
     "answer",
-    [ListedPartition("id", ListedEnd(30, 4, 1)), ListedPartition("id", ListedEnd(6, 3, 1))],
+    [ListedPartition("id", ListedOffset(30, 4, 1)), ListedPartition("id", ListedOffset(6, 3, 1))],
     ids=["under a new epoch", "below what was read"],
 )
 def test_a_range_is_read_again_only_after_a_truncation_would_have_been_detected(answer: ListedPartition) -> None:
@@ -51,7 +52,7 @@ def test_a_range_is_read_again_only_after_a_truncation_would_have_been_detected(
 
 
 def a_range(start: int, end: int) -> RangeRead:
-    return RangeRead(ORDERS, "id", start, end, last_epoch=3, must_check=False, new_fold=PartitionFold)
+    return RangeRead(Range(ORDERS, "id", start, end, 3), PartitionFold)
 
 
 def test_a_log_that_ends_below_what_was_read_is_asked_where_it_was_cut() -> None:

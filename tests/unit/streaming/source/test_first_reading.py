@@ -9,15 +9,16 @@ from support.facts import BucketRun, seen
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.facts import Barrier, Fact, TransactionSeen
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.fetch import Budget
 from txnwatch.streaming.log.first_read_fold import HeldBytes
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, plan
-from txnwatch.streaming.source.tasks import Range, plan_facts, plan_reads, range_read
+from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
+from txnwatch.streaming.source.tasks import plan_facts, plan_reads, range_read
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -50,7 +51,7 @@ class Watched:
         """One batch, which may read so many records; returns the findings of the state."""
         start = 0 if self.done.barrier == 0 else None
         listing = Listing(
-            "cluster", {LOG: ListedPartition("log-id", ListedEnd(self.end, 0, 1), start)}, NOW_MS, NOW_MS + 1
+            "cluster", {LOG: ListedPartition("log-id", ListedOffset(self.end, 0, 1), start)}, NOW_MS, NOW_MS + 1
         )
         rereads = self.rereads if back is None else {LOG: back}
         following = plan(self.done, listing, Limits(), rereads)

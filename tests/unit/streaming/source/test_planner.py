@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import ClockBase
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
-from txnwatch.streaming.source.planner import Limits, ListedEnd, ListedPartition, Listing, is_begun, plan
+from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, is_begun, plan
 
 ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -38,7 +39,7 @@ def at(
 
 
 def an_answer(end: int | None, *, start: int | None = None, topic_id: str = "id", epoch: int = 3) -> ListedPartition:
-    return ListedPartition(topic_id, ListedEnd(end, epoch, 1) if end is not None else None, start)
+    return ListedPartition(topic_id, ListedOffset(end, epoch, 1) if end is not None else None, start)
 
 
 UNREAD = NotBegun("id")
@@ -267,7 +268,7 @@ answers_of_a_round = st.dictionaries(
     st.builds(
         ListedPartition,
         st.sampled_from(["id", "id", "new"]),
-        st.none() | st.builds(ListedEnd, small, st.integers(0, 3), st.integers(1, 3)),
+        st.none() | st.builds(ListedOffset, small, st.integers(0, 3), st.integers(1, 3)),
         st.none() | small,
     ),
 )
@@ -311,7 +312,7 @@ def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers
         assert is_begun(now) == (is_begun(known) or partition in after.begun), "nothing is read without a beginning"
         assert not (is_begun(known) and partition in after.begun), "nothing begins twice"
         if is_begun(now) and answer.end is not None:
-            assert ListedEnd(now.listed, now.epoch, now.leader) == answer.end
+            assert ListedOffset(now.listed, now.epoch, now.leader) == answer.end
             assert not now.is_stale
             assert now.offset <= answer.end.offset
         else:

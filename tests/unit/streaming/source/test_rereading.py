@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.findings import CensusReason
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.driver_file import DriverFile

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.findings import CensusReason
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.client.cluster import Cluster, ListedOffset
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source import lister as listing

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 import pytest
 
+from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
-from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
+from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from txnwatch.streaming.source import options
 from txnwatch.streaming.source.driver_file import FormerPosition
 from txnwatch.streaming.source.lister import start_offsets
