@@ -93,8 +93,8 @@ def coordinator_reading(
         return CoordinatorReading(problem=problem)
     if found and read:
         return CoordinatorReading(found[0])
-    problem = _whole(listing.problems)
-    return CoordinatorReading(found[0] if found and problem is None else None, problem)
+    missing = _whole(listing.problems)
+    return CoordinatorReading(found[0] if found and missing is None else None, missing)
 
 
 def _whole(problems: Sequence[Problem]) -> Problem | None:
