@@ -7,7 +7,7 @@ So an event is read back: if another one came first, nothing may follow from our
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from txnwatch.sinks.delivery.event_log import Found
@@ -37,6 +37,10 @@ class NoTopic:
         """See OperatorsTopic."""
         return None
 
+    def open_incidents(self, _: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
+        """See KafkaOperatorsTopic."""
+        return []
+
     def publish(self, _: IncidentEvent) -> None:
         """See OperatorsTopic."""
 
@@ -52,43 +56,50 @@ class KafkaOperatorsTopic:
         self._topic, self._log = topic, log
         self._known: dict[tuple[str, str], IncidentEvent] = {}
         self._first: dict[tuple[str, str], IncidentEvent] = {}
-        self._announced: IncidentEvent | None = None
+        self._announced: dict[str, IncidentEvent] = {}
         if log is not None:
             self._take(log.history())
 
     def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
         """See OperatorsTopic."""
         wanted = incident.cluster_id, incident.span, incident.txn_start_offset
-        found = [
-            known
-            for known in self._known.values()
-            if (known.cluster_id, known.span, known.txn_start_offset) == wanted
-            if known.is_open and not known.is_by_hand and known.verdict == incident.verdict
-            if is_usable(known, incident.cluster_id, None)
-        ]
+        found = self.open_incidents(
+            lambda known: (
+                (known.cluster_id, known.span, known.txn_start_offset) == wanted
+                and known.verdict == incident.verdict
+                and is_usable(known, incident.cluster_id, None)
+            )
+        )
         # The first id of the span is computed; any other one comes from the topic, where it may be forged.
         return next((known for known in found if known.incident_id == known.first_id), found[0] if found else None)
+
+    def open_incidents(self, is_wanted: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
+        """The last events of the open incidents of watches that a filter selects."""
+        open_ones = (known for known in self._known.values() if known.is_open and not known.is_by_hand)
+        return [known for known in open_ones if is_wanted(known)]
 
     def publish(self, event: IncidentEvent) -> None:
         """See OperatorsTopic. After the announcement, what another writer has published is no problem."""
         ours = fitting(event)
         known = self._latest(ours)
         is_behind = known is not None and (not known.is_open or known.sequence >= ours.sequence)
-        if self._announced is None and is_behind:
+        is_announced = ours.incident_id in self._announced
+        if not is_announced and is_behind:
             raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
         if known is not None and not known.is_open:
             return  # a watch has published the end, with the result
         self._topic.publish([ours])
-        if self._announced is None and self._log is not None:
+        if not is_announced and self._log is not None:
             self._await(ours)
-        self._announced = self._announced or ours
+        self._announced.setdefault(ours.incident_id, ours)
 
     def is_ended(self, incident_id: str) -> bool:
         """See OperatorsTopic."""
         until_s = time.monotonic() + PATIENCE_S
         while time.monotonic() <= until_s:
-            known = self._latest(self._announced) if self._announced is not None else None
-            if known is not None and known.incident_id == incident_id and not known.is_open:
+            announced = self._announced.get(incident_id)
+            known = self._latest(announced) if announced is not None else None
+            if known is not None and not known.is_open:
                 return True
             time.sleep(PAUSE_S)
         return False

@@ -15,9 +15,12 @@ InitProducerId for an id that its coordinator does not know would create it. So 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from txnwatch.state.model.incident import Action, ActionResult, Decision, IncidentEvent, Initiator
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
@@ -26,7 +29,7 @@ from txnwatch.state.model.transaction import (
     UnknownTransactionalId,
     epoch_text,
 )
-from txnwatch.state.model.values import ProducerEpoch, ProducerId
+from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TimestampMs
 
 
 class ProducerIdentity(NamedTuple):
@@ -132,6 +135,31 @@ def _by_identity(
         return FenceNext(FenceStep.DONE, f"it has {has} now")
     why = f"expected {before}, found {has or 'no epoch'}: its application has started again"
     return FenceNext(FenceStep.REFUSE, why)
+
+
+def is_over(reading: PartitionReading, producer_id: ProducerId, start_offset: Offset) -> bool:
+    """Whether the open data for which an id is fenced has ended: then a fence would only hurt its application."""
+    found = reading.open_transaction(producer_id)
+    return found is None or found.start_offset != start_offset
+
+
+def is_about(incident: IncidentEvent, cluster_id: str, transactional_id: str, before: ProducerIdentity) -> bool:
+    """Whether the fence of this identity of an id belongs to an open incident."""
+    written_by = incident.producer_id, incident.producer_epoch
+    is_of_id = (incident.cluster_id, incident.transactional_id) == (cluster_id, transactional_id)
+    return is_of_id and incident.is_open and written_by == tuple(before)
+
+
+def fencing(by: str, at_ms: TimestampMs, before: ProducerIdentity) -> Action:
+    """The `action` of the events, with no result yet."""
+    detail = f"InitProducerId for {before}"
+    return Action(decision=Decision.FENCE, by=by, at_ms=at_ms, detail=detail, initiator=Initiator.OPERATOR)
+
+
+def fenced(begun: Action, ended: FenceNext) -> Action:
+    """The same with its result: VERIFIED only if a read afterwards has shown the effect."""
+    results = {FenceStep.DONE: ActionResult.VERIFIED, FenceStep.REFUSE: ActionResult.FAILED}
+    return replace(begun, result=results.get(ended.step, ActionResult.UNKNOWN), detail=ended.why)
 
 
 def expected_in(now: DescribedTransaction) -> ProducerIdentity | None:

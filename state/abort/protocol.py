@@ -268,8 +268,8 @@ def outdated(read_ms: TimestampMs, now_ms: TimestampMs) -> str | None:
 
 
 def is_left_undecided(done: Action | None, proven_ms: TimestampMs, after_ms: DurationMs, now_ms: TimestampMs) -> bool:
-    """Whether the holder of the lease should have decided about a hang, and has not."""
-    return done is None and now_ms - proven_ms >= after_ms + IDLE_HOLDER_MS
+    """Whether the holder of the lease should have decided about a hang, and has not. A fence is an operator's."""
+    return (done is None or done.decision is Decision.FENCE) and now_ms - proven_ms >= after_ms + IDLE_HOLDER_MS
 
 
 def is_unproven_for_long(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:

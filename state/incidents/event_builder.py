@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
@@ -91,6 +91,16 @@ class HangingData(NamedTuple):
     expected_outcome: str
 
 
+def data_of(incident: IncidentEvent) -> HangingData:
+    """The data of an incident about a hanging transaction."""
+    assert incident.topic is not None
+    assert incident.partition is not None
+    assert incident.txn_start_offset is not None
+    written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
+    partition = TopicPartition(incident.topic, incident.partition)
+    return HangingData(partition, incident.txn_start_offset, written_by, incident.expected_outcome)
+
+
 def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction | None) -> str:
     """The command that writes the missing marker; if its kind is unknown, the command that explains the partition.
 
@@ -103,7 +113,7 @@ def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction |
     abort = _abort(origin, data.partition, data.start_offset, **result)
     if owner is None or not may_begin_again(owner, data.written_by):
         return abort
-    return f"{fence(origin, owner.transactional_id, data.written_by)} && {abort}"
+    return f"{fence_owner(origin, owner.transactional_id, data)} && {abort}"
 
 
 def suggested(origin: Origin, event: IncidentEvent) -> str | None:
@@ -127,15 +137,31 @@ def suggested(origin: Origin, event: IncidentEvent) -> str | None:
 
 def fence(origin: Origin, transactional_id: str, identity: ProducerIdentity) -> str:
     """The command that fences the client of a transactional id, if it still has this producer id and epoch."""
-    flags = {"producer_id": str(identity.producer_id), "producer_epoch": str(identity.producer_epoch)}
-    return _command(origin, "fence", transactional_id=transactional_id, **flags)
+    return _change(origin, "fence", {"transactional_id": transactional_id, **_flags_of(identity)})
+
+
+def fence_owner(origin: Origin, transactional_id: str, data: HangingData) -> str:
+    """The same, and only while its data hangs: a marker that came late has made the fence unnecessary."""
+    owner = {"transactional_id": transactional_id, **_flags_of(data.written_by)}
+    return _change(origin, "fence", owner | _flags_at(data.partition, data.start_offset))
 
 
 def _abort(origin: Origin, partition: TopicPartition, start_offset: Offset, **flags: str) -> str:
-    """With the flags for the run's events, so that the abort is published there."""
-    where = {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
+    return _change(origin, "abort", _flags_at(partition, start_offset) | flags)
+
+
+def _change(origin: Origin, verb: str, flags: Mapping[str, str]) -> str:
+    """With the flags for the run's events, so that the change is published there."""
     events = {name: value for name, value in asdict(origin.events).items() if value is not None}
-    return _command(origin, "abort", **where, **flags, **events)
+    return _command(origin, verb, **flags, **events)
+
+
+def _flags_at(partition: TopicPartition, start_offset: Offset) -> dict[str, str]:
+    return {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
+
+
+def _flags_of(identity: ProducerIdentity) -> dict[str, str]:
+    return {"producer_id": str(identity.producer_id), "producer_epoch": str(identity.producer_epoch)}
 
 
 def _command(origin: Origin, verb: str, **flags: str) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from txnwatch.state.abort.case import ProvenHang, agreed, is_same_data, unconfirmed
-from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.outcome import (
     Outcome,
@@ -24,9 +23,8 @@ from txnwatch.state.evidence.outcome import (
     with_outcome,
 )
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.checking import where
 from txnwatch.state.incidents.confirm import confirm_spans
-from txnwatch.state.incidents.event_builder import HangingData, end_hanging
+from txnwatch.state.incidents.event_builder import data_of, end_hanging
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import Change, Plan, ReadFormerOwners, ReadHistories, ask
 from txnwatch.state.model.findings import Finding, SpanCandidate
@@ -134,10 +132,7 @@ class OutcomeRetries:
     def _next(
         self, incident: IncidentEvent, outcome: Outcome, owner: DescribedTransaction | None, now_ms: TimestampMs
     ) -> IncidentEvent:
-        start = incident.txn_start_offset
-        assert start is not None
-        written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
-        data = HangingData(where(incident), start, written_by, outcome.outcome)
+        data = data_of(incident)._replace(expected_outcome=outcome.outcome)
         command = end_hanging(self.book.origin, data, owner)
         return updated(replace(with_outcome(incident, outcome), suggested_command=command), now_ms)
 

@@ -93,12 +93,13 @@ class GroupState(StrEnum):
 
 
 class Decision(StrEnum):
-    """A decision about the marker of a hanging transaction."""
+    """A decision about the marker of a hanging transaction; FENCE is the fence of its transactional id before it."""
 
     ABORT = "abort"
     COMMIT = "commit"
     DRY_RUN = "dry_run"
     REFUSED = "refused"
+    FENCE = "fence"
 
 
 class Refusal(StrEnum):

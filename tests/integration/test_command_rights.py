@@ -314,7 +314,7 @@ def test_an_abort_that_may_not_read_the_events_topic_publishes_an_incident_of_it
     answered = ask(*hang.command)
     assert (answered.code, hang.is_open) == (0, False)
     assert "the right READ on the topic is missing" in answered.error
-    assert "this abort has an incident of its own" in answered.error
+    assert "this abort is not told on the incident of a watch" in answered.error
     published = events_about(guarded.kafka.bootstrap_servers, hang.partition)
     assert [event.status for event in published] == ["opened", "updated", "resolved"]
 

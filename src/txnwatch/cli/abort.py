@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import getpass
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -20,11 +18,10 @@ from functools import partial
 from typing import Any
 
 from txnwatch.cli.compose import searcher_of
+from txnwatch.cli.events_by_hand import add_publishing_flags, operator_name, publishing, topic_of
 from txnwatch.cli.explanation import incident_of_a_watcher
-from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import (
     add_connection_flags,
-    add_events_flags,
     add_foreign_flag,
     add_output_flags,
     add_partition_flags,
@@ -34,34 +31,21 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
-from txnwatch.cli.topic_reading import keys_of
 from txnwatch.cluster_connection import options_of
-from txnwatch.config import CONFLUENT_AVRO
-from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
-from txnwatch.setting_sources import client_properties
-from txnwatch.sinks.abort.operators_topic import KafkaOperatorsTopic, NoTopic
 from txnwatch.sinks.abort.run_by_hand import ManualAbort, OperatorsTopic
-from txnwatch.sinks.delivery.encoding import FORMATS
-from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
-from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.event_builder import Origin, fence
-from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.incidents.event_builder import Origin, data_of, fence_owner
+from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.checks.preflight import check_write
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.security import principal_of
-from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
-from txnwatch.streaming.source.options import SourceOptions
+from txnwatch.streaming.source.lister import why_not_shown
 
 # Connects `txnwatch abort` to a cluster and to its events topic; state/incidents/by_hand.py has the abort.
 
@@ -74,13 +58,7 @@ Publishing = Callable[[], AbstractContextManager[OperatorsTopic]]
 def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterator[tuple[ManualAbort, Publishing]]:
     """Connects with the connection flags; also returns what opens the events topic."""
     options = options_of(parsed.bootstrap_server, parsed.command_config)
-    events = events_topic(
-        parsed.events_topic,
-        parsed.events_format,
-        parsed.schema_registry_url,
-        client_properties(parsed.command_config),
-        keys_of(parsed),
-    )
+    events = topic_of(parsed)
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
         abort = ManualAbort(
             target=target,
@@ -88,13 +66,11 @@ def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterat
             search=partial(_search, cluster, parsed.foreign_topics),
             absence=partial(_absence, cluster),
             origin=origin_of(cluster, parsed),
-            operator=f"{getpass.getuser()}@{socket.gethostname()}",
+            operator=operator_name(),
             now_ms=wall_clock_ms,
             pause=lambda: time.sleep(_BETWEEN_READS_S),
         )
-        is_configured = parsed.command_config is not None
-        grantee = Grantee(parsed.bootstrap_server, principal_of(options.security), is_configured=is_configured)
-        yield abort, partial(_publishing, cluster, options, events, grantee)
+        yield abort, partial(publishing, parsed, cluster, options, events, "abort")
 
 
 def _search(
@@ -110,39 +86,6 @@ def _search(
 
 def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
     return why_not_shown(cluster, partition.topic) if cluster.known.info(partition) is None else None
-
-
-@contextlib.contextmanager
-def _publishing(
-    cluster: Cluster, options: SourceOptions, events: EventsTopic, grantee: Grantee
-) -> Iterator[OperatorsTopic]:
-    """Opens the events topic; a cluster that is not watched has no such topic, and it is not created.
-
-    Raises:
-        AuthorizationError: the user may not write to it.
-    """
-    if events.name not in cluster.refresh().topics:
-        hidden = hidden_topics(cluster, [events.name]).get(events.name)
-        if hidden is not None:
-            LOG.warning(f"events topic {events.name!r}: no event of this abort is published: {hidden}")
-        yield NoTopic()
-        return
-    check_write(cluster, events.name, grantee)
-    config = librdkafka_config(options)
-    with contextlib.ExitStack() as closing:
-        topic = closing.enter_context(
-            contextlib.closing(KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys))
-        )
-        log = None
-        try:
-            log = closing.enter_context(
-                contextlib.closing(EventLog(config, events.name, events.decode, events.keys, report=LOG.warning))
-            )
-            operators = KafkaOperatorsTopic(topic, log)
-        except BrokerError as exc:
-            LOG.warning(f"{exc}: this abort has an incident of its own")
-            operators = KafkaOperatorsTopic(topic, None)
-        yield operators
 
 
 _LOSS = {
@@ -206,12 +149,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         help="write an ABORT marker even if the commit is proven",
     )
     add_write_flags(parser, "show the decision, and write nothing")
-    add_events_flags(parser)
-    parser.add_argument(
-        "--events-format",
-        choices=(*FORMATS, CONFLUENT_AVRO),
-        help="encoding of the events (default: confluent-avro with a schema registry, else json)",
-    )
+    add_publishing_flags(parser)
     add_output_flags(parser)
     parser.set_defaults(run=run)
 
@@ -267,8 +205,7 @@ def _loss(incident: IncidentEvent) -> str:
 def _refused(parsed: argparse.Namespace, origin: Origin, incident: IncidentEvent, refused: Refused) -> int:
     advice = RULE_OF_REFUSAL[refused.refusal].what_to_do
     if refused.refusal is Refusal.EPOCH_MAY_BE_REUSED and incident.transactional_id is not None:
-        written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
-        command = fence(origin, incident.transactional_id, written_by)
+        command = fence_owner(origin, incident.transactional_id, data_of(incident))
         advice = f"restart its application, or run: {command}"
     if refused.refusal is Refusal.OUTCOME_WAS_COMMIT:
         advice += " (--lose-acknowledged-data allows it)"

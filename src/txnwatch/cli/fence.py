@@ -2,7 +2,8 @@
 
 An abort is refused while the id may still use the epoch of the data (`epoch_may_be_reused`). A restart of the
 application raises the epoch; this command does the same where the application is gone. It shows what it ends, asks, and
-reads the id again afterwards. It works from Kafka 2.5 on.
+reads the id again afterwards. With `--start-offset` it does so only while that transaction hangs. The open incidents of
+a watch about the id get the fence as their next event. It works from Kafka 2.5 on.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+from txnwatch.cli.events_by_hand import add_publishing_flags, operator_name, publishing, topic_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
+    add_partition_flags,
     add_write_flags,
     confirmed,
     epoch,
@@ -25,23 +28,30 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
+from txnwatch.sinks.abort.operators_topic import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
     FenceNext,
     FenceStep,
     ProducerIdentity,
     consequence,
     expected_in,
+    fenced,
+    fencing,
     identity_of,
+    is_about,
     is_as_named,
     is_fenced,
+    is_over,
     next_step,
     why_not,
 )
 from txnwatch.state.incidents.event_builder import Origin, explain_id
-from txnwatch.state.model.errors import BrokerError, TxnwatchError
+from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
+from txnwatch.state.model.incident import updated
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
-from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, ProducerEpoch, ProducerId
+from txnwatch.state.model.values import BrokerId, ErrorCode, Offset, Problem, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
+from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 
 _TIMEOUT_S = 10.0
@@ -54,6 +64,14 @@ _RESULTS = {
     FenceStep.REFUSE: ("refused", REFUSED),
     FenceStep.WAIT: ("failed", FAILURE),
 }
+
+
+class FencedData(NamedTuple):
+    """Where the open transaction of a producer begins, for which its id is fenced."""
+
+    partition: TopicPartition
+    start_offset: Offset
+    producer_id: ProducerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,10 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="EPOCH",
         help="fence only this epoch of it; with a higher one nothing is sent, and the exit code is 0",
     )
+    add_partition_flags(parser, "fence only while a transaction is open on this topic", is_required=False)
+    parser.add_argument("--start-offset", type=id64, metavar="OFFSET", help="first offset of that open transaction")
     add_write_flags(parser, "show what a fence ends, and send nothing")
+    add_publishing_flags(parser)
     add_output_flags(parser)
     parser.set_defaults(run=run)
 
@@ -96,47 +117,72 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Fences the id; exit code 0 if it has a higher epoch and no open transaction of the one before.
 
-    5 if it was refused: by the operator, by the coordinator, or because the id has changed. Else 1. With --dry-run: 0
-    if InitProducerId would be sent.
+    5 if it was refused: by the operator, by the coordinator, because the id has changed, or because the transaction
+    that hung has ended. Else 1. With --dry-run: 0 if InitProducerId would be sent.
+
+    Raises:
+        ConfigError: only some of the flags of a place are given.
     """
-    options = options_of(parsed.bootstrap_server, parsed.command_config)
+    options, events, data = options_of(parsed.bootstrap_server, parsed.command_config), topic_of(parsed), _data(parsed)
     with contextlib.closing(Cluster(options.bootstrap, options.security, timeout_s=_TIMEOUT_S)) as cluster:
         cluster.refresh()
-        fence = Fence(cluster, parsed.id or parsed.transactional_id)
+        fence = Fence(cluster, parsed.id or parsed.transactional_id, data)
         found, before = fence.look()
-        effect = consequence(found)
-        if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
-            result, detail, code = "fenced_before", f"it has {before} already: nothing was sent", CLEAN
-        elif not is_as_named(found, parsed.producer_epoch):
-            expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
-            result, detail, code = "refused", f"{expected}: nothing was sent", REFUSED
-        elif parsed.dry_run:
-            result, detail, code = "dry_run", f"would send InitProducerId: {effect}", CLEAN
-        elif not parsed.yes and not confirmed(_shown(found, before, effect), "Fence it?"):
-            result, detail, code = "refused", "not confirmed: nothing was sent", REFUSED
-        else:
-            ended = fence.carry_out(found, origin_of(cluster, parsed))
-            result, code = _RESULTS[ended.step]
-            detail = ended.why
+        ended = _without_a_fence(parsed, fence, found, before)
+        if ended is None:
+            with publishing(parsed, cluster, options, events, "fence") as topic:
+                last = fence.tell_and_carry_out(found, origin_of(cluster, parsed), topic)
+            ended = Ended(*_RESULTS[last.step], last.why)
         row = FencedRow(
             transactional_id=found.transactional_id,
             coordinator_id=found.coordinator,
             transaction_state=str(found.state),
             producer_id=found.producer_id,
             producer_epoch=found.producer_epoch,
-            result=result,
-            detail=detail,
+            result=ended.result,
+            detail=ended.detail,
         )
         write(CommandAnswer("fence", cluster.known.cluster_id, FencedRow, [row]), parsed.format, is_wide=parsed.wide)
-    return code
+    return ended.code
+
+
+class Ended(NamedTuple):
+    """How the command ends."""
+
+    result: str
+    code: int
+    detail: str
+
+
+def _without_a_fence(
+    parsed: argparse.Namespace, fence: Fence, found: DescribedTransaction, before: ProducerIdentity
+) -> Ended | None:
+    """How the command ends without a request; None if InitProducerId is sent."""
+    if is_fenced(found, parsed.producer_id, parsed.producer_epoch):
+        return Ended("fenced_before", CLEAN, f"it has {before} already: nothing was sent")
+    if not is_as_named(found, parsed.producer_epoch):
+        expected = f"expected epoch {parsed.producer_epoch} or a higher one, found {before}"
+        return Ended("refused", REFUSED, f"{expected}: nothing was sent")
+    if fence.is_unneeded():
+        return _UNNEEDED
+    effect = consequence(found)
+    if parsed.dry_run:
+        return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
+    if not parsed.yes and not confirmed(_shown(found, before, effect), "Fence it?"):
+        return Ended("refused", REFUSED, "not confirmed: nothing was sent")
+    return _UNNEEDED if fence.is_unneeded() else None  # the operator may have waited
+
+
+_UNNEEDED = Ended("refused", REFUSED, "the transaction that hung has ended: no fence is needed, and nothing was sent")
 
 
 class Fence:
     """The fence of one id; state/abort/fencing.py decides each step."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
+    def __init__(self, cluster: Cluster, transactional_id: str, data: FencedData | None) -> None:
         self._cluster = cluster
         self._id = transactional_id
+        self._data = data
         self._admin = ClusterAdmin(cluster)
 
     def look(self) -> tuple[DescribedTransaction, ProducerIdentity]:
@@ -155,6 +201,45 @@ class Fence:
         before = identity_of(found)
         assert before is not None
         return found, before
+
+    def is_unneeded(self) -> bool:
+        """Whether the transaction for which the id is fenced is no longer open.
+
+        Raises:
+            BrokerError: its partition could not be read.
+        """
+        if self._data is None:
+            return False
+        reading = self._admin.read_partitions([self._data.partition])[self._data.partition]
+        if reading.problem is not None:
+            raise BrokerError(f"{self._data.partition}: {reading.problem}: nothing was sent")
+        return is_over(reading, self._data.producer_id, self._data.start_offset)
+
+    def tell_and_carry_out(
+        self, before: DescribedTransaction, origin: Origin, topic: KafkaOperatorsTopic | NoTopic
+    ) -> FenceNext:
+        """The fence, announced on the open incidents about the id, and its result as their next event.
+
+        Raises:
+            SinkError: the announcement could not be published; nothing was sent.
+        """
+        identity = identity_of(before)
+        assert identity is not None
+        begun = fencing(operator_name(), wall_clock_ms(), identity)
+        told = [
+            updated(replace(one, action=begun), begun.at_ms)
+            for one in topic.open_incidents(lambda known: is_about(known, origin.cluster_id, self._id, identity))
+        ]
+        for event in told:
+            topic.publish(event)
+        ended = self.carry_out(before, origin)
+        now_ms = wall_clock_ms()
+        try:
+            for event in told:
+                topic.publish(updated(replace(event, action=fenced(begun, ended)), now_ms))
+        except SinkError as exc:
+            return ended._replace(why=f"{ended.why}; but the event could not be delivered: {exc}")
+        return ended
 
     def carry_out(self, before: DescribedTransaction, origin: Origin) -> FenceNext:
         """Sends InitProducerId once, and waits until the id shows its effect; the last step, and why."""
@@ -188,3 +273,14 @@ def _is_final(problem: Problem) -> bool:
 
 def _shown(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> tuple[str, str]:
     return f"transactional id {found.transactional_id}: {found.state}, {before}", f"fence: {effect}."
+
+
+def _data(parsed: argparse.Namespace) -> FencedData | None:
+    flags = {name: getattr(parsed, name) for name in ("topic", "partition", "start_offset", "producer_id")}
+    place = [flags[name] for name in ("topic", "partition", "start_offset")]
+    if all(value is None for value in place):
+        return None
+    missing = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is None]
+    if missing:
+        raise ConfigError(f"fence: --topic, --partition and --start-offset also need {', '.join(missing)}")
+    return FencedData(TopicPartition(parsed.topic, parsed.partition), parsed.start_offset, parsed.producer_id)

@@ -133,6 +133,8 @@ def decision(event: IncidentEvent) -> str | None:
         return f"{who} {_REFUSED.get(action.refusal or Refusal.ALREADY_OVER, 'refused')}: {action.refusal}"
     if action.decision is Decision.DRY_RUN:
         return f"{who}: dry run"
+    if action.decision is Decision.FENCE:
+        return printable(f"fence by an operator ({action.by}): {action.detail}")
     result = {None: "announced", ActionResult.VERIFIED: "written and read again"}.get(action.result, str(action.result))
     return f"{who}: {action.decision.upper()} marker {result}"
 

@@ -155,7 +155,8 @@ def test_data_of_an_unused_epoch_has_no_owner(admin: FakeAdmin) -> None:
     assert "No transaction ever owned the data: an ABORT marker is right." in found.text
     fence = f"txnwatch fence --transactional-id {NAME} --producer-id {producer_id} --producer-epoch 0"
     abort = "txnwatch abort --topic orders --partition 0 --start-offset 0"
-    assert found.next == f"{fence} --bootstrap-server a:1 && {abort} --bootstrap-server a:1"
+    at = "--topic orders --partition 0 --start-offset 0"
+    assert found.next == f"{fence} {at} --bootstrap-server a:1 && {abort} --bootstrap-server a:1"
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["read", "its beginning cannot be read"])

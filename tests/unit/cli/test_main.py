@@ -11,7 +11,7 @@ import pytest
 from txnwatch.cli.main import COMMANDS, main, parser
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "redis", "confluent_kafka", "fastavro", "prometheus_client")
-FOR_A_LOOK = tuple(name for name in COMMANDS if name not in {"run", "events", "status", "abort"})
+FOR_A_LOOK = tuple(name for name in COMMANDS if name not in {"run", "events", "status", "abort", "fence"})
 
 
 def test_every_command_is_in_the_tree_under_its_own_name() -> None:

@@ -47,10 +47,14 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_an_owner_on_a_readable_part_of_the_log_proves_the_hang(scene: Scene) -> None:
+def test_an_owner_whose_records_were_not_read_proves_the_hang_with_a_whole_listing(scene: Scene) -> None:
+    """A second id with the producer id may belong to the part of the log that is away."""
     scene.world.admin.lose_markers(NAME, commit=False)
     scene.world.admin.listing_problems.append(UNREAD)
-    assert scene.go(12, scene.data) == [("hanging", 1, "opened")]
+    assert scene.go(12, scene.data) == []
+    assert any(UNREAD in line for line in scene.world.reports if "neither confirmed nor refuted" in line)
+    scene.world.admin.listing_problems.clear()
+    assert scene.go(20) == [("hanging", 1, "opened")]
     (event,) = scene.world.topic.published
     assert (event.transactional_id, event.reason) == (NAME, "already_completed")
 

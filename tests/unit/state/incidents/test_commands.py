@@ -53,7 +53,8 @@ def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, ep
     data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
     alone = end_hanging(ORIGIN, data, None)
     whole = end_hanging(ORIGIN, data, an_owner(5, epoch))
-    first = "txnwatch fence --transactional-id app --producer-id 5 --producer-epoch 3 --bootstrap-server a:1,b:2 && "
+    of_it = f"--producer-id 5 --producer-epoch 3 {AT} --start-offset 7"
+    first = f"txnwatch fence --transactional-id app {of_it} --bootstrap-server a:1,b:2 && "
     assert whole == (alone if outcome == "unknown" else f"{first}{alone}")
 
 

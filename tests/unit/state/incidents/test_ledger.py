@@ -38,7 +38,7 @@ def test_a_confirmed_candidate_opens_an_incident_on_every_sink(world: LedgerWorl
     assert (event.is_lso_blocker, event.cleanup_policy, event.expected_outcome) == (True, "delete", "abort")
     assert event.suggested_command == (
         "txnwatch fence --transactional-id checkout-1 --producer-id 1000 --producer-epoch 0 "
-        "--bootstrap-server broker:9092 && "
+        "--topic orders --partition 0 --start-offset 0 --bootstrap-server broker:9092 && "
         "txnwatch abort --topic orders --partition 0 --start-offset 0 --bootstrap-server broker:9092"
     )
 

@@ -226,7 +226,7 @@ CLOSED_SETS: dict[type[StrEnum], str] = {
         "written_meanwhile written_since begun_since contradiction"
     ),
     GroupState: "stopped at_risk",
-    Decision: "abort commit dry_run refused",
+    Decision: "abort commit dry_run refused fence",
     ActionResult: "verified still_open failed unknown",
     Initiator: "watch operator",
     EndKind: "committed aborted absorbed moved_on partition_gone truncated refuted no_longer_open",

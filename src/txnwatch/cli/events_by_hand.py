@@ -1,0 +1,94 @@
+"""Opens the events topic for a change that an operator makes: `abort` and `fence` publish what they do."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import getpass
+import socket
+from collections.abc import Iterator
+
+from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cli.one_shot import add_events_flags
+from txnwatch.cli.topic_reading import keys_of
+from txnwatch.config import CONFLUENT_AVRO
+from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
+from txnwatch.setting_sources import client_properties
+from txnwatch.sinks.abort.operators_topic import KafkaOperatorsTopic, NoTopic
+from txnwatch.sinks.delivery.encoding import FORMATS
+from txnwatch.sinks.delivery.event_log import EventLog
+from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
+from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.text import Grantee
+from txnwatch.streaming.checks.preflight import check_write
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.security import principal_of
+from txnwatch.streaming.source.lister import hidden_topics
+from txnwatch.streaming.source.options import SourceOptions
+
+
+def add_publishing_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the events topic, for a command that writes to it."""
+    add_events_flags(parser)
+    parser.add_argument(
+        "--events-format",
+        choices=(*FORMATS, CONFLUENT_AVRO),
+        help="encoding of the events (default: confluent-avro with a schema registry, else json)",
+    )
+
+
+def operator_name() -> str:
+    """The name of the user and of the host, for the events."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def topic_of(parsed: argparse.Namespace) -> EventsTopic:
+    """The events topic that the flags name.
+
+    Raises:
+        ConfigError: the settings of the registry, the client properties or the keys are invalid.
+    """
+    return events_topic(
+        parsed.events_topic,
+        parsed.events_format,
+        parsed.schema_registry_url,
+        client_properties(parsed.command_config),
+        keys_of(parsed),
+    )
+
+
+@contextlib.contextmanager
+def publishing(
+    parsed: argparse.Namespace, cluster: Cluster, options: SourceOptions, events: EventsTopic, change: str
+) -> Iterator[KafkaOperatorsTopic | NoTopic]:
+    """Opens the events topic; a cluster that is not watched has no such topic, and it is not created.
+
+    `change` is the noun for the warnings.
+
+    Raises:
+        AuthorizationError: the user may not write to it.
+    """
+    if events.name not in cluster.refresh().topics:
+        hidden = hidden_topics(cluster, [events.name]).get(events.name)
+        if hidden is not None:
+            LOG.warning(f"events topic {events.name!r}: no event of this {change} is published: {hidden}")
+        yield NoTopic()
+        return
+    is_configured = parsed.command_config is not None
+    grantee = Grantee(parsed.bootstrap_server, principal_of(options.security), is_configured=is_configured)
+    check_write(cluster, events.name, grantee)
+    config = librdkafka_config(options)
+    with contextlib.ExitStack() as closing:
+        topic = closing.enter_context(
+            contextlib.closing(KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys))
+        )
+        log = None
+        try:
+            log = closing.enter_context(
+                contextlib.closing(EventLog(config, events.name, events.decode, events.keys, report=LOG.warning))
+            )
+            operators = KafkaOperatorsTopic(topic, log)
+        except BrokerError as exc:
+            LOG.warning(f"{exc}: this {change} is not told on the incident of a watch")
+            operators = KafkaOperatorsTopic(topic, None)
+        yield operators
