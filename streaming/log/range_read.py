@@ -87,8 +87,7 @@ class RangeRead(Generic[F_co]):
 
     Attributes:
         new_fold: makes the fold for a (start, end).
-        last_epoch: leader epoch of what was read before the place where the read continues after a cut.
-        must_check: the leader must be asked even if nothing is left to fetch.
+        last_epoch, must_check: see Range; both change while the range is read.
         fold: what has been read since offsets were lost last.
         earlier: the folds of what was read before lost offsets.
         notices: what could not be read, or is void after a truncation.
