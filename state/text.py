@@ -257,6 +257,18 @@ def is_host_name(text: str) -> bool:
     return bool(text) and "\0" not in text
 
 
+# Durations, for a table and for a sentence.
+
+
+def two_units(seconds: int, *, minute: str = "m", gap: str = "") -> str:
+    """A duration of a minute or more in its two largest units; `minute` is the name of that unit."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, rest = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes}{gap}{minute}{gap}{seconds:02d}{gap}s"
+    return f"{hours}{gap}h{gap}{rest:02d}{gap}{minute}" if hours < 48 else f"{hours // 24}{gap}d{gap}{hours % 24}{gap}h"
+
+
 # Says a change once, and its end once: a log with the same line in every micro-batch is not read.
 
 K = TypeVar("K", bound=Hashable)

@@ -22,7 +22,6 @@ from txnwatch.state.detection.reading import (
     ReadEvent,
     Standing,
     after,
-    is_log,
 )
 from txnwatch.state.model.clocks import was_listed
 from txnwatch.state.model.facts import (
@@ -43,6 +42,7 @@ from txnwatch.state.model.values import (
     Offset,
     TimestampMs,
     TopicPartition,
+    is_log,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
 

@@ -28,19 +28,14 @@ from msgspec.structs import replace
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
-    TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     DurationMs,
     ModelValue,
     Offset,
     TimestampMs,
     TopicPartition,
+    is_log,
 )
-
-
-def is_log(partition: TopicPartition) -> bool:
-    """Whether it is a partition of the coordinators' log."""
-    return partition.topic == TRANSACTION_STATE_TOPIC
 
 
 class Lack(StrEnum):

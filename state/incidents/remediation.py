@@ -49,6 +49,7 @@ from txnwatch.state.text import Said
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
+_NO_LEASE, _UNDECIDED = "no lease", "undecided"  # what is said once
 Tries = dict[str, Attempts]  # by incident
 
 
@@ -74,7 +75,6 @@ class AutoAbort:
     _published_markers: set[Marked] = field(default_factory=set)
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
     _breaker: Breaker | None = None
-    _idle_since_ms: TimestampMs | None = None
     _said: Said[str] = field(default_factory=Said)
 
     def recover(self) -> Plan[None]:
@@ -105,7 +105,7 @@ class AutoAbort:
             if lease.problem is None:
                 yield from self._watch_the_holder(proven)
             return
-        self._idle_since_ms = None
+        self._said.is_over(_UNDECIDED)
         self._published_markers = self._markers_on_topic()
         self._forget({incident.incident_id for incident, _ in proven})
         written = 0
@@ -118,8 +118,9 @@ class AutoAbort:
 
     def _report_problem(self, problem: str | None) -> Plan[None]:
         """Warns once if this instance cannot ask for the lease."""
-        new, _ = self._said.update([problem] if problem is not None else [])
-        if new:
+        if problem is None:
+            self._said.is_over(_NO_LEASE)
+        elif self._said.is_new(_NO_LEASE, problem):
             yield Say(f"this instance aborts nothing automatically: {problem}")
 
     def _watch_the_holder(self, proven: Iterable[tuple[IncidentEvent, ProvenHang]]) -> Plan[None]:
@@ -131,9 +132,8 @@ class AutoAbort:
             if is_left_undecided(one.action, evidence.since_ms, self.policy.after_ms, now_ms)
         ]
         if not left:
-            self._idle_since_ms = None
-        elif self._idle_since_ms is None:
-            self._idle_since_ms = now_ms
+            self._said.is_over(_UNDECIDED)
+        elif self._said.is_new(_UNDECIDED):
             yield Say(
                 f"{len(left)} hanging transactions wait for a decision, but another member of the lease's "
                 "consumer group holds the lease and publishes no decision: is it an instance of txnwatch?"

@@ -51,6 +51,16 @@ class TopicPartition(NamedTuple):
         return cls(topic, int(partition))
 
 
+def is_log(partition: TopicPartition) -> bool:
+    """Whether it is a partition of the coordinators' log."""
+    return partition.topic == TRANSACTION_STATE_TOPIC
+
+
+def is_data(partition: TopicPartition) -> bool:
+    """Whether it is a data partition: any that is not of the coordinators' log."""
+    return partition.topic != TRANSACTION_STATE_TOPIC
+
+
 def is_topic_name(text: str) -> bool:
     """Whether Kafka accepts the text as a topic name, by the rule of `org.apache.kafka.common.internals.Topic`."""
     return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}

@@ -9,11 +9,11 @@ from typing import Generic, Protocol, TypeVar
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
-    TRANSACTION_STATE_TOPIC,
     LeaderEpoch,
     ModelValue,
     Offset,
     TopicPartition,
+    is_log,
 )
 
 
@@ -41,14 +41,9 @@ class Range(ModelValue, frozen=True):
     is_tail: bool = False
 
     @property
-    def is_log(self) -> bool:
-        """Whether it is of `__transaction_state`."""
-        return self.partition.topic == TRANSACTION_STATE_TOPIC
-
-    @property
     def is_history(self) -> bool:
         """Whether it is the beginning of a first reading, and all its records existed before."""
-        return self.is_first and self.is_log and self.end <= self.backlog_end
+        return self.is_first and is_log(self.partition) and self.end <= self.backlog_end
 
     def part(self, start: Offset = FIRST_OFFSET, end: Offset | None = None) -> Range:
         """What the range has of [start, end)."""
@@ -87,8 +82,7 @@ class RangeRead(Generic[F_co]):
 
     Attributes:
         new_fold: makes the fold for a (start, end).
-        last_epoch: leader epoch of what was read before the place where the read continues after a cut.
-        must_check: the leader must be asked even if nothing is left to fetch.
+        last_epoch, must_check: see Range; both change while the range is read.
         fold: what has been read since offsets were lost last.
         earlier: the folds of what was read before lost offsets.
         notices: what could not be read, or is void after a truncation.
@@ -180,7 +174,7 @@ class RangeRead(Generic[F_co]):
         The planner has listed offsets of that log that were not read here, so they must not count as read: they are a
         gap.
         """
-        if self.wanted.is_log:
+        if is_log(self.partition):
             self.gap("the topic was deleted or re-created")
         else:
             self.notice(NoticeKind.DELETED, self.fold.position, self.end, "the topic was deleted or re-created")

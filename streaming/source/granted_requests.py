@@ -21,8 +21,8 @@ from txnwatch.state.model.findings import (
     OutstandingGap,
     ReadLimitReached,
 )
-from txnwatch.state.model.values import FIRST_OFFSET, BarrierNumber, Offset, Remedy, TopicPartition, doubled
-from txnwatch.streaming.source.offsets import SourceOffset, is_data
+from txnwatch.state.model.values import FIRST_OFFSET, BarrierNumber, Offset, Remedy, TopicPartition, doubled, is_data
+from txnwatch.streaming.source.offsets import SourceOffset
 
 # What the job asks its source for after a batch: ranges to read again, partitions to describe. Pure: no I/O.
 

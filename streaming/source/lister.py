@@ -31,6 +31,8 @@ from txnwatch.state.model.values import (
     Problem,
     TimestampMs,
     TopicPartition,
+    is_data,
+    is_log,
 )
 from txnwatch.streaming.admin.broker_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
@@ -42,7 +44,7 @@ from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
 from txnwatch.streaming.source.driver_file import IDLE_S, FormerPosition, can_skip, read_driver_file
 from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_census, to_describe, to_read_again
-from txnwatch.streaming.source.offsets import SourceOffset, is_data
+from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, is_begun, plan
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
@@ -118,7 +120,7 @@ def _start(
     former: Mapping[TopicPartition, FormerPosition] | None,
 ) -> _Start | Offset:
     """Where a partition begins; an offset is that of a former query."""
-    if partition.topic == TRANSACTION_STATE_TOPIC or wanted == EARLIEST:
+    if is_log(partition) or wanted == EARLIEST:
         return _Start.LOG_START
     earlier = former.get(partition) if former is not None else None
     if earlier is not None:

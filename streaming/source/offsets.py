@@ -20,7 +20,6 @@ from txnwatch.state.model.values import (
     FIRST_OFFSET,
     LONG_AGO,
     NO_TIME,
-    TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     BrokerId,
     CoordinatorAccess,
@@ -31,6 +30,7 @@ from txnwatch.state.model.values import (
     Offset,
     TimestampMs,
     TopicPartition,
+    is_data,
 )
 
 VERSION = 7
@@ -237,8 +237,3 @@ def _starts_out(starts: Mapping[TopicPartition, Offset]) -> dict[str, Offset]:
 
 def _starts_in(raw: Mapping[str, Offset]) -> dict[TopicPartition, Offset]:
     return {TopicPartition.parse(text): start for text, start in raw.items()}
-
-
-def is_data(partition: TopicPartition) -> bool:
-    """Whether it is a data partition, not a partition of `__transaction_state`."""
-    return partition.topic != TRANSACTION_STATE_TOPIC

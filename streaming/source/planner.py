@@ -21,7 +21,6 @@ from txnwatch.state.model.clocks import ClockBase, set_by_ms
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
-    TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     CoordinatorAccess,
     DurationMs,
@@ -29,6 +28,7 @@ from txnwatch.state.model.values import (
     Offset,
     TimestampMs,
     TopicPartition,
+    is_data,
 )
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
@@ -139,7 +139,7 @@ def _backlog_end(
     """
     found: dict[TopicPartition, Offset] = {}
     for partition, answer in listing.answers.items():
-        if partition.topic != TRANSACTION_STATE_TOPIC:
+        if is_data(partition):
             continue
         was_found_later = partition not in previous.positions or previous.backlog_end.get(partition) == 0
         is_short = answer.end is None or answer.end.offset <= _JUST_MADE
@@ -184,7 +184,7 @@ def _ends(
             continue
         end = answer.end.offset
         ends[partition] = end
-        if partition.topic != TRANSACTION_STATE_TOPIC and end > starts[partition]:
+        if is_data(partition) and end > starts[partition]:
             backlog[partition] = end - starts[partition]
     if limits.data_offsets is not None:
         for partition, allowed in _fill(backlog, limits.data_offsets).items():

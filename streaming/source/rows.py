@@ -26,10 +26,10 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.serializer import PartSerializer, Serializer
-from txnwatch.state.model.values import FIRST_OFFSET, ModelValue, ProducerId, TopicPartition, Variant
+from txnwatch.state.model.values import FIRST_OFFSET, ModelValue, ProducerId, TopicPartition, Variant, is_data
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
 from txnwatch.streaming.log.range_read import Fold, RangeRead
-from txnwatch.streaming.source.offsets import SourceOffset, is_data
+from txnwatch.streaming.source.offsets import SourceOffset
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
 PACKED_DDL: Final = "bucket INT, facts BINARY"

@@ -19,12 +19,13 @@ from txnwatch.state.model.facts import Fact, LastStable, LogRead, NoticeKind, Pa
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     LONG_AGO,
-    TRANSACTION_STATE_TOPIC,
     BrokerId,
     DurationMs,
     Offset,
     TimestampMs,
     TopicPartition,
+    is_data,
+    is_log,
 )
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
@@ -34,7 +35,7 @@ from txnwatch.streaming.log.range_read import Fold, Range, RangeRead
 from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, take_census
 from txnwatch.streaming.source.lister import hidden_participants
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_data
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.planner import is_begun
 from txnwatch.streaming.source.rows import FACTS, HISTORY, Row, RowFormat, episode_rows, fact_rows, packed_batch
@@ -331,8 +332,7 @@ def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRe
             return FirstReadFold(found.partition.partition, start, end, backlog_end=found.backlog_end, room=room)
         return TransactionFold(found.partition.partition, start, end, backlog_end=found.backlog_end)
 
-    is_log = found.partition.topic == TRANSACTION_STATE_TOPIC
-    return RangeRead(found, log_fold if is_log else data_fold)
+    return RangeRead(found, log_fold if is_log(found.partition) else data_fold)
 
 
 def plan_facts(plan: ReadPlan, reads: list[RangeRead[Fold]]) -> Iterator[Fact]:

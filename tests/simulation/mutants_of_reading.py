@@ -85,8 +85,8 @@ class AnotherTableUnasked(AnotherTable):
 
 def changed(name: str, what: str, lack: Lack, event: ReadEvent, cell: Next | None = None) -> type[WorldReader]:
     """A planted bug in a cell of the table."""
-    is_of_log = lack in OF_THE_LOG or event in {ReadEvent.CUT, ReadEvent.REPLACED}
-    kind = AnotherTableUnasked if is_of_log else AnotherTable
+    is_log = lack in OF_THE_LOG or event in {ReadEvent.CUT, ReadEvent.REPLACED}
+    kind = AnotherTableUnasked if is_log else AnotherTable
     return type(name, (kind,), {"__doc__": what, "at": (lack, event), "cell": cell})
 
 

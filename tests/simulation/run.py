@@ -12,8 +12,7 @@ from simulation.oracle import Oracle
 from simulation.reader import BatchResult, WorldReader
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting, World
-from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.source.offsets import is_data
+from txnwatch.state.model.values import TopicPartition, is_data
 
 USUAL = Setting()
 _BATCHES_OF_A_PROOF = 3  # once what was unread is read

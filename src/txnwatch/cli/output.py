@@ -26,7 +26,7 @@ from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.text import by_reason, json_text, printable, some
+from txnwatch.state.text import by_reason, json_text, printable, some, two_units
 
 # Lays out rows as lines of text that fit the terminal; without a terminal every row is one line and nothing is cut.
 #
@@ -146,13 +146,7 @@ def utc(time_ms: TimestampMs) -> str:
 def duration(milliseconds: DurationMs) -> str:
     """A duration in its two largest units."""
     seconds, millis = divmod(max(0, milliseconds), 1000)
-    if seconds < 60:
-        return f"{seconds}.{millis // 100}s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m{seconds:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours < 48 else f"{hours // 24}d{hours % 24}h"
+    return f"{seconds}.{millis // 100}s" if seconds < 60 else two_units(seconds)
 
 
 def where(event: IncidentEvent) -> str:

@@ -49,9 +49,10 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
     elapsed,
+    is_log,
 )
 from txnwatch.streaming.job.checkpoint import Progress
-from txnwatch.watch.coverage import MissingEvidence, is_log_missing, is_of_log
+from txnwatch.watch.coverage import MissingEvidence, is_log_missing
 
 # The metrics whose values are computed at the scrape, so that ages grow between two micro-batches.
 
@@ -124,7 +125,7 @@ def gauge(name: str, values: Mapping[tuple[str, ...], float]) -> Family:
 
 def log_of(partition: TopicPartition) -> str:
     """The value of the label `log` for a partition."""
-    return "coordinator" if is_of_log(partition) else "data"
+    return "coordinator" if is_log(partition) else "data"
 
 
 def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], float]:

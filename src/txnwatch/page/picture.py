@@ -39,9 +39,8 @@ from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.incidents.event_builder import Origin, explain_id, explain_partition, suggested
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
-from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_log
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
-from txnwatch.watch.coverage import is_of_log
 
 LANES: Final = 60
 BEHIND: Final = 3
@@ -176,7 +175,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "view": known.store.access,
         "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
         "unproven_names": [str(one) for one in unproven[:NAMED]],
-        "unread_log_partitions": sum(map(is_of_log, unproven)),
+        "unread_log_partitions": sum(map(is_log, unproven)),
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,
         "open_incidents": len(urgent),

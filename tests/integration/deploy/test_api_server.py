@@ -43,13 +43,11 @@ def listens(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def run_kubectl(tools: ModuleType, kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apply]:
+def run_kubectl(builds: ModuleType, kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apply]:
     """Runs kubectl on an API server with a namespace that enforces the level `restricted`."""
-    import api_server
-
     try:
-        server, etcd = api_server.api_server()
-    except tools.UnavailableError as exc:
+        server, etcd = builds.api_server()
+    except builds.UnavailableError as exc:
         skip_or_fail(f"no API server: {exc}")
     home = tmp_path_factory.mktemp("api-server")
     store, peers, secure = free_ports(3)
@@ -89,14 +87,14 @@ def run_kubectl(tools: ModuleType, kubectl: Path, tmp_path_factory: pytest.TempP
         eventually(
             lambda: kubectl_(*ready).returncode == 0, START_S, lambda: (home / "api-server.log").read_text()[-2000:]
         )
-        prepare(kubectl_, tools)
+        prepare(kubectl_, builds)
         yield kubectl_
 
 
-def prepare(kubectl: Apply, tools: ModuleType) -> None:
+def prepare(kubectl: Apply, builds: ModuleType) -> None:
     """Creates the custom resources of the Prometheus operator, and the namespace."""
     for kind in ("servicemonitors", "prometheusrules"):
-        file = tools.custom_resources() / f"{kind}-crd.json"
+        file = builds.custom_resources() / f"{kind}-crd.json"
         done = kubectl("apply", "--server-side", "--filename", file)
         assert done.returncode == 0, done.stderr
         name = f"crd/{json.loads(file.read_text())['metadata']['name']}"
