@@ -191,7 +191,8 @@ def _command(name: str, command: argparse.ArgumentParser) -> str:
 def _flag(action: argparse.Action) -> str:
     placeholder = f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
     value = "" if action.nargs == 0 else f" {action.metavar or placeholder}"
-    return code(f"{action.option_strings[-1]}{value}" if action.option_strings else action.metavar)
+    names = [one for one in action.option_strings if not one.startswith("--")] + action.option_strings[-1:]
+    return code(f"{', '.join(names)}{value}" if names else action.metavar)
 
 
 def _flag_meaning(action: argparse.Action) -> str:
