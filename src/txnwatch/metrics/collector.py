@@ -161,7 +161,8 @@ class Metrics(Collector):
     """
 
     def __init__(self, now_ms: Callable[[], TimestampMs]) -> None:
-        disable_created_metrics()  # the start of the process is the beginning of each counter
+        # The start of the process is the beginning of each counter.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.progress: Callable[[], Progress | None] = lambda: None
         self.cluster_id = ""
