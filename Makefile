@@ -94,6 +94,19 @@ site: dev-venv ## the documentation site, in build/site; a broken link or anchor
 
 ci: lint types test ## all that CI runs
 
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE ?= txnwatch
+
+wheels: dev-venv ## both wheels, their checksums and the notes of the release, in dist (TAG=v1.2.3: the tag must fit)
+	@rm -rf build src/txnwatch_demo/build dist && mkdir dist
+	@$(BIN)/python scripts/release_notes.py $(if $(TAG),--tag $(TAG)) > dist/notes.md
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./src/txnwatch_demo
+	@rm -rf build src/txnwatch_demo/build
+	@cd dist && sha256sum *.whl > SHA256SUMS && ls
+
+image: ## the image of this version (IMAGE=host/name; needs a Docker daemon)
+	@docker build --file deploy/Dockerfile --tag $(IMAGE):$(VERSION) .
+
 clean: ## removes what the other targets made, but not the download cache
 	rm -rf .venv build src/txnwatch_demo/build dist *.egg-info src/txnwatch_demo/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -112,4 +125,4 @@ fuzz-venv: dev-venv
 browser-venv: dev-venv
 	@scripts/venv.sh browser
 
-.PHONY: help demo test unit nightly it e2e long stop-times cluster-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci clean run-venv dev-venv bench-venv fuzz-venv browser browser-venv
+.PHONY: help demo test unit nightly it e2e long stop-times cluster-times bad-inputs faults soak fuzz lint types bench docs site manifests lock ci wheels image clean run-venv dev-venv bench-venv fuzz-venv browser browser-venv

@@ -25,7 +25,7 @@ from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.verdicts import REASON_MEANS, VERDICTS
 from txnwatch.streaming.source.options import KNOWN, parse_options
-from txnwatch.streaming.source.rows import FACTS, HISTORY, FinishedTransaction, ddl_of, kind_of
+from txnwatch.streaming.source.rows import FACTS, HISTORY, FinishedTransaction, ReadRange, ddl_of, kind_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _TYPES = {
@@ -52,7 +52,7 @@ OPTIONS = (
 # The fields of the parsed options that have another name than the option; a time is in seconds there.
 _FIELDS = {"coordinatorView": "coordinator_access", "maxReadMsPerTrigger": "max_read_s"}
 _WITHOUT_DEFAULT = ("kafka.bootstrap.servers", "subscribe", "subscribePattern")
-KINDS = {kind_of(of): of for of in (FinishedTransaction, *get_args(Fact))}
+KINDS = {kind_of(of): of for of in (FinishedTransaction, ReadRange, *get_args(Fact))}
 
 
 def _phases() -> str:
@@ -191,7 +191,8 @@ def _command(name: str, command: argparse.ArgumentParser) -> str:
 def _flag(action: argparse.Action) -> str:
     placeholder = f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper()
     value = "" if action.nargs == 0 else f" {action.metavar or placeholder}"
-    return code(f"{action.option_strings[-1]}{value}" if action.option_strings else action.metavar)
+    names = [one for one in action.option_strings if not one.startswith("--")] + action.option_strings[-1:]
+    return code(f"{', '.join(names)}{value}" if names else action.metavar)
 
 
 def _flag_meaning(action: argparse.Action) -> str:

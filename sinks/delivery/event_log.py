@@ -10,7 +10,7 @@ in no transaction, and an open transaction on the topic would hide all later eve
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,6 +215,7 @@ def _is_incidents(message: Message) -> bool:
 def read_events(
     client_config: Mapping[str, Any],
     topic: str,
+    of_history: Callable[[Iterable[Found]], Iterable[Found]] = iter,
     *,
     follow: bool = False,
     decode: Decoder = from_bytes,
@@ -222,12 +223,14 @@ def read_events(
 ) -> Iterator[Found]:
     """All records of the topic in order, then new ones with `follow`; an invalid record is returned as its error.
 
+    `of_history` selects from the records that are there when the reading begins.
+
     Raises:
         BrokerError: the topic does not exist, or cannot be read to its end.
     """
     log = EventLog(client_config, topic, decode, keys)
     try:
-        yield from log.history()
+        yield from of_history(log.history())
         if follow:
             yield from log.follow()
     finally:

@@ -22,7 +22,7 @@ from txnwatch.setting_sources import broker_properties, client_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.spark_start import started_session
+from txnwatch.spark_start import pid_of_jvm, started_session
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
@@ -246,7 +246,9 @@ class Watch:
         Raises:
             SparkError: Spark does not start.
         """
-        return started_session(self.settings, self.checkpoint, self._master, self.spark_log, scratch)
+        session = started_session(self.settings, self.checkpoint, self._master, self.spark_log, scratch)
+        self.metrics.jvm_pid = pid_of_jvm(session)
+        return session
 
     def take_lease(self, session: SparkSession, is_over: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
         """Takes the lease of a checkpoint that is not local; the context renews it, and releases it if all has ended.

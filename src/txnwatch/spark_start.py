@@ -144,3 +144,8 @@ def started_session(
         except (Py4JError, PySparkException, ImportError) as exc:
             written, where = new_text.read(), f"details: {spark_log}"
             raise (error_of_the_master(written, where) or start_error(exc, written, where)) from exc
+
+
+def pid_of_jvm(session: SparkSession) -> int:
+    """The process id of the JVM of a session; the JVM runs on this machine, whoever has started it."""
+    return int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001 - as in failures.py

@@ -21,6 +21,7 @@ from txnwatch.sinks.delivery.redis_sink import prefix_of
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.state.text import shell_line
 from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
 from txnwatch_demo.embedded.applications import (
     Application,
@@ -31,7 +32,7 @@ from txnwatch_demo.embedded.applications import (
 )
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.process import free_ports
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.redis import EmbeddedRedis, redis_program
 from txnwatch_demo.late_write import set_verification
 from txnwatch_demo.screen import DemoView, PartitionRow
 
@@ -161,19 +162,30 @@ class DemoServers:
             elif row.stands_since is None:
                 row.stands_since = now
 
+    def commands_to_try(self) -> tuple[str, ...]:
+        """Lines that can be pasted: they need nothing on the PATH and no file of the user."""
+        txnwatch = (sys.executable, "-m", "txnwatch")
+        server = ("-b", self.bootstrap)
+        incidents = f"{prefix_of(self.cluster.known.cluster_id)}incidents"
+        lines: tuple[tuple[str, ...], ...] = (
+            ("curl", self.page),
+            (*txnwatch, "status", *server),
+            (*txnwatch, "events", *server, "--follow"),
+            (*txnwatch, "find-hanging", *server),
+            (*txnwatch, "explain", str(VICTIM), *server),
+            (*txnwatch, "explain", ZOMBIE, *server),
+            (redis_program("redis-cli"), "-u", self.redis.url, "zrange", incidents, "0", "-1", "withscores"),
+            ("tail", "-f", str(self.directory / "checkpoint" / "spark.log")),
+        )
+        return tuple(shell_line(line) for line in lines)
+
     def stay(self) -> None:
         """Leaves everything running until Ctrl-C."""
         show = self.view.console.print
-        command = f"{sys.executable} -m txnwatch"
         show(f"\nThe page is at {self.page}", highlight=False)
         show(f"Kafka is at {self.bootstrap}, Redis at {self.redis.url}. Commands to try:", highlight=False)
-        for line in (
-            f"curl {self.page}",
-            f"{command} events --bootstrap-server {self.bootstrap} --follow",
-            f"redis-cli -u {self.redis.url} zrange '{prefix_of(self.cluster.known.cluster_id)}incidents' 0 -1",
-            f"tail -f {self.directory / 'checkpoint' / 'spark.log'}",
-        ):
-            show(f"  {line}", highlight=False, soft_wrap=True)
+        for line in self.commands_to_try():
+            show(f"  {line}", highlight=False, soft_wrap=True, markup=False)
         show("Ctrl-C stops everything.", highlight=False)
         with contextlib.suppress(KeyboardInterrupt):
             while True:

@@ -22,6 +22,7 @@ from txnwatch.state.model.facts import Joined, ProducerSeen
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import (
     CoordinatorEpoch,
+    DurationMs,
     ModelValue,
     Offset,
     ProducerEpoch,
@@ -50,6 +51,7 @@ class RangeProducer:
 
     Attributes:
         encoded: its id and epoch as the batches have them while its transaction is open, else empty.
+        opened_ms: the timestamp of the first batch of its open transaction; only where episodes are kept.
     """
 
     epoch: ProducerEpoch
@@ -61,6 +63,7 @@ class RangeProducer:
     open_offset: Offset | None = None
     open_epoch: ProducerEpoch | None = None
     last_offset: Offset | None = None
+    opened_ms: TimestampMs | None = None
     last_timestamp_ms: TimestampMs | None = None
     joined: Joined | None = None
 
@@ -71,6 +74,7 @@ class Episode(ModelValue, frozen=True):
     Attributes:
         start_offset: offset of its first batch.
         last_offset: offset of its last batch.
+        first_timestamp_ms: timestamp of its first batch; None if the batch has none.
         last_timestamp_ms: timestamp of its last batch; None if the batch has none.
         marker: the marker that ended it.
     """
@@ -79,8 +83,20 @@ class Episode(ModelValue, frozen=True):
     producer_epoch: ProducerEpoch
     start_offset: Offset
     last_offset: Offset
+    first_timestamp_ms: TimestampMs | None
     last_timestamp_ms: TimestampMs | None
     marker: Marker
+
+    @property
+    def open_ms(self) -> DurationMs | None:
+        """How long it was open, from its first batch to its marker; None without timestamps that tell it.
+
+        The two timestamps may be of two clocks: that of the client, and that of the partition's leader.
+        """
+        first_ms, last_ms = self.first_timestamp_ms, present(self.marker.timestamp_ms)
+        if first_ms is None or last_ms is None or last_ms < first_ms:
+            return None
+        return DurationMs(last_ms - first_ms)
 
 
 def marker_at(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Marker | None:
@@ -129,6 +145,8 @@ class PartitionFold(BatchWalker):
                 elif (seen := find_open(encoded) or self.taken_up(encoded, first)) is not None:
                     seen.last_offset = last
                     seen.last_timestamp_ms = None if attributes & DELETE_HORIZON else latest
+                    if self._keep_episodes and seen.open_offset == first:
+                        seen.opened_ms = None if attributes & DELETE_HORIZON else header_at(buffer, at).max_timestamp
 
     def taken_up(self, encoded: bytes, base: Offset) -> RangeProducer | None:
         """The producer of data that opens a transaction, or joins one under another epoch; None without an id."""
@@ -208,6 +226,7 @@ def _episode(producer_id: ProducerId, producer: RangeProducer, marker: Marker) -
         producer_epoch=producer.open_epoch,
         start_offset=producer.open_offset,
         last_offset=producer.last_offset,
+        first_timestamp_ms=_time(producer.opened_ms),
         last_timestamp_ms=_time(producer.last_timestamp_ms),
         marker=marker,
     )

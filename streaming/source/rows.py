@@ -7,7 +7,7 @@ version normally writes and reads it. It still has a version, because an executo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, get_args
@@ -26,7 +26,15 @@ from txnwatch.state.model.facts import (
     TransactionSeen,
 )
 from txnwatch.state.model.serializer import PartSerializer, Serializer
-from txnwatch.state.model.values import FIRST_OFFSET, ModelValue, ProducerId, TopicPartition, Variant, is_data
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    DurationMs,
+    ModelValue,
+    Offset,
+    ProducerId,
+    TopicPartition,
+    Variant,
+)
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
 from txnwatch.streaming.log.range_read import Fold, RangeRead
 from txnwatch.streaming.source.offsets import SourceOffset
@@ -213,15 +221,39 @@ class FinishedTransaction(Variant, frozen=True):
     """One transaction on one partition, with its marker.
 
     Attributes:
+        transactional_id: whose transaction it was; null if the coordinators' log does not name the producer id any
+            more, or was not read.
+        open_ms: how long it was open, from the timestamp of its first batch to that of its marker; null without both,
+            or if the clocks of client and broker contradict each other.
         episode: the transaction.
     """
 
     partition: TopicPartition
     topic_id: str
+    transactional_id: str | None
+    open_ms: DurationMs | None
     episode: Episode
 
 
-HISTORY: Final = RowFormat(FinishedTransaction | PartitionNotice)
+class ReadRange(Variant, frozen=True):
+    """What a batch query has read of one partition: where a later query begins that leaves no transaction out.
+
+    Attributes:
+        from_offset: the first offset that was read.
+        to_offset: the offset after the last one that was read.
+        open_from: the first offset of the oldest transaction that is open at to_offset, else to_offset. A query that
+            begins here returns every transaction that ends at or after to_offset, and some again that have ended
+            before it.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+    from_offset: Offset
+    to_offset: Offset
+    open_from: Offset
+
+
+HISTORY: Final = RowFormat(FinishedTransaction | ReadRange | PartitionNotice)
 
 
 def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
@@ -234,17 +266,28 @@ def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
     )
 
 
-def episode_rows(reads: Iterable[RangeRead[Fold]], missing: Iterable[PartitionNotice]) -> Iterator[Row]:
-    """The rows of one task."""
-    for notice in missing:
-        if is_data(notice.partition):
-            yield row_of(notice)
+def episodes_of(reads: Iterable[RangeRead[Fold]]) -> Iterator[tuple[RangeRead[Fold], Episode]]:
+    """Each episode in the reads of one task."""
     for read in reads:
-        if not is_data(read.partition):
-            continue
         for fold in (*read.earlier, read.fold):
             if isinstance(fold, PartitionFold):
-                for episode in fold.episodes:
-                    yield row_of(FinishedTransaction(read.partition, read.topic_id, episode))
-        for notice in read.notices:
-            yield row_of(notice)
+                yield from ((read, episode) for episode in fold.episodes)
+
+
+def episode_rows(
+    reads: Collection[RangeRead[Fold]], missing: Iterable[PartitionNotice], owners: Mapping[ProducerId, str]
+) -> Iterator[Row]:
+    """The rows of one task; `owners` has the transactional ids that are known."""
+    yield from map(row_of, missing)
+    for read, episode in episodes_of(reads):
+        owner = owners.get(episode.producer_id)
+        yield row_of(FinishedTransaction(read.partition, read.topic_id, owner, episode.open_ms, episode))
+    for read in reads:
+        yield from map(row_of, read.notices)
+        if isinstance(read.fold, PartitionFold):
+            yield row_of(_range_of(read, read.fold))
+
+
+def _range_of(read: RangeRead[Fold], fold: PartitionFold) -> ReadRange:
+    opened = (seen.open_offset for seen in fold.producers.values() if seen.open_offset is not None)
+    return ReadRange(read.partition, read.topic_id, read.start, fold.position, min(opened, default=fold.position))

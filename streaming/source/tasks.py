@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from txnwatch.state.model.values import (
     FIRST_OFFSET,
     LONG_AGO,
     BrokerId,
+    CoordinatorAccess,
     DurationMs,
     Offset,
     TimestampMs,
@@ -30,6 +31,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
+from txnwatch.streaming.log.named_owners import OwnerNames, read_owner_names
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_read import Fold, Range, RangeRead
 from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
@@ -38,7 +40,16 @@ from txnwatch.streaming.source.lister import hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.planner import is_begun
-from txnwatch.streaming.source.rows import FACTS, HISTORY, Row, RowFormat, episode_rows, fact_rows, packed_batch
+from txnwatch.streaming.source.rows import (
+    FACTS,
+    HISTORY,
+    Row,
+    RowFormat,
+    episode_rows,
+    episodes_of,
+    fact_rows,
+    packed_batch,
+)
 
 OFFSETS_WORTH_A_TASK = 100_000
 LOG_OFFSETS_WORTH_A_TASK = 20_000  # half a second of decoding
@@ -270,6 +281,17 @@ LOG_BYTES, LOG_BYTES_AT_FIRST = 8 << 20, 1 << 30
 _SLOW_LOG_READ_S = 5.0  # with a rate limit: a barrier without the end of the log is better than none
 
 
+def _history(
+    plan: ReadPlan, options: SourceOptions, cluster: Cluster, reads: Collection[RangeRead[Fold]]
+) -> Iterator[Row]:
+    """The finished transactions of a plan with their owners, and what could not be read."""
+    producers = {episode.producer_id for _, episode in episodes_of(reads)}
+    is_log_read = options.coordinator_access is CoordinatorAccess.LOG
+    owners = read_owner_names(cluster, producers) if is_log_read else OwnerNames()
+    unlisted = [notice for notice in plan.unlisted if is_data(notice.partition)]
+    return episode_rows(reads, (*unlisted, *owners.missing), owners.names)
+
+
 def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: Cluster) -> Iterator[pa.RecordBatch]:
     """Reads a plan's ranges and yields their facts.
 
@@ -277,7 +299,8 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
     them.
     """
     room = HeldBytes()
-    reads = [range_read(found, options, room) for found in plan.ranges]
+    wanted = [found for found in plan.ranges if is_data(found.partition) or not options.episodes]
+    reads = [range_read(found, options, room) for found in wanted]
     read_ranges(
         cluster,
         reads,
@@ -286,7 +309,7 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
         rate=ReadRate(options.max_bytes_per_second / plan.tasks) if options.max_bytes_per_second is not None else None,
     )
     if options.episodes:
-        yield from _arrow(HISTORY, episode_rows(reads, plan.unlisted))
+        yield from _arrow(HISTORY, _history(plan, options, cluster, reads))
         return
     facts = [*plan_facts(plan, reads), *_census_facts(plan, asking)]
     if plan.end is not None:

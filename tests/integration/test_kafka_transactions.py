@@ -222,7 +222,26 @@ def test_describe_of_an_unknown_id_is_a_failure_in_both(
 ) -> None:
     assert theirs["describe nobody"].code == 1
     assert main(["describe", "--transactional-id", "nobody-at-all", "--bootstrap-server", kafka.bootstrap_servers]) == 1
-    assert "does not know it" in capsys.readouterr().err
+    assert "not checked: transactional id nobody-at-all: its coordinator, broker 1, does not" in capsys.readouterr().out
+
+
+def test_describe_of_several_ids_has_a_row_for_each_and_names_those_that_nobody_knows(
+    kafka: EmbeddedKafka, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = (scene.opened, "nobody-at-all", scene.complete, scene.opened, "--transactional-id", scene.empty)
+    assert main(["describe", *given, "-b", kafka.bootstrap_servers, "-o", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    found = [row["transactional_id"] for row in answer["rows"]]
+    assert found == [scene.opened, scene.complete, scene.empty]
+    assert [one["what"] for one in answer["not_checked"]] == ["transactional id nobody-at-all"]
+
+
+def test_list_by_age_begins_with_what_has_been_open_for_the_longest_time(
+    ours: Callable[..., Rows], scene: Scene
+) -> None:
+    rows = ours("list", "--transactional-id-pattern", f"{scene.prefix}.*", "--sort", "age")
+    names = [row["transactional_id"].removeprefix(f"{scene.prefix}-") for row in rows]
+    assert names == ["open", "complete", "empty", "old", "stray"]
 
 
 def test_describe_producers(theirs: dict[str, Ran], ours: Callable[..., Rows], scene: Scene) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from bench.jvm_heap import live_instances
 from support.answers import listed
 from support.kafka_faults import late_write_after_abort
 from support.process_memory import descendants
-from support.raw_producer import RawProducer
+from support.raw_producer import CURRENT_TIMESTAMP, RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.spark_start import output_to
@@ -28,6 +29,7 @@ from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.query import BatchErrors, JobSettings, spark_session, start
 from txnwatch.streaming.source.datasource import FORMAT
@@ -81,10 +83,18 @@ def test_history_has_every_finished_transaction(
 ) -> None:
     partition, _ = history
     rows = read(spark, kafka, partition.topic, startingOffsets="earliest", episodes="true").collect()
-    assert {row["kind"] for row in rows} == {"finished_transaction"}
-    finished = [row["finished_transaction"]["episode"] for row in rows]
-    found = [(one["start_offset"], one["marker"]["offset"], one["marker"]["commit"]) for one in finished]
-    assert sorted(found) == [(0, 2, True), (3, 4, False)]
+    kinds = Counter(row["kind"] for row in rows)
+    assert kinds == {"finished_transaction": 2, "read_range": 1}
+    finished = [row["finished_transaction"] for row in rows if row["finished_transaction"] is not None]
+    found = [one["episode"] for one in finished]
+    ends = [(one["start_offset"], one["marker"]["offset"], one["marker"]["commit"]) for one in found]
+    assert sorted(ends) == [(0, 2, True), (3, 4, False)]
+    assert len({one["transactional_id"] for one in finished} - {None}) == 2
+    for one in finished:
+        first_ms, marker = one["episode"]["first_timestamp_ms"], one["episode"]["marker"]
+        assert one["open_ms"] == marker["timestamp_ms"] - first_ms
+    (whole,) = [row["read_range"] for row in rows if row["kind"] == "read_range"]
+    assert (whole["from_offset"], whole["to_offset"], whole["open_from"]) == (0, 6, 5), "the late write is open"
 
 
 def test_a_batch_read_returns_what_is_open_and_its_owner(
@@ -129,6 +139,50 @@ def test_the_programs_of_the_page_about_the_source_run(
     finally:
         names["query"].stop()
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+
+HISTORY_PAGE = (Path(__file__).parents[2] / "docs" / "spark-history.md").read_text()
+
+
+def test_the_table_of_the_history_has_each_transaction_once_and_answers_the_questions(
+    spark: SparkSession, kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    program, view = re.findall(r"^```python\n(.*?)^```", HISTORY_PAGE, flags=re.MULTILINE | re.DOTALL)
+    questions = re.findall(r"^```sql\n(.*?)^```", HISTORY_PAGE, flags=re.MULTILINE | re.DOTALL)
+    topic = create_topic(cluster, unique("kept"), 2)
+    program = program.replace("broker:9092", kafka.bootstrap_servers).replace('"payments"', f'"{topic[0].topic}"')
+    names: dict[str, Any] = {"spark": spark}
+
+    def run() -> list[tuple[int, int, str]]:
+        exec(program.replace("/data/", f"{tmp_path}/"), names)
+        exec(view, names)
+        found = spark.sql("SELECT partition, marker_offset, transactional_id FROM transactions").collect()
+        return sorted(map(tuple, found))
+
+    app, other = unique("app"), unique("other")
+    one, slow = RawProducer(cluster, f"{app}-1").init(), RawProducer(cluster, f"{other}-1", 600_000).init()
+    _in_transaction(slow, topic[0], timestamp_ms=wall_clock_ms() - 60_000)
+    _in_transaction(one, topic[0])
+    one.end(commit=True)
+    eventually(lambda: _end(cluster, topic[0]) == 3, 10.0, "the commit marker")
+    assert run() == [(0, 2, f"{app}-1")], "one is open at the end of this run"
+    slow.end(commit=False)
+    _in_transaction(two := RawProducer(cluster, f"{app}-2").init(), topic[1])
+    two.end(commit=False)
+    eventually(lambda: _end(cluster, topic[0]) == 4 and _end(cluster, topic[1]) == 2, 10.0, "the markers")
+    expected = [(0, 2, f"{app}-1"), (0, 3, f"{other}-1"), (1, 1, f"{app}-2")]
+    assert run() == expected
+    assert run() == expected, "nothing is new"
+    longest, aborted, held = (spark.sql(question).collect() for question in questions)
+    assert (longest[0]["transactional_id"], len(longest)) == (f"{other}-1", 3)
+    assert longest[0]["longest_ms"] >= 60_000
+    assert {tuple(row) for row in aborted} == {(app, 1, 2), (other, 1, 1)}
+    assert [(row["partition"], row["longest_ms"] >= 60_000) for row in held] == [(0, True), (1, False)]
+
+
+def _in_transaction(producer: RawProducer, partition: TopicPartition, timestamp_ms: int = CURRENT_TIMESTAMP) -> None:
+    producer.add(partition)
+    producer.produce(partition, timestamp_ms=timestamp_ms)
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import redis
 from support.waiting import eventually
 from txnwatch_demo.embedded import process
 from txnwatch_demo.embedded.process import ServerProcess, free_ports, is_free
-from txnwatch_demo.embedded.redis import redis_server
+from txnwatch_demo.embedded.redis import redis_program
 
 PASSWORD, SENTINEL_PASSWORD, SERVICE = "of-the-server", "of-the-sentinel", "the-service"
 _SLOTS, _BUS = 16_384, 10_000
@@ -33,7 +33,9 @@ class Server:
         config = directory / f"{name}.conf"
         base = [f"port {port}", "bind 127.0.0.1", f"dir {directory}", 'save ""', f"dbfilename {name}.rdb"]
         config.write_text("\n".join([*base, *lines]) + "\n")
-        self._process = ServerProcess(name, [redis_server(), str(config), *arguments], directory / f"{name}.log")
+        self._process = ServerProcess(
+            name, [redis_program("redis-server"), str(config), *arguments], directory / f"{name}.log"
+        )
         self._process.start(self._answers, timeout_s=20.0)
 
     def stop(self) -> None:

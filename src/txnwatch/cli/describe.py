@@ -1,4 +1,4 @@
-"""`txnwatch describe`: one transactional id, from its coordinator and from the coordinator's log.
+"""`txnwatch describe`: transactional ids, from their coordinators and from the coordinators' log.
 
 DescribeTransactions has neither the last update of the id (KIP-994 proposed it) nor the duration of a finished
 transaction; the log has both. The last-update field of a Complete* record is the time at which the markers were
@@ -8,14 +8,14 @@ transaction; the log has both. The last-update field of a Complete* record is th
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask, kafka_text
 from txnwatch.cli.output import CommandAnswer, NotChecked, Time
-from txnwatch.state.model.transaction import (
-    DescribedTransaction,
-)
+from txnwatch.state.model.errors import BrokerError, ConfigError
+from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import (
     BrokerId,
     DurationMs,
@@ -27,7 +27,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord
-from txnwatch.streaming.search.described_id import described_with_log
+from txnwatch.streaming.search.described_id import DescribedWithLog, described_with_log
 from txnwatch.streaming.source.lister import hidden_of
 
 
@@ -51,31 +51,57 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "describe",
-        help="describe one transactional id, with its last update and its duration",
-        description="Describes a transactional id, as its coordinator and the coordinators' log show it.",
+        help="describe transactional ids, with their last updates and durations",
+        description="Describes transactional ids, as their coordinators and the coordinators' log show them.",
     )
     add_connection_flags(parser)
-    parser.add_argument("--transactional-id", type=kafka_text, required=True, metavar="ID", help="the id to describe")
+    parser.add_argument("ids", nargs="*", type=kafka_text, metavar="ID", help="an id to describe; several are possible")
+    parser.add_argument(
+        "--transactional-id",
+        action="append",
+        type=kafka_text,
+        default=[],
+        metavar="ID",
+        help="the same as ID, also for an id that begins with -; may be given several times",
+    )
     add_output_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Describes the id; exit code 1 if its coordinator does not know it."""
-    return ask(parsed, lambda cluster: _answer(cluster, parsed.transactional_id))
+    """Describes the ids; exit code 1 if a coordinator does not know one.
+
+    Raises:
+        ConfigError: no id is given.
+    """
+    ids = tuple(dict.fromkeys((*parsed.ids, *parsed.transactional_id)))
+    if not ids:
+        raise ConfigError("describe: expected at least one transactional id, found none")
+    return ask(parsed, lambda cluster: _answer(cluster, ids))
 
 
-def _answer(cluster: Cluster, transactional_id: str) -> CommandAnswer:
-    found = described_with_log(cluster, transactional_id)
-    missing = hidden_of(cluster, [found.described])
-    if found.problem is not None:
-        missing["last update and duration of the last transaction"] = Problem(found.problem)
+def _answer(cluster: Cluster, ids: Sequence[str]) -> CommandAnswer:
+    found: list[DescribedWithLog] = []
+    missing: dict[str, Problem | str] = {}
+    for transactional_id in ids:
+        try:
+            described = described_with_log(cluster, transactional_id)
+        except BrokerError as exc:
+            who = f"transactional id {transactional_id}"
+            missing[who] = str(exc).removeprefix(f"{who}: ")
+            continue
+        found.append(described)
+        if described.problem is not None:
+            what = f"last update of {transactional_id} and duration of its last transaction"
+            missing[what] = described.problem
+    hidden = hidden_of(cluster, [one.described for one in found])
+    now_ms = wall_clock_ms()
     return CommandAnswer(
         command="describe",
         cluster_id=cluster.known.cluster_id,
         row_type=DescribedRow,
-        rows=[row_of(found.described, found.last, wall_clock_ms())],
-        not_checked=tuple(NotChecked(what, str(why)) for what, why in missing.items()),
+        rows=[row_of(one.described, one.last, now_ms) for one in found],
+        not_checked=tuple(NotChecked(what, str(why)) for what, why in (missing | hidden).items()),
     )
 
 

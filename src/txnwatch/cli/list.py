@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,12 @@ class ListedRow:
     transaction_state: str
     transaction_timeout_ms: DurationMs | None
     open_for_ms: Duration | None
+
+
+ORDERS: dict[str, Callable[[ListedRow], tuple[Any, ...]]] = {
+    "id": lambda row: (row.transactional_id, row.coordinator),
+    "age": lambda row: (row.open_for_ms is None, -(row.open_for_ms or 0), row.transactional_id, row.coordinator),
+}
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -66,6 +73,12 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         metavar="ID",
         help="only ids that have this producer id now",
     )
+    parser.add_argument(
+        "--sort",
+        choices=tuple(ORDERS),
+        default="id",
+        help="id: by transactional id; age: what has been open for the longest time first (default: %(default)s)",
+    )
     add_output_flags(parser, found_if="the answer has an id")
     parser.set_defaults(run=run)
 
@@ -73,7 +86,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
 def run(parsed: argparse.Namespace) -> int:
     """Lists the ids once."""
     filters = filters_of(parsed)
-    return ask(parsed, lambda cluster: _answer(cluster, filters))
+    return ask(parsed, lambda cluster: _answer(cluster, filters, ORDERS[parsed.sort]))
 
 
 def filters_of(parsed: argparse.Namespace) -> Filters:
@@ -100,7 +113,7 @@ def filters_of(parsed: argparse.Namespace) -> Filters:
     return Filters(states, tuple(parsed.producer_id), longer_than_ms, parsed.transactional_id_pattern)
 
 
-def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
+def _answer(cluster: Cluster, filters: Filters, order: Callable[[ListedRow], tuple[Any, ...]]) -> CommandAnswer:
     found = list_filtered(cluster, filters)
     listed = found.rows
     if filters.pattern is not None:  # brokers before 4.1 do not filter by pattern
@@ -112,8 +125,7 @@ def _answer(cluster: Cluster, filters: Filters) -> CommandAnswer:
     described = describe_at(cluster, live)  # only details: one that is missing stays empty
     hidden = hidden_of(cluster, described.values())
     now_ms = wall_clock_ms()
-    listed = sorted(listed, key=lambda row: (row.transactional_id, row.coordinator))
-    rows = [_row(row, described.get(row.transactional_id), now_ms) for row in listed]
+    rows = sorted((_row(row, described.get(row.transactional_id), now_ms) for row in listed), key=order)
     longer_than_ms = filters.longer_than_ms
     if longer_than_ms is not None:  # brokers before 3.8 do not filter by duration
         rows = [row for row in rows if row.open_for_ms is None or row.open_for_ms > longer_than_ms]

@@ -46,6 +46,7 @@ COMMANDS = (
     "doctor",
     "events",
     "status",
+    "completion",
 )
 GROUP = "txnwatch.commands"
 DISTRIBUTIONS = {"demo": "txnwatch-demo"}  # where a command is that txnwatch does not have itself

@@ -145,6 +145,9 @@ _PLACEHOLDERS = {
 }
 
 
+SHORT = {"bootstrap_server": ("-b",)}  # as in kcat
+
+
 def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Collection[str] | None = None) -> None:
     """Adds one flag for every field, or for those in `only`.
 
@@ -158,6 +161,7 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Col
         )
         others = [other for other, first in OTHER_NAMES.items() if first == name]
         parser.add_argument(
+            *SHORT.get(name, ()),
             *(f"--{one.replace('_', '-')}" for one in (name, *others)),
             action="append" if spec.default == {} else "store",
             metavar=_placeholder(name, spec),
@@ -207,6 +211,7 @@ _BOOTSTRAP, _PROPERTIES = f"{ENVIRONMENT_PREFIX}BOOTSTRAP_SERVER", f"{ENVIRONMEN
 def add_connection_flags(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
     """Adds `--bootstrap-server`, `--command-config` and `--config`; `take_settings` reads the other sources."""
     parser.add_argument(
+        *SHORT["bootstrap_server"],
         "--bootstrap-server",
         type=kafka_text,
         metavar="SERVER",
@@ -283,9 +288,14 @@ def add_write_flags(parser: argparse.ArgumentParser, dry_run: str) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
+def add_format_flag(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Adds `--format`, and `-o` as in kubectl; `meaning` is its help text."""
+    parser.add_argument("-o", "--format", choices=("text", "json"), default="text", help=meaning)
+
+
 def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = None, has_table: bool = True) -> None:
     """Adds `--format`, `--wide` for a table and, with the condition `found_if`, `--fail-on-found`."""
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="text, or one JSON object")
+    add_format_flag(parser, "text, or one JSON object")
     if has_table:
         parser.add_argument(
             "--wide", action="store_true", help="one line for each row, even if it is wider than the terminal"

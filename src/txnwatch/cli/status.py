@@ -8,18 +8,33 @@ about which it proves something. The heartbeats of the watchers show both.
 from __future__ import annotations
 
 import argparse
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
+from txnwatch.cli.log_output import print_error
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
     add_output_flags,
+    count,
     redis_url,
     with_command_from_here,
 )
-from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, Line, NotChecked, Time, duration, write
+from txnwatch.cli.output import (
+    DETAIL,
+    CommandAnswer,
+    Duration,
+    Line,
+    NotChecked,
+    Time,
+    delivering,
+    duration,
+    utc,
+    write,
+)
 from txnwatch.cli.topic_reading import keys_of, read_events_topic
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.delivery.redis_views import read_shown
@@ -32,7 +47,7 @@ from txnwatch.state.incidents.heartbeat import (
     undetected,
     unwatched,
 )
-from txnwatch.state.model.errors import BadEventError, ConfigError
+from txnwatch.state.model.errors import BadEventError, ConfigError, TxnwatchError
 from txnwatch.state.model.incident import GroupState, IncidentEvent, latest
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, ProducerId, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import Verdict
@@ -150,6 +165,8 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
 
 
 _NAMED = 3
+_PAUSE_S = 5
+_CLEARED = "\x1b[H\x1b[J"  # the cursor at the top of an empty terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +222,55 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument(
         "--redis-url", type=redis_url, metavar="URL", help="redis://host:port/db that `txnwatch run` fills"
     )
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=count,
+        const=_PAUSE_S,
+        metavar="SECONDS",
+        help=f"show it again after this many seconds, until interrupted (without a number: {_PAUSE_S}); --format json "
+        "prints one object per line",
+    )
     add_output_flags(parser, found_if="an incident is open")
     parser.set_defaults(run=run)
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Prints the open incidents and the watchers; see the description for the exit code."""
+    if parsed.watch is not None:
+        _show_until_interrupted(parsed)
+    answer = _answer(parsed)
+    write(answer, parsed.format, is_wide=parsed.wide)
+    return answer.exit_code(fail_on_found=parsed.fail_on_found)
+
+
+def _show_until_interrupted(parsed: argparse.Namespace) -> NoReturn:
+    """Shows each answer in place of the one before it on a terminal, else after it.
+
+    A server that is away does not end this. Then the last answer stays, with the time at which it was read.
+
+    Raises:
+        TxnwatchError: there is no first answer.
+    """
+    is_first = True
+    while True:
+        try:
+            answer = _answer(parsed)
+        except TxnwatchError as exc:
+            if is_first:
+                raise
+            print_error(exc)
+        else:
+            is_first = False
+            if parsed.format == "text":
+                with delivering():
+                    print(end=_CLEARED if sys.stdout.isatty() else "")
+                    print(f"{utc(wall_clock_ms())}, again in {parsed.watch} s, Ctrl-C ends it", flush=True)
+            write(answer, parsed.format, is_wide=parsed.wide)
+        time.sleep(parsed.watch)
+
+
+def _answer(parsed: argparse.Namespace) -> CommandAnswer:
     found, now_ms = _read(parsed), wall_clock_ms()
     last = last_of_each(found.heartbeats, now_ms)
     watchers = watchers_of(last, now_ms)
@@ -218,7 +278,7 @@ def run(parsed: argparse.Namespace) -> int:
     missing = not_reached(uncovered(last, now_ms))
     clusters = sorted(found.clusters)
     summary = _summary(found, watchers, alone, is_whole=not missing)
-    answer = CommandAnswer(
+    return CommandAnswer(
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
@@ -230,8 +290,6 @@ def run(parsed: argparse.Namespace) -> int:
         also={"watchers": [watcher.members() for watcher in listed(watchers)]},
         unwatched=bool(alone) or not watchers,
     )
-    write(answer, parsed.format, is_wide=parsed.wide)
-    return answer.exit_code(fail_on_found=parsed.fail_on_found)
 
 
 def _read(parsed: argparse.Namespace) -> _StatusFound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from txnwatch.cli.log_output import ROOT as LOG
@@ -25,8 +25,13 @@ def keys_of(parsed: argparse.Namespace) -> Keys | None:
     return events_keys(path, LOG.warning)
 
 
-def read_events_topic(parsed: argparse.Namespace, *, follow: bool = False) -> Iterator[Found]:
-    """Reads the events topic that the flags name.
+def read_events_topic(
+    parsed: argparse.Namespace,
+    of_history: Callable[[Iterable[Found]], Iterable[Found]] = iter,
+    *,
+    follow: bool = False,
+) -> Iterator[Found]:
+    """Reads the events topic that the flags name; `of_history` selects from the records before the new ones.
 
     Raises:
         BrokerError: the topic does not exist, or cannot be read to its end.
@@ -35,7 +40,7 @@ def read_events_topic(parsed: argparse.Namespace, *, follow: bool = False) -> It
     config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
     properties = client_properties(parsed.command_config)
     decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
-    return read_events(config, parsed.events_topic, follow=follow, decode=decode, keys=keys_of(parsed))
+    return read_events(config, parsed.events_topic, of_history, follow=follow, decode=decode, keys=keys_of(parsed))
 
 
 def passed_over() -> SkippedRecords:

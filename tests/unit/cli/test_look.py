@@ -13,7 +13,7 @@ import pytest
 from support.batches import a_batch, a_record
 from support.transaction_log import a_key, a_value
 from txnwatch.cli.describe import row_of
-from txnwatch.cli.list import filters_of
+from txnwatch.cli.list import ORDERS, ListedRow, filters_of
 from txnwatch.cli.main import main
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.transaction import DescribedTransaction
@@ -113,6 +113,21 @@ def test_a_duration_filter_is_about_what_is_open() -> None:
 def test_a_pattern_must_be_one() -> None:
     with pytest.raises(ConfigError, match="--transactional-id-pattern: expected a regular expression"):
         filters_of(flags(transactional_id_pattern="("))
+
+
+def listed(name: str, open_for_ms: int | None, coordinator: int = 1) -> ListedRow:
+    return ListedRow(name, coordinator, 7, "Ongoing", 60_000, open_for_ms)
+
+
+def test_the_age_orders_what_is_open_and_then_the_ids() -> None:
+    rows = [listed("c", None), listed("b", 5), listed("e", 0), listed("a", None), listed("d", 9), listed("f", 5)]
+    assert [row.transactional_id for row in sorted(rows, key=ORDERS["age"])] == ["d", "b", "f", "e", "a", "c"]
+    assert [row.transactional_id for row in sorted(rows, key=ORDERS["id"])] == ["a", "b", "c", "d", "e", "f"]
+
+
+def test_describe_wants_an_id(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", "--bootstrap-server", "127.0.0.1:1"]) == 2
+    assert "describe: expected at least one transactional id, found none" in capsys.readouterr().err
 
 
 def described(state: S, start_ms: int | None = 1_000) -> DescribedTransaction:

@@ -11,6 +11,7 @@ from txnwatch.cli import status
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.redis_views import Shown
 from txnwatch.state.incidents.heartbeat import Heartbeat
+from txnwatch.state.model.errors import SinkError
 from txnwatch.streaming.client.clock import wall_clock_ms
 
 API = "stuck_prepare, late, long_running"
@@ -74,3 +75,80 @@ def test_json_has_the_verdicts_of_each_watcher(
         "api": API.split(", "),
         "log": [],
     }
+
+
+class Interrupted(Exception):  # noqa: N818 - what ends the test
+    """Stands for Ctrl-C."""
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, *answers: Shown | Exception) -> list[float]:
+    """`status` gets these answers one after the other, then it is interrupted; returns the pauses."""
+    left, pauses = list(answers), []
+
+    def read(*_: object) -> Shown:
+        if not left:
+            raise Interrupted
+        found = left.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(status, "read_shown", read)
+    monkeypatch.setattr(status.time, "sleep", pauses.append)
+    return pauses
+
+
+def seen(cluster: str) -> Shown:
+    return Shown([cluster], [], [watching("log", cluster)], {})
+
+
+AWAY = SinkError("Redis does not answer")
+WATCH = ("status", "--redis-url", "redis://a:1/0", "--watch")
+
+
+@pytest.mark.parametrize(("flag", "pause"), [((), 5), (("2",), 2)], ids=["without a number", "with one"])
+def test_status_is_shown_again_and_survives_a_server_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: tuple[str, ...], pause: int
+) -> None:
+    pauses = watched(monkeypatch, seen("one"), AWAY, seen("two"))
+    with pytest.raises(Interrupted):
+        main([*WATCH, *flag])
+    shown = capsys.readouterr()
+    assert pauses == [pause] * 3
+    lines = shown.out.splitlines()
+    assert [line.partition("Z, ")[2] for line in lines if "Ctrl-C" in line] == [
+        f"again in {pause} s, Ctrl-C ends it"
+    ] * 2
+    assert [line.split(": ")[0] for line in lines if line.startswith("watcher ")] == [
+        f"watcher log (0.9) of cluster {name}" for name in ("one", "two")
+    ]
+    assert shown.err == "txnwatch: Redis does not answer\n"
+    assert "\x1b" not in shown.out, "nobody looks"
+
+
+def test_on_a_terminal_each_answer_replaces_the_one_before_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(monkeypatch, seen("one"), seen("two"))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with pytest.raises(Interrupted):
+        main([*WATCH])
+    assert [part.count("of cluster") for part in capsys.readouterr().out.split("\x1b[H\x1b[J")] == [0, 1, 1]
+
+
+def test_json_that_is_shown_again_is_one_object_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(monkeypatch, seen("one"), seen("two"))
+    with pytest.raises(Interrupted):
+        main([*WATCH, "-o", "json"])
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["cluster_id"] for answer in found] == ["one", "two"]
+
+
+def test_without_a_first_answer_it_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert watched(monkeypatch, AWAY) == []
+    assert main([*WATCH]) == 1
+    assert capsys.readouterr().err == "txnwatch: Redis does not answer\n"

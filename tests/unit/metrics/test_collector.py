@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from prometheus_client import generate_latest
 
 from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, BucketRun, a_marker, notice, seen, transaction
 from support.fake_admin import FakeAdmin
@@ -75,12 +77,42 @@ def world() -> CollectorWorld:
 def test_everything_in_the_table_is_scraped_under_its_name_and_type_and_nothing_else(world: CollectorWorld) -> None:
     world.metrics.progress = lambda: Progress({"addBatch": 1}, {ORDERS: 1}, {ORDERS: 1})
     scrape = world.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))
-    found = {(name, family.type) for name, family in scrape.families.items() if not name.endswith("_created")}
+    found = {(name, family.type) for name, family in scrape.families.items()}
     expected = {
         (spec.full_name.removesuffix("_total") if spec.kind is Kind.COUNTER else spec.full_name, str(spec.kind))
         for spec in METRICS
     }
     assert found == expected
+
+
+def test_the_states_of_a_target_are_the_same_in_every_family(world: CollectorWorld) -> None:
+    for state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
+        world.batch(transaction(1, state, ORDERS, record_timestamp_ms=START_MS, coordinator_epoch=3))
+    families = world.scrape().families
+    found = {
+        name: {sample.labels["target_state"] for sample in family.samples}
+        for name, family in families.items()
+        if any("target_state" in sample.labels for sample in family.samples)
+    }
+    assert len(found) == sum("target_state" in spec.labels for spec in METRICS)
+    assert {frozenset(states) for states in found.values()} == {frozenset({"CompleteCommit", "CompleteAbort"})}
+
+
+def test_no_counter_has_a_series_for_the_time_of_its_creation(world: CollectorWorld) -> None:
+    world.metrics.query_starts(world.ledger)
+    samples = {sample.name for family in world.scrape().families.values() for sample in family.samples}
+    assert "txnwatch_query_starts_total" in samples
+    assert {name for name in samples if name.endswith("_created")} == set()
+
+
+def test_the_figures_of_the_jvm_are_beside_those_of_the_driver(world: CollectorWorld) -> None:
+    names = ("cpu_seconds_total", "resident_memory_bytes", "open_fds", "start_time_seconds")
+    before = generate_latest(world.metrics.registry).decode()
+    assert all(f"\nprocess_{name} " in before for name in names)
+    assert "jvm" not in before
+    world.metrics.jvm_pid = os.getpid()  # stands for it
+    scrape = world.scrape()
+    assert all((scrape.value(f"jvm_process_{name}") or 0) > 0 for name in names)
 
 
 def test_names_are_in_base_units_and_no_label_is_an_id() -> None:
@@ -144,7 +176,7 @@ def test_stages_of_the_coordinators_work_are_cumulative_histograms_by_target_sta
         1,
         1,
     ]
-    assert scrape.value("transaction_state_append_seconds_sum", target_state="PrepareCommit") == 0.008
+    assert scrape.value("transaction_state_append_seconds_sum", target_state="CompleteCommit") == 0.008
     assert scrape.value("transaction_marker_completion_seconds_count", **labels) == 1
     assert scrape.value("transaction_failover_completion_seconds_count", **labels) == 0
     assert scrape.value("oldest_pending_transaction_seconds") == 0
@@ -155,7 +187,7 @@ def test_a_counter_has_a_zero_before_its_first_count(world: CollectorWorld) -> N
     before = world.scrape()
     assert before.value("sink_failures_total", sink=world.sink.name) == 0
     assert before.value("detection_latency_seconds_count", verdict="stray_write") == 0
-    assert before.value("transaction_state_append_seconds_count", target_state="PrepareAbort") == 0
+    assert before.value("transaction_state_append_seconds_count", target_state="CompleteAbort") == 0
     for verdict in Verdict:
         for status in ("opened", "updated", "resolved"):
             assert before.value("events_total", verdict=verdict, status=status) == 0
