@@ -184,7 +184,7 @@ def _ends(
             continue
         end = answer.end.offset
         ends[partition] = end
-        if is_data(partition) and end > starts[partition]:
+        if end > starts[partition] and is_data(partition):
             backlog[partition] = end - starts[partition]
     if limits.data_offsets is not None:
         for partition, allowed in _fill(backlog, limits.data_offsets).items():
@@ -210,7 +210,7 @@ def _fill(backlog: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartit
 
 def _position(known: Position | NotBegun | None, answer: ListedPartition, end: Offset | None) -> Position | NotBegun:
     if end is not None and answer.end is not None:
-        listed, epoch, leader = answer.end
+        epoch = answer.end.leader_epoch
         assert epoch is not None  # see ListedPartition
-        return Position(answer.topic_id, end, epoch, listed, leader)
+        return Position(answer.topic_id, end, epoch, answer.end.offset, answer.end.leader)
     return replace(known, is_stale=True) if isinstance(known, Position) else NotBegun(answer.topic_id)
