@@ -16,9 +16,8 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log import named_owners
-from txnwatch.streaming.log.lookups import Extent
 from txnwatch.streaming.log.named_owners import read_owner_names
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_read import Range, RangeRead
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOGS = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in (0, 1)]
@@ -35,7 +34,7 @@ class Reading:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.entries: dict[TopicPartition, list[Entry]] = {log: [] for log in LOGS}
-        self.listed: dict[TopicPartition, Any] = {log: Extent(log, "id", 0, 10) for log in LOGS}
+        self.listed: dict[TopicPartition, Any] = {log: Range(log, "id", 0, 10) for log in LOGS}
         self.gap: str | None = None
         self.reads = 0
         monkeypatch.setattr(named_owners, "logs_of", lambda _: LOGS)
