@@ -1,1 +1,1 @@
-"""The automatic abort: one marker at a time, verified, by the instance that holds the lease."""
+"""Carries out the plans of the automatic abort and of the abort by hand; has the lease between instances."""

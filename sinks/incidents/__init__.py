@@ -1,1 +1,1 @@
-"""The ledger of incidents: confirms candidates, builds events, follows open incidents to their end."""
+"""Carries out the plans of the ledger (state/incidents), and keeps its evidence in a file."""

@@ -1,4 +1,8 @@
-"""The inputs of a decision about ending a hanging transaction: values only, no decisions."""
+"""The inputs of a decision about ending a hanging transaction, and the rules by which a found outcome may change.
+
+The values come first. Below them is how the outcome of a proven hang changes as more is read. rules.py decides whether
+the transaction is ended; state/evidence/outcome.py finds the outcome of one read.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The protocol of every abort, automatic or by hand: announce, write the marker, read again, report.
 
-This module has its decisions, without I/O; state/incidents/marker.py reads, writes and publishes in this order:
+This module has its decisions; state/incidents/marker.py is the plan that wants the reads, the marker and the events in
+this order:
 
   1. The announcement is published before the marker is written. If the process dies after the write, the announcement
      without a result remains, and the next process reads the partition again.

@@ -1,9 +1,9 @@
 """Runs one bucket of producer ids through one batch: facts first, in log order, then the barrier.
 
-A bucket (a hash of the producer id) is the unit by which Spark keys its state: one state key per producer costs twice
-the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something open or live, so a
-barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes only those
-producers due that it can concern (bucket_clocks.py). Only a change of the thresholds makes all of them due.
+A bucket (producer id modulo the number of buckets) is the unit by which Spark keys its state: one state key per
+producer costs twice the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something
+open or live, so a barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes
+only those producers due that it can concern (bucket_clocks.py). Only a change of the thresholds makes all of them due.
 
 Law: a barrier evaluates every producer for which it would find something new. So a hang is a candidate at the first
 barrier that completes its proof. Only what follows a finding about the same span or transaction waits for a pause

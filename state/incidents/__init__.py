@@ -1,1 +1,1 @@
-"""The events of incidents: their order, the rules of their values, and heartbeats."""
+"""The plans of the ledger and of every abort; the events of incidents, their order and values; and heartbeats."""

@@ -4,7 +4,7 @@ Law: a claim never replaces a finding. Anyone who may write the events topic can
 transaction, a `resolved` about a hanging one, any outcome and any command. So of an event of another writer about an
 incident that this process has found, only the sequence, the status, the time, the action and the resolution are used.
 
-Pure: the book answers questions. Only the ledger changes it.
+Pure: the book answers questions. Only the ledger changes incidents; its parts add what they find to `findings`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ The ledger's durable storage is the compacted events topic, which it follows. So
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
-The parts (spans, transactions, outcomes, checks, doubts) read the book and want changes. Only `_make` makes a change.
+The parts (spans, transactions, outcomes, checks, doubts) read the book, keep what they find in its `findings`, and want
+changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
 Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
 """
 
@@ -216,7 +217,7 @@ class Ledger:
         return (yield from ask(Publish(made)))
 
     def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> None:
-        """The only place that changes an incident."""
+        """The only place that makes a change of this process."""
         if change.may_wait and self._silence.is_kept(change.event, now_ms):
             return
         if change.is_stored:

@@ -1,7 +1,8 @@
 """The life of an incident, as a table that is executed: what this process knows, what happens, and what it does.
 
-The ledger looks up each step here and makes it; docs/incident-life.md is drawn from the table. An incident is opened
-once and resolved once, so each row says for all four columns what follows. Pure: no I/O, no clock.
+The ledger looks up each step here and makes it; `make docs` writes the table into docs/consumers.md. An incident is
+opened once and resolved once, so each row says what follows for each of the four values of `Known`. Pure: no I/O, no
+clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carries out the protocol of every abort (state/abort/protocol.py) as a plan: announce, write, read again, report.
+"""The protocol of every abort (state/abort/protocol.py) as a plan: announce, write, read again, report.
 
 The automatic abort and the abort by hand share it. They differ in how an event is published, in what is checked after
 the announcement, and in what is kept before the marker is written.

@@ -36,7 +36,7 @@ def key_of(candidate: SpanCandidate) -> SpanKey:
 
 @dataclass(slots=True)
 class Findings:
-    """The evidence of one process.
+    """The evidence of one process: of the findings of the state (state/model/findings.py), those that it has confirmed.
 
     Attributes:
         before: what an earlier process of this watch has found.

@@ -2,8 +2,9 @@
 
 Law: state/incidents decides and never acts. A decision that needs a fresh read, the time, or a publication is a plan: a
 generator that yields one `Wanted` after the other and gets each answer back. Whoever carries out a plan has the
-connections (sinks/incidents/run_ledger.py in a watch, the search and the abort by hand in the commands, the model in
-the simulation). So the order of reads and decisions is in one place, and it is tested without a cluster.
+connections: in a watch sinks/incidents/run_ledger.py, and sinks/abort/run_abort.py for the automatic abort; in the
+commands the search and sinks/abort/run_by_hand.py; in the simulation the model. So the order of reads and decisions is
+in one place, and it is tested without a cluster.
 
 The pattern is that of h11, which turns bytes into events and never touches a socket.
 """
@@ -96,7 +97,7 @@ def intercepted(plan: Plan[T], make: Callable[[Change], None]) -> Plan[T]:
             problem = exc
 
 
-# Fresh reads of both views, and the one write that an administrator can make: what TransactionAdmin has.
+# Fresh reads of partitions and coordinators, and the one write, a marker: what TransactionAdmin has.
 
 
 @dataclass(frozen=True, slots=True)

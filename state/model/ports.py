@@ -146,7 +146,7 @@ class TransactionListing:
 
 
 class MarkerSpec(NamedTuple):
-    """A marker that an administrator writes to one partition.
+    """A marker to write to one partition, as an administrator can (WriteTxnMarkers).
 
     With a leader epoch, the marker is written only under that epoch: a later leader may have lost a later marker, and
     then the same epoch is open on data that nobody has checked. None writes under any leader epoch.
@@ -191,7 +191,7 @@ BEING_READ = SpanHistory(problem="its partition's log is being read; the next re
 
 
 class TransactionAdmin(Protocol):
-    """Fresh reads of both views, and the one write that an administrator can make."""
+    """Fresh reads of partitions and coordinators, and the one write: a marker, as an administrator can write it."""
 
     def within(self, budget_ms: DurationMs) -> AbstractContextManager[None]:
         """Limits the time of all requests inside; what does not fit is returned as a problem."""

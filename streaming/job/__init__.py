@@ -1,1 +1,1 @@
-"""The Spark query around the core, and the checks before it starts."""
+"""The Spark query around the core, its settings, and its checkpoint."""
