@@ -86,7 +86,7 @@ class CertificateFiles:
 
 @dataclass
 class Watch:
-    """One running detector: `txnwatch run` starts, supervises and stops it.
+    """One running watcher: `txnwatch run` starts, supervises and stops it.
 
     Attributes:
         cluster_id, topics, access: known after `check`.

@@ -45,7 +45,10 @@ from txnwatch.state.model.verdicts import DetectionPolicy, Reason, Verdict
 
 
 class Look(StrEnum):
-    """What one barrier shows about one span. Only UNCOVERED counts towards a verdict."""
+    """What one barrier shows about one span. Only UNCOVERED counts towards a verdict.
+
+    COVERED is what the glossary calls held: a live transaction holds the span. UNCOVERED: by the log, none does.
+    """
 
     COVERED = "covered"
     UNCOVERED = "uncovered"

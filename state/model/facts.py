@@ -1,4 +1,4 @@
-"""Facts: the observations that the detector takes as input. A fact is plain data about one range of one log.
+"""Facts: the observations that state/detection takes as input. A fact is plain data about one range of one log.
 
 A fact contains no conclusion. One fact about a whole range gives the same result as one fact for each of its batches (a
 property test of `streaming/log/partition_fold.py` checks this). The facts of one micro-batch may arrive in any order;

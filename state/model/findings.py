@@ -1,4 +1,4 @@
-"""Findings: what the detector emits. The ledger decides which of them become events."""
+"""Findings: what state/detection emits at a barrier. The ledger decides which of them become events."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class SpanEnd(StrEnum):
 
 class SpanCandidate(Variant, frozen=True):
     """A span that two barriers prove to be hanging; a fresh read confirms it before an event is sent.
+
+    Inside CoverInDoubt and OwnerInDoubt, and with the verdict `late`, the barriers prove nothing about an owner.
 
     `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered. `log_epoch` and
     `is_begun_under_it` are as in Witness, at `second_barrier`.

@@ -139,7 +139,7 @@ class Span(ModelValue, frozen=True):
         census_absent_at: batch of the first census in which the leader did not show the span as open, else None.
         ended_at: batch of the census from which on the span has certainly ended, else None.
         stray: it was proven that no transaction owned the data.
-        absorbed: also, a later transaction of the producer now covers the span; its marker will close it.
+        absorbed: also, a later transaction of the producer now holds the span; its marker will close it.
         emission: set once a finding about the span was emitted; then its end is emitted too.
         began_after: the last barrier whose listed end of the partition is at or below the start, so the span began
             after that listing; NO_BARRIER if none is known.

@@ -1,8 +1,8 @@
 """Spark's stateful operator: unpacks facts, runs the pure bucket, writes changes to the state store.
 
 One key is one bucket. Its state is a log (state/store/bucket_log.py). A worker process caches decoded buckets. It takes
-a bucket out of the cache before it works on it, and puts it back after all writes, so a failed attempt leaves none. A
-cached bucket may be from an attempt whose writes were not committed; `load` detects that.
+a bucket out of the cache before it works on it, and puts it back after all writes, so a failed attempt leaves no bucket
+in the cache. A cached bucket may be from an attempt whose writes were not committed; `load` detects that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`txnwatch run`: the continuous detector.
+"""`txnwatch run`: the watcher.
 
 SIGTERM and Ctrl-C stop it between two micro-batches, so that the next start continues exactly there; a micro-batch that
 takes too long is interrupted, and the next start repeats it. SIGHUP reloads the configuration. A query that ends by
