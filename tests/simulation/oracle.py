@@ -56,11 +56,16 @@ END = 1_000_000
 
 @dataclass
 class Oracle:
-    """The reports so far, and the problems in them."""
+    """The reports so far, and the problems in them.
+
+    Attributes:
+        undecided: hangs about which the reader has asked while a second owner could be in a part of the log that is away.
+    """
 
     world: World
     reported: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
     found: set[SpanId] = field(default_factory=set)
+    undecided: set[SpanId] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     time: TimeOracle = field(init=False)
     ends: EndOracle = field(init=False)
@@ -156,6 +161,12 @@ class Oracle:
                 self.found.update(real)
                 if not real and self.world.coordinators.owes(candidate.producer_id, candidate.partition):
                     self.problems.append(f"FALSE: {name} was confirmed by the coordinators that answer")
+            elif found.answer is Answer.UNKNOWN and not all(log.has_leader for log in self.world.logs):
+                self.undecided.update(self._same_as(candidate))
+
+    def _same_as(self, candidate: SpanCandidate) -> list[SpanId]:
+        start = candidate.span.start_offset
+        return self._same(SpanId(candidate.partition, candidate.span.topic_id, candidate.producer_id, start))
 
     def _admin(self) -> WorldAdmin:
         admin = WorldAdmin(self.world, Truth(), 0)
@@ -188,7 +199,8 @@ class Oracle:
             if known.log in read and known.value is not None
             if TopicPartition(TRANSACTION_STATE_TOPIC, known.log) not in unread  # what it was last seen to hold counts
         }
-        for span in world.hanging.keys() - reported:
+        is_log_away = not all(log.has_leader for log in world.logs)
+        for span in world.hanging.keys() - reported - (self.undecided if is_log_away else set()):
             log = world.data.get(span.partition)
             is_read = log is not None and log.is_listable and span.partition.topic not in world.hidden
             is_read = is_read and span.partition not in {*barrier.stale_data, *unread, *failed}
