@@ -59,7 +59,7 @@ class Oracle:
     """The reports so far, and the problems in them.
 
     Attributes:
-        undecided: hangs about which the reader has asked while a second owner could be in a part of the log that is away.
+        undecided: hangs that were asked about while a part of the log was away, where a second owner could be.
     """
 
     world: World
