@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, with_command_from_here
+from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_owners_flag, as_seen_from_here
 from txnwatch.cli.output import CLEAN, FAILURE, delivering, event_line
 from txnwatch.cli.topic_reading import passed_over, read_events_topic
 from txnwatch.sinks.delivery.encoding import to_json
@@ -22,6 +22,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_events_flags(parser)
+    add_owners_flag(parser)
     parser.add_argument("--follow", action="store_true", help="continue with new events until interrupted")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one JSON object per line")
     parser.set_defaults(run=run)
@@ -39,7 +40,7 @@ def run(parsed: argparse.Namespace) -> int:
                 if parsed.follow:
                     bad.report_when_due()
             elif isinstance(event, IncidentEvent):
-                shown = with_command_from_here(event, parsed)
+                shown = as_seen_from_here(event, parsed)
                 line = to_json(shown).decode() if parsed.format == "json" else event_line(shown)
                 with delivering():
                     print(line, flush=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, confirmed, epoch, id64, kafka_text, origin_of
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
+from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.state.abort.fencing import (
     FenceNext,
     FenceStep,
@@ -29,8 +31,15 @@ from txnwatch.state.abort.fencing import (
     why_not,
 )
 from txnwatch.state.incidents.event_builder import Origin, explain_id
+from txnwatch.state.incidents.naming import advice_about
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
-from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
+from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    TransactionState,
+)
 from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, ProducerEpoch, ProducerId
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.cluster import Cluster
@@ -178,5 +187,10 @@ def _is_final(problem: Problem) -> bool:
     return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def _shown(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> tuple[str, str]:
-    return f"transactional id {found.transactional_id}: {found.state}, {before}", f"fence: {effect}."
+def _shown(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
+    yield f"transactional id {found.transactional_id}: {found.state}, {before}"
+    yield f"fence: {effect}."
+    topics = frozenset(partition.topic for partition in found.partitions)
+    advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))
+    if advice is not None and found.state is TransactionState.ONGOING:
+        yield ADVICE_MEANS[advice]
