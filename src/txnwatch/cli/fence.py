@@ -113,7 +113,7 @@ def run(parsed: argparse.Namespace) -> int:
             result, detail, code = "refused", f"{expected}: nothing was sent", REFUSED
         elif parsed.dry_run:
             result, detail, code = "dry_run", f"would send InitProducerId: {effect}", CLEAN
-        elif not parsed.yes and not confirmed(_shown(found, before, effect), "Fence it?"):
+        elif not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
             result, detail, code = "refused", "not confirmed: nothing was sent", REFUSED
         else:
             ended = fence.carry_out(found, origin_of(cluster, parsed))
@@ -187,7 +187,8 @@ def _is_final(problem: Problem) -> bool:
     return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def _shown(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
+def what_it_ends(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
+    """The lines that are shown before the question."""
     yield f"transactional id {found.transactional_id}: {found.state}, {before}"
     yield f"fence: {effect}."
     topics = frozenset(partition.topic for partition in found.partitions)
