@@ -31,7 +31,7 @@ def with_owner(explained: Explanation, owners: OwnerLookup, partition: TopicPart
         application=named.application.text if named.application is not None else None,
         advice=advice,
         next=None if advice is not None and explained.state != Verdict.HANGING else explained.next,
-        text=(*explained.text, *_lines(named, advice), *_groups(explained, owners)),
+        text=(*explained.text, *_lines(explained, named, advice), *_groups(explained, owners)),
     )
 
 
@@ -54,11 +54,11 @@ def _advice(explained: Explanation, application: IdMaker | None) -> Advice | Non
     return advice_about(application) if is_undecided else None
 
 
-def _lines(named: Named, advice: Advice | None) -> Iterator[str]:
+def _lines(explained: Explanation, named: Named, advice: Advice | None) -> Iterator[str]:
     if named.owner is not None:
         yield f"Call {_who(named.owner)}: found by the {named.owner.found_by.replace('_', ' ')}."
     if named.application is not None:
-        yield f"Its transactional id: {named.application.text}."
+        yield f"Transactional id {explained.transactional_id!r}: {named.application.text}."
     if advice is not None:
         yield ADVICE_MEANS[advice]
 

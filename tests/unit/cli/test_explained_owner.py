@@ -53,7 +53,7 @@ def test_the_owner_is_in_the_fields_and_in_the_text() -> None:
     assert (found.owner, found.contact) == ("data", "#data")
     assert found.text[0] == "Call Data platform (#data), https://teams.example/data: found by the transactional id."
     assert found.application is not None
-    assert found.text[1] == f"Its transactional id: {found.application}."
+    assert found.text[1] == f"Transactional id 'dwh-orders-4-1187': {found.application}."
 
 
 def test_a_transaction_of_flink_has_the_advice_and_no_command_that_ends_it() -> None:
