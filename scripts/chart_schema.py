@@ -18,7 +18,7 @@ from txnwatch.config import INT64, RunSettings
 SET_BY_THE_CHART = frozenset(
     {
         *("command_config", "events_key_file", "checkpoint", "http_port", "http_host"),
-        *("http_web_config_file", "spark_conf", "checkpoint_is_shared"),
+        *("http_web_config_file", "owners_file", "spark_conf", "checkpoint_is_shared"),
     }
 )
 _REFERENCE = r"[$][{](file|env):[^{}]+[}]"
@@ -83,7 +83,7 @@ def _setting(key: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _secret() -> dict[str, Any]:
-    files = {key: _matching(_FILE) for key in ("clientProperties", "config", "eventsKey", "webConfig")}
+    files = {key: _matching(_FILE) for key in ("clientProperties", "config", "eventsKey", "owners", "webConfig")}
     uses_a_file = [{"properties": {key: {"minLength": 1}}, "required": [key]} for key in files]
     return {
         **_object(existingSecret=_TEXT, **files),

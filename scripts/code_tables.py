@@ -16,6 +16,7 @@ from txnwatch.cli.main import COMMANDS, DISTRIBUTIONS, parser
 from txnwatch.cli.one_shot import choices
 from txnwatch.config import RunSettings
 from txnwatch.metrics.table import METRICS
+from txnwatch.owners.id_shapes import SHAPES
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Phase, Sight
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Besides, Lack
@@ -273,6 +274,16 @@ BLOCKS: dict[str, Callable[[], str]] = {
             "why": lambda row: row[1].why,
         },
         LIFE.items(),
+    ),
+    "forms of ids": lambda: table(
+        {
+            "made by": "framework",
+            "form": lambda row: code(re.sub("<([^<>:]+)(:[^<>]+)?>", r"<\1>", row.form)),
+            "certain if": lambda row: row.rule.value or "never",
+            "example": code_of("example"),
+            "source": "source",
+        },
+        SHAPES,
     ),
     "what a reading lacks": _lacks,
     "how a reading changes": _readings,

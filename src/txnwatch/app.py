@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
+from txnwatch.owners.owners_file import read_owners
 from txnwatch.page.store import BatchEnd, PageStore, Watched
 from txnwatch.setting_sources import broker_properties, client_properties
 from txnwatch.sink_set import SinkSet
@@ -99,6 +100,7 @@ class Watch:
         coverage: the partitions without evidence, and whether the watch is ready.
         page: what the page shows.
         batch_errors: the error of txnwatch that has ended the query.
+        owners: the table of owners; a reload replaces it before the query starts again.
         sinks: the ledger and what it publishes to, while the watch runs.
         counts: partition notices, view mismatches, confirmations by answer, and abort decisions.
     """
@@ -133,6 +135,7 @@ class Watch:
             properties,
             events_keys(self.settings.events_key_file, self.log.warning),
         )
+        self.owners = read_owners(self.settings.owners_file)
         self._source = SourceLink(self.files.driver_file)
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
@@ -229,6 +232,7 @@ class Watch:
                 listening=self._listening,
                 evidence_file=self.files.evidence,
                 coordinator_view=self.access,
+                owners=self.owners,
                 log=self.log,
                 on_event=self._on_event,
                 progress=self._progress,

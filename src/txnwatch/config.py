@@ -193,6 +193,11 @@ class RunSettings(BaseModel):
     events_heartbeat_ms: NotNegativeMs = Field(
         DurationMs(15_000), description="pause between two heartbeats on the events topic; 0: no heartbeats there"
     )
+    owners_file: Path | None = Field(
+        None,
+        description="file with the table of owners: whom to call for a transactional id, an application, a topic or a "
+        "group; see docs/owners.md",
+    )
     redis_url: RedisUrl | None = Field(
         None, description="redis://host:port/db that gets the current incidents", repr=False
     )

@@ -186,6 +186,8 @@ RESERVED_ENVIRONMENT = {
     "TXNWATCH_FIRST_SEED",
 }
 _TABLE = "spark_conf"
+OWNER_ENTRIES = "owner"
+_OWNERS_FILE = "owners_file"
 _CHECKPOINT = "checkpoint"
 _PATHS = frozenset(
     name for name, spec in RunSettings.model_fields.items() if Path in (spec.annotation, *get_args(spec.annotation))
@@ -276,11 +278,24 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
         raise ConfigError(f"--config {path}: {exc.strerror}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise ConfigError(f"--config {path}: expected TOML, found: {exc}") from exc
+    return _with_owners(found, path)
+
+
+def _with_owners(found: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A settings file with `[[owner]]` entries is also the file of the table of owners."""
+    if OWNER_ENTRIES not in found:
+        return found
+    if _OWNERS_FILE in found:
+        raise ConfigError(
+            f"--config {path}: expected {_OWNERS_FILE} or [[{OWNER_ENTRIES}]] entries, found both: move the entries to "
+            f"the file that {_OWNERS_FILE} names"
+        )
+    return {**{key: value for key, value in found.items() if key != OWNER_ENTRIES}, _OWNERS_FILE: path}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.remediation import OFF
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -48,6 +49,7 @@ class SinkSet:
         listening: reads the events of other writers.
         evidence_file: keeps what this process has proven.
         coordinator_view: how the coordinators' view is known; every event and heartbeat has it.
+        owners: the table of owners.
         on_event: receives every incident event.
         progress: returns the progress of the running query.
         missing_evidence: returns the partitions without evidence.
@@ -62,6 +64,7 @@ class SinkSet:
     listening: EventListener
     evidence_file: Path
     coordinator_view: CoordinatorAccess
+    owners: OwnerLookup
     log: Log
     on_event: Callable[[IncidentEvent], None]
     progress: Callable[[], Progress | None]
@@ -147,7 +150,7 @@ class SinkSet:
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
         flags = events_flags(self.settings)
-        return Origin(self.cluster_id, self.settings.bootstrap_server, path, flags, self.coordinator_view)
+        return Origin(self.cluster_id, self.settings.bootstrap_server, path, flags, self.coordinator_view, self.owners)
 
     def _auto_abort(self, ledger: RunningLedger, config: LibrdkafkaConfig) -> RunningAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF

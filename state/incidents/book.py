@@ -25,6 +25,7 @@ from txnwatch.state.incidents.event_order import (
 )
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.naming import named
 from txnwatch.state.incidents.own_findings import Findings, key_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
@@ -114,7 +115,8 @@ class Book:
         if known is not None and keeps_content(event, known, is_found=self.is_found(known)):
             return with_claim(known, event, acted, now_ms)
         command = suggested(self.origin, self.as_found(event))
-        return replace(claimed(event, known, acted, now_ms), suggested_command=command)
+        claim = replace(claimed(event, known, acted, now_ms), suggested_command=command)
+        return named(claim, self.origin.owners)
 
     def transaction_id(
         self, producer_id: ProducerId, view: TransactionView, finding: TransactionCandidate | TransactionMoved

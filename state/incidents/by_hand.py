@@ -19,6 +19,7 @@ from txnwatch.state.incidents.confirm import confirm_spans
 from txnwatch.state.incidents.event_builder import Origin, span_event
 from txnwatch.state.incidents.event_order import found_too
 from txnwatch.state.incidents.marker import MarkerProtocol
+from txnwatch.state.incidents.naming import named
 from txnwatch.state.incidents.own_findings import read_anew
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
@@ -121,7 +122,7 @@ class AbortByHand:
         yield PauseBetweenReads()
         second, now_ms = (yield from self._confirmed(candidate)), (yield from ask(Now()))
         evidence = proven(candidate, first, None, None, now_ms)
-        event = span_event(self.origin, candidate, first, None, now_ms, evidence.known)
+        event = named(span_event(self.origin, candidate, first, None, now_ms, evidence.known), self.origin.owners)
         return FoundHang(event, evidence, second)
 
     def decide(self, evidence: ProvenHang, confirmation: SpanConfirmation) -> Plan[AbortSpec | Refused]:

@@ -24,6 +24,7 @@ from txnwatch.state.model.incident import (
     span_incident_id,
     transaction_incident_id,
 )
+from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, TransactionView
 from txnwatch.state.model.values import (
@@ -57,7 +58,8 @@ class EventsFlags:
 class Origin:
     """What all events of one run share.
 
-    `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found.
+    `command_config` is the run's client properties file; `coordinator_view` is how its evidence was found; `owners` is
+    the table of owners.
     """
 
     cluster_id: str
@@ -65,6 +67,7 @@ class Origin:
     command_config: str | None = None
     events: EventsFlags = field(default_factory=EventsFlags)
     coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
+    owners: OwnerLookup = NO_OWNERS
 
 
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:

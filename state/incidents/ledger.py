@@ -29,6 +29,7 @@ from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.event_order import fitting
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.naming import named
 from txnwatch.state.incidents.outcomes import OutcomeRetries, OwnerSearch
 from txnwatch.state.incidents.own_findings import Findings
 from txnwatch.state.incidents.silence import Silence
@@ -220,13 +221,14 @@ class Ledger:
         """The only place that makes a change of this process."""
         if change.may_wait and self._silence.is_kept(change.event, now_ms):
             return
+        event = named(change.event, self.origin.owners)
         if change.is_stored:
-            self.store.enter(change.event)
-            if not change.event.is_open:
-                self.book.forget_found(change.event.incident_id)
+            self.store.enter(event)
+            if not event.is_open:
+                self.book.forget_found(event.incident_id)
         if change.is_published:
-            self.book.contested.discard(change.event.incident_id)
-            made.append(fitting(change.event))
+            self.book.contested.discard(event.incident_id)
+            made.append(fitting(event))
 
     def _listen(self, now_ms: TimestampMs) -> Plan[None]:
         """Takes the new records of the events topic."""

@@ -22,9 +22,12 @@ INT16, INT32, INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 LAST_TIME_MS = TimestampMs(253_402_300_799_999)  # the end of the year 9999: the last that can be shown as a date
 NAME_BYTES = INT16  # an id is an int16-length string in Kafka's protocol
 TEXT_BYTES = 256 * 1024
+OWNER_BYTES = 1_000
 _SHORT = re.compile(r"[!-~]{1,255}")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _POLICY = re.compile(r"[a-z, _-]{0,64}")
+_TEAM = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_WEB = re.compile(r"https?://[!-~]{1,1000}")
 _LOG_PLACE = re.compile(r"[0-9]{1,10}@[0-9]{1,19}")
 
 
@@ -81,6 +84,22 @@ WAITING: Final[dict[str, Check]] = {
     "group_id": _NAME,
     "partitions": _all(_is_partition),
 }
+OWNER: Final[dict[str, Check]] = {
+    "team": _like(_TEAM),
+    **dict.fromkeys(("name", "contact", "ref"), is_text(OWNER_BYTES)),
+    "url": _like(_WEB),
+}
+ID_PART: Final[dict[str, Check]] = {
+    "name": _NAME,
+    "value": _NAME,
+}
+APPLICATION: Final[dict[str, Check]] = {
+    "framework": _NAME,
+    "name": _NAME,
+    "parts": _all(_record(ID_PART)),
+    "rule": _TEXT,
+    "also": _all(_NAME),
+}
 EVIDENCE: Final[dict[str, Check]] = {
     **dict.fromkeys(("first_barrier", "second_barrier", "end_before", "end_after"), _INT64),
     **dict.fromkeys(("data_listed_ms", "coordinator_listed_ms", "confirmed_ms"), _TIME),
@@ -116,6 +135,8 @@ EVENT: Final[dict[str, Check]] = {
     "producer_id": _INT64,
     "producer_epoch": _EPOCH,
     "transactional_id": _NAME,
+    "owner": _record(OWNER),
+    "application": _record(APPLICATION),
     "coordinator_id": _INT32,
     "coordinator_epoch": _INT32,
     "txn_start_offset": _INT64,

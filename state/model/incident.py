@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from txnwatch.state.model.ownership import Advice, IdMaker, OwningTeam
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import (
     BarrierNumber,
@@ -268,6 +269,9 @@ class IncidentEvent:
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     transactional_id: str | None = None
+    owner: OwningTeam | None = None
+    application: IdMaker | None = None
+    advice: Advice | None = None
     coordinator_id: BrokerId | None = None
     coordinator_epoch: CoordinatorEpoch | None = None
     transaction_state: TransactionState | None = None

@@ -94,6 +94,7 @@ class Checkup:
         cluster_operations, topic_operations: what the caller may do; None if unknown.
         without_leader: partitions that have no leader.
         id_problems: why the list of transactional ids is incomplete; None if a broker is too old to list them.
+        transactional_ids: those that the brokers listed.
         events_rights: the rights on the events topic, which need not exist; `events_writers` is who may write it.
         events_problem: why the events topic could not be created; None if it could, or if it is shown.
         lease_group, group_rights: the group of the automatic abort, and the rights on it and on all groups.
@@ -120,6 +121,7 @@ class Checkup:
     elections: dict[str, TopicSetting] = field(default_factory=dict)
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
+    transactional_ids: tuple[str, ...] = ()
 
 
 def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checkup:
@@ -158,6 +160,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         elections=topic_settings(cluster, known.topics, UNCLEAN),
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
+        transactional_ids=_ids(listing),
     )
 
 
@@ -179,6 +182,10 @@ def _has_transactional_data(cluster: Cluster) -> bool:
         if not isinstance(described, Problem)
         for producer in described
     )
+
+
+def _ids(listing: TransactionListing | None) -> tuple[str, ...]:
+    return tuple(row.transactional_id for row in listing.transactions) if listing is not None else ()
 
 
 def _hidden(cluster: Cluster, listing: TransactionListing) -> dict[str, Problem]:

@@ -105,7 +105,7 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
     assert before.value("lso_pinned_seconds", **where) is None
 
     def open_hangs(scrape: Scrape) -> float:
-        return scrape.value("open_incidents", verdict="hanging", severity="critical") or 0.0
+        return scrape.value("open_incidents", verdict="hanging", severity="critical", owner="none") or 0.0
 
     producer = late_write_after_abort(cluster, unique("zombie"), partition)
     event = opened(kafka, partition)

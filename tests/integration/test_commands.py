@@ -221,7 +221,8 @@ def test_open_spans_after_the_first_are_reported(ask: Ask, cluster: Cluster, par
     stray_write(cluster, unique("stray"), partition)
     (row,) = ask("explain", str(partition))
     assert (row["state"], row["transactional_id"], row["hidden_records"]) == ("open", first.transactional_id, 2)
-    assert row["text"][-1].startswith("Also open, at a higher offset: HANGING, producer id ")
+    assert row["text"][-2].startswith("Also open, at a higher offset: HANGING, producer id ")
+    assert row["text"][-1].startswith(f"Transactional id {first.transactional_id!r}: looks like Spring Kafka: ")
 
 
 def test_a_refused_marker_is_explained(ask: Ask, cluster: Cluster, partition: TopicPartition) -> None:

@@ -84,7 +84,10 @@ def test_a_commit_is_its_clients(
     text = tell(producer.transactional_id, "--fail-on-found")
     assert "Its last transaction was committed at " in text
     assert "its client ended it." in text
-    assert text.endswith("It is idle: it waits for nothing.")
+    name = producer.transactional_id
+    assert (
+        f"It is idle: it waits for nothing. Transactional id {name!r}: looks like Spring Kafka: prefix app-, " in text
+    )
 
 
 def test_an_abort_of_an_old_client_is_its_own(cluster: Cluster, partition: TopicPartition, tell: Tell) -> None:

@@ -21,6 +21,22 @@ from txnwatch.state.model.incident import (
 from txnwatch.state.model.values import TimestampMs
 
 OPEN_SINCE_MS = 1_700_000_000_000
+OWNER_VALUE = {
+    "team": "checkout",
+    "name": "Checkout",
+    "contact": "#checkout-oncall",
+    "url": "https://teams.example/checkout",
+    "ref": "group:default/checkout",
+    "found_by": "transactional_id",
+}
+APPLICATION_VALUE = {
+    "framework": "Flink",
+    "name": "dwh",
+    "parts": ({"name": "prefix", "value": "dwh\x1b[2J"}, {"name": "subtask", "value": "4"}),
+    "rule": "<prefix>-<subtask>-<number>",
+    "certainty": "possible",
+    "also": ("Faust",),
+}
 
 
 def id_of(name: str) -> str:

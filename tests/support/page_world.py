@@ -11,9 +11,11 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from support.incidents import an_event, an_evidence
+from txnwatch.owners.owners_file import owners_of
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import BatchEnd, PageStore, Watched
 from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.findings import (
     BlockedOffset,
     BucketCount,
@@ -38,7 +40,23 @@ from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.web.server import WebServer
 
 CLUSTER = "Qk7rXf2mTtS9"
-ORIGIN = Origin(CLUSTER, "kafka-1:9092", "/etc/txnwatch/client.properties")
+OWNERS = owners_of(
+    {
+        "owner": [
+            {
+                "team": "checkout",
+                "name": "Checkout",
+                "contact": "#checkout-oncall",
+                "url": "https://teams.example/checkout",
+                "transactional_ids": ["checkout-*", "refund-*"],
+            },
+            {"team": "data", "name": "Data platform", "contact": "+49 30 1234", "transactional_ids": ["dwh-*"]},
+            {"team": "risk", "name": "Risk", "contact": "#risk", "groups": ["fraud-*"], "topics": ["clickstream"]},
+        ]
+    },
+    "the table of the tests",
+)
+ORIGIN = Origin(CLUSTER, "kafka-1:9092", "/etc/txnwatch/client.properties", owners=OWNERS)
 
 
 def now_ms() -> TimestampMs:
@@ -142,7 +160,8 @@ class PageWorld:
         self.store.take(emitted, self.seen(), at_ms if at_ms is not None else now_ms())
 
     def tell(self, event: IncidentEvent) -> None:
-        """Adds an incident, or its next event."""
+        """Adds an incident, or its next event, as the ledger makes it."""
+        event = named(event, OWNERS)
         self.incidents = [one for one in self.incidents if one.incident_id != event.incident_id] + [event]
         self.store.take_event(event)
 

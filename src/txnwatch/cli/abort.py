@@ -24,6 +24,7 @@ from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
     add_output_flags,
+    add_owners_flag,
     add_partition_flags,
     add_write_flags,
     confirmed,
@@ -40,6 +41,7 @@ from txnwatch.state.incidents.event_builder import Origin, data_of, fence_owner
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal
+from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -134,6 +136,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_foreign_flag(parser)
+    add_owners_flag(parser)
     add_partition_flags(parser, is_required=True)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--start-offset", type=id64, metavar="OFFSET", help="first offset of the open transaction")
@@ -184,7 +187,7 @@ def run(parsed: argparse.Namespace) -> int:
         if parsed.dry_run:
             _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")
             return 0
-        if not parsed.yes and not confirmed([_about(incident), f"{parsed.result}: {loss}."], "Write the marker?"):
+        if not parsed.yes and not confirmed([*_about(incident), f"{parsed.result}: {loss}."], "Write the marker?"):
             _show(parsed, incident, "refused", "not confirmed: nothing was written")
             return REFUSED
         with publishing() as topic:
@@ -231,9 +234,13 @@ def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, deta
     write(CommandAnswer("abort", incident.cluster_id, Decided, [row]), parsed.format, is_wide=parsed.wide)
 
 
-def _about(incident: IncidentEvent) -> str:
-    return (
+def _about(incident: IncidentEvent) -> Iterator[str]:
+    yield (
         f"{incident.topic}-{incident.partition}@{incident.txn_start_offset}: producer id {incident.producer_id}, epoch "
         f"{incident.producer_epoch}, transactional id {incident.transactional_id or 'unknown'}, {incident.reason}, "
         f"expected outcome {incident.expected_outcome}"
     )
+    if incident.owner is not None:
+        yield f"owner: {incident.owner.whom_to_call}"
+    if incident.advice is not None:
+        yield ADVICE_MEANS[incident.advice]

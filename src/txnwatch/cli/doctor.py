@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from txnwatch.cli.doctor_owners import owner_rows
 from txnwatch.cli.doctor_rows import (
     SETTINGS,
     Caller,
@@ -31,6 +32,7 @@ from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_flags,
     add_output_flags,
+    add_owners_flag,
     ask,
     redis_url,
     topic_name,
@@ -390,6 +392,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "bytes `run` moves in a day (default: .*)",
     )
     add_flags(parser, RunSettings, only=SETTINGS)
+    add_owners_flag(parser)
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     add_output_flags(parser, found_if="there is a warning and nothing is missing")
     parser.set_defaults(run=run)
@@ -407,6 +410,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     access = view_of(found, parsed.coordinator_view)
     reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
     rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed)]
+    rows += owner_rows(found.transactional_ids, parsed.owners)
     missing = sum(row.status is Health.MISSING for row in rows)
     warnings = sum(row.status is Health.WARNING for row in rows)
     return CommandAnswer(

@@ -14,8 +14,9 @@ from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
     add_format_flag,
+    add_owners_flag,
+    as_seen_from_here,
     count,
-    with_command_from_here,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, delivering, event_line
 from txnwatch.cli.topic_reading import passed_over, read_events_topic
@@ -39,6 +40,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser)
     add_events_flags(parser)
+    add_owners_flag(parser)
     parser.add_argument("--follow", action="store_true", help="continue with new events until interrupted")
     parser.add_argument(
         "--since",
@@ -119,7 +121,7 @@ def run(parsed: argparse.Namespace) -> int:
                 if parsed.follow:
                     bad.report_when_due()
             elif isinstance(event, IncidentEvent):
-                shown = with_command_from_here(event, parsed)
+                shown = as_seen_from_here(event, parsed)
                 line = to_json(shown).decode() if parsed.format == "json" else event_line(shown)
                 with delivering():
                     print(line, flush=True)

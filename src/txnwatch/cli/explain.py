@@ -16,11 +16,13 @@ from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
 from txnwatch.cli.explain_ids import described_now, of_former_id, of_known_id
 from txnwatch.cli.explain_names import NO_FINDING, of_group_named, of_name
 from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
+from txnwatch.cli.explained_owner import with_owner
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
     add_output_flags,
+    add_owners_flag,
     add_partition_flags,
     add_threshold_flags,
     ask,
@@ -73,6 +75,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_connection_flags(parser)
     add_threshold_flags(parser)
     add_foreign_flag(parser)
+    add_owners_flag(parser)
     what = "the partition or the group is not all clear, the id is not idle, or the record is not visible"
     add_output_flags(parser, found_if=what, has_table=False)
     parser.set_defaults(run=run)
@@ -103,6 +106,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         explained = _of_partition(question, partition)
     else:
         explained = _of_name(question, parsed)
+    explained = with_owner(explained, question.origin.owners, partition)
     return CommandAnswer(
         command="explain",
         cluster_id=cluster.known.cluster_id,

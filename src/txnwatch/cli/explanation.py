@@ -72,6 +72,12 @@ class Explanation:
         state: `all_clear`, `idle`, `open`, `unreplicated`, `unproven`, or a verdict.
         ends_by_itself: `yes`, `no`, `unknown`; None if no transaction is open.
         ends_by_ms: the latest time of its end; None if unknown.
+        transaction_state: the state of the transactional id at its coordinator; None if it is not known.
+        expected_outcome: of a hanging transaction.
+        partitions: those of the transaction, by its coordinator.
+        owner: the team to call, by the table of owners.
+        application: what has made the transactional id.
+        advice: what to know before the transaction is ended.
         affected_groups: the groups that stop at the partition's last stable offset if they read with read_committed.
         waiting_groups: the groups whose committed offsets are pending in an open transaction.
     """
@@ -84,6 +90,13 @@ class Explanation:
     hidden_records: int | None = None
     ends_by_itself: str | None = None
     ends_by_ms: TimestampMs | None = None
+    transaction_state: str | None = None
+    expected_outcome: str | None = None
+    partitions: tuple[str, ...] = ()
+    owner: str | None = None
+    contact: str | None = None
+    application: str | None = None
+    advice: str | None = None
     next: str | None = None
     text: tuple[str, ...] = ()
     affected_groups: tuple[str, ...] = ()
@@ -189,7 +202,7 @@ def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: 
             "The last marker is written, but not yet on all in-sync replicas: check the replicas of this partition.",
         ]
     ends = None if hidden == 0 else _NOT_KNOWN
-    return Explanation(str(partition), state, None, None, None, hidden, ends, None, None, tuple(text))
+    return Explanation(str(partition), state, hidden_records=hidden, ends_by_itself=ends, text=tuple(text))
 
 
 def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: TimestampMs) -> Explanation:
@@ -208,7 +221,7 @@ def of_span(origin: Origin, span: SpanCandidate, found: Search, now_ms: Timestam
     )
     state = "unproven"
     name = str(span.partition)
-    return Explanation(name, state, None, span.producer_id, None, None, _NOT_KNOWN, None, None, text)
+    return Explanation(name, state, producer_id=span.producer_id, ends_by_itself=_NOT_KNOWN, text=text)
 
 
 def _is_same(one: SpanCandidate, other: SpanCandidate) -> bool:
@@ -249,6 +262,9 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         hidden_records=None,
         ends_by_itself=_NO,
         ends_by_ms=None,
+        transaction_state=str(described.state) if described is not None else None,
+        expected_outcome=str(outcome),
+        partitions=_sorted(described),
         next=command or rehearse_abort(origin, span.partition, start),
         text=text,
     )
@@ -289,9 +305,16 @@ def _covered(
         hidden_records=None,
         ends_by_itself=end.by_itself,
         ends_by_ms=end.by_ms,
+        transaction_state=str(described.state),
+        partitions=_sorted(described),
         next=explain_id(origin, name),
         text=(head, _what(span), owner, end.text),
     )
+
+
+def _sorted(described: DescribedTransaction | None) -> tuple[str, ...]:
+    """The partitions of a transaction, as text."""
+    return tuple(map(str, sorted(described.partitions))) if described is not None else ()
 
 
 def since(time_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
@@ -360,6 +383,7 @@ def of_id(
         hidden_records=None,
         ends_by_itself=None,
         ends_by_ms=None,
+        transaction_state=str(state),
         next=explain_partition(origin, data.open[0]) if data.open else None,
         text=tuple(text),
     )
@@ -422,6 +446,8 @@ def _live_id(
         hidden_records=None,
         ends_by_itself=end.by_itself,
         ends_by_ms=end.by_ms,
+        transaction_state=str(state),
+        partitions=_sorted(described),
         next=sooner.command if sooner is not None else None,
         text=text,
     )

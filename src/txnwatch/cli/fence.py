@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
+from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.sinks.abort.operators_topic import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
     FenceNext,
@@ -46,9 +48,16 @@ from txnwatch.state.abort.fencing import (
     why_not,
 )
 from txnwatch.state.incidents.event_builder import Origin, explain_id
+from txnwatch.state.incidents.naming import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
-from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
+from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    TransactionState,
+)
 from txnwatch.state.model.values import BrokerId, ErrorCode, Offset, Problem, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -168,7 +177,7 @@ def _without_a_fence(
     effect = consequence(found)
     if parsed.dry_run:
         return Ended("dry_run", CLEAN, f"would send InitProducerId: {effect}")
-    if not parsed.yes and not confirmed(_shown(found, before, effect), "Fence it?"):
+    if not parsed.yes and not confirmed(what_it_ends(found, before, effect), "Fence it?"):
         return Ended("refused", REFUSED, "not confirmed: nothing was sent")
     return _UNNEEDED if fence.is_unneeded() else None  # the operator may have waited
 
@@ -271,8 +280,14 @@ def _is_final(problem: Problem) -> bool:
     return problem.code is not None and problem.code != ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def _shown(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> tuple[str, str]:
-    return f"transactional id {found.transactional_id}: {found.state}, {before}", f"fence: {effect}."
+def what_it_ends(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
+    """The lines that are shown before the question."""
+    yield f"transactional id {found.transactional_id}: {found.state}, {before}"
+    yield f"fence: {effect}."
+    topics = frozenset(partition.topic for partition in found.partitions)
+    advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))
+    if advice is not None and found.state is TransactionState.ONGOING:
+        yield ADVICE_MEANS[advice]
 
 
 def _data(parsed: argparse.Namespace) -> FencedData | None:

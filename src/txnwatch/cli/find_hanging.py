@@ -18,6 +18,7 @@ from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
     add_output_flags,
+    add_owners_flag,
     add_partition_flags,
     add_threshold_flags,
     ask,
@@ -28,9 +29,11 @@ from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, 
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.event_builder import Origin, span_event, transaction_event
+from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
@@ -71,6 +74,10 @@ class FoundRow:
     expected_outcome: str
     outcome_doubt: Annotated[str | None, DETAIL]
     partitions: Annotated[tuple[str, ...], DETAIL]
+    owner: str | None
+    contact: Annotated[str | None, DETAIL]
+    application: Annotated[str | None, DETAIL]
+    advice: Annotated[str | None, DETAIL]
     next: Line | None
 
 
@@ -86,6 +93,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_connection_flags(parser)
     add_threshold_flags(parser)
     add_foreign_flag(parser)
+    add_owners_flag(parser)
     add_partition_flags(parser, "only this topic", is_required=False)
     parser.add_argument("--broker-id", type=id32, metavar="ID", help="only partitions that this broker leads")
     parser.add_argument(
@@ -130,7 +138,7 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
-        rows=[_row(event) for event in events],
+        rows=[_row(named(event, origin.owners)) for event in events],
         not_checked=tuple(NotChecked(what, why) for what, why in found.not_checked.items()),
         left_out=left_out,
         summary=summary(found, len(events), where, is_all_judged=not age.younger),
@@ -252,6 +260,10 @@ def _row(event: IncidentEvent) -> FoundRow:
         expected_outcome=event.expected_outcome,
         outcome_doubt=event.outcome_doubt,
         partitions=() if is_span else event.evidence.coordinator_partitions,
+        owner=event.owner.team if event.owner is not None else None,
+        contact=event.owner.contact if event.owner is not None else None,
+        application=event.application.text if event.application is not None else None,
+        advice=ADVICE_MEANS[event.advice] if event.advice is not None else None,
         next=event.suggested_command,
     )
 

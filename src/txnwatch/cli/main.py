@@ -44,6 +44,7 @@ COMMANDS = (
     "abort",
     "decode",
     "doctor",
+    "owners",
     "events",
     "status",
     "completion",

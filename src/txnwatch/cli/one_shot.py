@@ -26,9 +26,12 @@ from txnwatch.config import (
     is_redis_url,
     is_registry_url,
 )
+from txnwatch.owners.owners_file import read_owners
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
 from txnwatch.state.incidents.event_builder import EventsFlags, Origin, suggested
+from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url, without_credentials
 from txnwatch.streaming.client.cluster import Cluster
@@ -241,11 +244,18 @@ def take_settings(parsed: argparse.Namespace) -> None:
     if parsed.bootstrap_server == _NO_SERVER:
         parsed.bootstrap_server = None
     parsed.policy = settings.policy
+    if hasattr(parsed, "owners_file"):
+        parsed.owners = read_owners(parsed.owners_file)
 
 
 def add_threshold_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the thresholds; `parsed.policy` has their values."""
     add_flags(parser, RunSettings, only=THRESHOLDS)
+
+
+def add_owners_flag(parser: argparse.ArgumentParser) -> None:
+    """Adds `--owners-file`; `parsed.owners` has the table."""
+    add_flags(parser, RunSettings, only=("owners_file",))
 
 
 def add_foreign_flag(parser: argparse.ArgumentParser) -> None:
@@ -329,14 +339,17 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]
 
 def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
     """The values that events and suggested commands of this run share."""
-    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed))
+    owners = getattr(parsed, "owners", NO_OWNERS)
+    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed), owners=owners)
 
 
-def with_command_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
-    """The event with a suggested command that is built here; without one if the cluster's address is unknown.
+def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
+    """The event with the owner by the table of this command, and a suggested command that is built here.
 
-    The stored command is not shown: anybody who may write to the events topic or to Redis can store any command.
+    There is no command if the cluster's address is unknown. What is stored is not shown: anybody who may write to the
+    events topic or to Redis can store any command and any owner.
     """
+    event = named(event, parsed.owners)
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)
     topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None

@@ -174,8 +174,13 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
         return (owner(event), f"{event.resolution.how}{at}, open for {duration(event.age_ms)}")
     if event.topic is None:
         pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
-        return (owner(event), f"open for {duration(event.age_ms)}", pending)
-    return (owner(event), _held(event), _stopped(event), _waiting(event), _hidden(event), _since(event))
+        return (owner(event), _to_call(event), f"open for {duration(event.age_ms)}", pending)
+    effect = (_stopped(event), _waiting(event), _hidden(event))
+    return (owner(event), _to_call(event), _held(event), *effect, _since(event))
+
+
+def _to_call(event: IncidentEvent) -> str:
+    return f"call {event.owner.whom_to_call}" if event.owner is not None else ""
 
 
 def _since(event: IncidentEvent) -> str:

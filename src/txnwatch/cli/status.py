@@ -19,9 +19,10 @@ from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
     add_output_flags,
+    add_owners_flag,
+    as_seen_from_here,
     count,
     redis_url,
-    with_command_from_here,
 )
 from txnwatch.cli.output import (
     DETAIL,
@@ -49,6 +50,7 @@ from txnwatch.state.incidents.heartbeat import (
 )
 from txnwatch.state.model.errors import BadEventError, ConfigError, TxnwatchError
 from txnwatch.state.model.incident import GroupState, IncidentEvent, latest
+from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, ProducerId, TimestampMs, elapsed
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.model.verdicts import undetected as undetected_in
@@ -185,6 +187,10 @@ class OpenIncident:
     stopped_groups: tuple[str, ...]
     waiting_groups: Annotated[tuple[str, ...], DETAIL]
     incident_id: Annotated[str, DETAIL]
+    owner: str | None
+    contact: Annotated[str | None, DETAIL]
+    application: Annotated[str | None, DETAIL]
+    advice: Annotated[str | None, DETAIL]
     suggested_command: Line
 
 
@@ -219,6 +225,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     add_connection_flags(parser, is_required=False)
     add_events_flags(parser)
+    add_owners_flag(parser)
     parser.add_argument(
         "--redis-url", type=redis_url, metavar="URL", help="redis://host:port/db that `txnwatch run` fills"
     )
@@ -282,7 +289,7 @@ def _answer(parsed: argparse.Namespace) -> CommandAnswer:
         "status",
         clusters[0] if len(clusters) == 1 else "",
         OpenIncident,
-        [_row(with_command_from_here(event, parsed), now_ms) for event in found.incidents],
+        [_row(as_seen_from_here(event, parsed), now_ms) for event in found.incidents],
         (*found.problems, *missing),
         "; ".join([*summary, *_not_detected(undetected(last, now_ms))]),
         found=bool(found.incidents),
@@ -363,5 +370,9 @@ def _row(event: IncidentEvent, now_ms: TimestampMs) -> OpenIncident:
         stopped_groups=tuple(group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED),
         waiting_groups=tuple(group.group_id for group in event.waiting_groups),
         incident_id=event.incident_id,
+        owner=event.owner.team if event.owner is not None else None,
+        contact=event.owner.contact if event.owner is not None else None,
+        application=event.application.text if event.application is not None else None,
+        advice=ADVICE_MEANS[event.advice] if event.advice is not None else None,
         suggested_command=event.suggested_command or "",
     )

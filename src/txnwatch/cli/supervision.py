@@ -20,6 +20,7 @@ from txnwatch.app import CertificateFiles, Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.log_output import log_step, log_to_stdout
 from txnwatch.config import THRESHOLDS, RunSettings
+from txnwatch.owners.owners_file import read_owners
 from txnwatch.state.model.clocks import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, QueryError, TxnwatchError
 from txnwatch.state.model.values import doubled
@@ -180,7 +181,8 @@ def _in_thread(step: Callable[[], _T]) -> Future[_T]:
 
 LIMITS = ("max_offsets_per_trigger", "max_bytes_per_trigger", "max_bytes_per_second", "max_read_ms_per_trigger")
 ABORTS = tuple(name for name in RunSettings.model_fields if name.startswith(("abort_", "auto_abort")))
-OF_THE_QUERY = frozenset((*THRESHOLDS, *LIMITS, *ABORTS))
+OWNERS = "owners_file"
+OF_THE_QUERY = frozenset((*THRESHOLDS, *LIMITS, *ABORTS, OWNERS))
 AT_ONCE = frozenset({"log_format"})
 
 
@@ -232,10 +234,14 @@ class Reload:
         try:
             fresh = self._load()
             web = read_web_config(former.http_web_config_file)
+            owners = read_owners(fresh.owners_file)
         except (TxnwatchError, OSError) as exc:
             LOG.warning(f"SIGHUP: nothing is reloaded: {exc}")
             return self.is_due
         changed = [name for name in RunSettings.model_fields if getattr(fresh, name) != getattr(former, name)]
+        if owners != watch.owners and OWNERS not in changed:  # the content of the file has changed
+            changed.append(OWNERS)
+        watch.owners = owners
         reloaded = [name for name in changed if name in OF_THE_QUERY | AT_ONCE]
         watch.settings = former.model_copy(update={name: getattr(fresh, name) for name in reloaded})
         log_to_stdout(watch.settings.log_format)

@@ -49,6 +49,7 @@ from txnwatch.state.model.findings import (
     ViewHealed,
 )
 from txnwatch.state.model.incident import Action, IncidentEvent, IncidentStatus
+from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import (
     NO_TIME,
@@ -178,6 +179,7 @@ class Metrics(Collector):
         self._passed_over: Counts[str] = Counts()
         self._acted: dict[str, Action | None] = {}
         self._made: dict[str, Any] = {}
+        self._counted_incidents = set(INITIAL_SERIES["open_incidents"])
         for spec in METRICS:
             if not spec.is_read:
                 buckets = {"buckets": spec.buckets} if spec.buckets else {}
@@ -326,9 +328,10 @@ class Metrics(Collector):
     def _take_ledger(self, ledger: RunningLedger) -> None:
         incidents = ledger.open_incidents
         self._acted = {event.incident_id: event.action for event in incidents}
-        known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity) for event in incidents)
+        known: Counts[tuple[str, ...]] = Counts((event.verdict, event.severity, _team(event)) for event in incidents)
         gauge = self._made["open_incidents"]
-        for labels in {*known, *INITIAL_SERIES["open_incidents"]}:
+        self._counted_incidents |= known.keys()
+        for labels in self._counted_incidents:
             gauge.labels(*labels).set(known[labels])
         for key, total in ledger.counts.items():
             verdict, _, answer = key.partition(":")
@@ -356,6 +359,11 @@ class Metrics(Collector):
         with self._lock:
             collected = self._tally.latencies()
         yield from histograms(collected)
+
+
+def _team(event: IncidentEvent) -> str:
+    """The team of the table of this process: the ledger has replaced the owner of an event of another writer."""
+    return event.owner.team if event.owner is not None else WITHOUT_OWNER
 
 
 def _pinned(emitted: Iterable[Finding]) -> dict[TopicPartition, tuple[Offset, TimestampMs]]:

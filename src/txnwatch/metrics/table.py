@@ -18,6 +18,7 @@ from txnwatch.state.model.errors import SkipReason
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Mismatch
 from txnwatch.state.model.incident import ActionResult, Decision, IncidentStatus
+from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import RULE_OF
 
@@ -208,7 +209,13 @@ METRICS: tuple[Metric, ...] = (
         "transactions for which a census contradicts the state of txnwatch: open at the leader only (open), or closed "
         "at the leader only (closed)",
     ),
-    Metric(INCIDENTS, "open_incidents", _G, ("verdict", "severity"), "incidents that are open now"),
+    Metric(
+        INCIDENTS,
+        "open_incidents",
+        _G,
+        ("verdict", "severity", "owner"),
+        "incidents that are open now; `owner` is a team of the table of owners, or none",
+    ),
     Metric(INCIDENTS, "events_total", _C, ("verdict", "status"), "incident events created"),
     Metric(
         INCIDENTS,
@@ -355,7 +362,7 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "view_mismatches_total": tuple((mismatch,) for mismatch in Mismatch),
     "census_rounds_total": (("complete",), ("incomplete",)),
     "throttled_seconds_total": (("Fetch",),),
-    "open_incidents": tuple((verdict, rule.severity) for verdict, rule in RULE_OF.items()),
+    "open_incidents": tuple((verdict, rule.severity, WITHOUT_OWNER) for verdict, rule in RULE_OF.items()),
     "events_total": tuple(product(RULE_OF, IncidentStatus)),
     "detection_latency_seconds": tuple((verdict,) for verdict in RULE_OF),
     "confirmations_total": tuple(product((verdict for verdict, rule in RULE_OF.items() if rule.is_read_again), Answer)),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from txnwatch.page.picture import HeldBack, Knowledge, id_for_address, incident_row, spans_of, transactions_of
+from txnwatch.page.whom_to_call import about_client, owner_of_group
 from txnwatch.page.words import holder, moment, name, number, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent
@@ -38,7 +39,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         ],
         "life_is_whole": bool(life) and life[0].sequence == 1,
         "proof": _proof(event),
-        "waits": _waits(event),
+        "waits": _waits(known, event),
         "next_holder": _next_holder(known, event),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
@@ -117,7 +118,7 @@ def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
     }
 
 
-def _waits(event: IncidentEvent) -> dict[str, Any]:
+def _waits(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     """What stands behind the transaction: partitions, groups and the log cleaner."""
     return {
         "holder": holder(event),
@@ -126,7 +127,12 @@ def _waits(event: IncidentEvent) -> dict[str, Any]:
         "last_stable": event.last_stable_offset,
         "hidden": event.hidden_records,
         "groups": [
-            {"name": name(one.group_id), "state": one.state, "behind": one.hidden_lag}
+            {
+                "name": name(one.group_id),
+                "state": one.state,
+                "behind": one.hidden_lag,
+                "owner": owner_of_group(known.store.origin, one.group_id),
+            }
             for one in event.consumer_groups[:32]
         ],
         "more_groups": max(0, len(event.consumer_groups) - 32),
@@ -234,6 +240,7 @@ def _is_at(event: IncidentEvent, at: TopicPartition) -> bool:
 def producer(known: Knowledge, producer_id: ProducerId) -> dict[str, Any] | None:
     """What is open under a producer id, and its incidents; None if nothing is known of it."""
     return _client(
+        known,
         [one for one in transactions_of(known.seen) if one.producer_id == producer_id],
         [one for one in known.seen.incidents or () if one.producer_id == producer_id],
     )
@@ -242,12 +249,15 @@ def producer(known: Knowledge, producer_id: ProducerId) -> dict[str, Any] | None
 def transactional_id(known: Knowledge, wanted: str) -> dict[str, Any] | None:
     """What is open under a transactional id, and its incidents; None if nothing is known of it."""
     return _client(
+        known,
         [one for one in transactions_of(known.seen) if one.transactional_id == wanted],
         [one for one in known.seen.incidents or () if one.transactional_id == wanted],
     )
 
 
-def _client(transactions: list[OpenTransaction], incidents: list[IncidentEvent]) -> dict[str, Any] | None:
+def _client(
+    known: Knowledge, transactions: list[OpenTransaction], incidents: list[IncidentEvent]
+) -> dict[str, Any] | None:
     if not transactions and not incidents:
         return None
     both: list[OpenTransaction | IncidentEvent] = [*transactions, *incidents]
@@ -256,6 +266,7 @@ def _client(transactions: list[OpenTransaction], incidents: list[IncidentEvent])
         "name": name(named, _LONGEST) if named is not None else None,
         "length": len(named) if named is not None else None,
         "producer_ids": sorted({one.producer_id for one in both}),
+        **about_client(known.store.origin, transactions, worst_first(incidents)),
         "open": [{**row(one), "spans": _spans(one)} for one in transactions],
         "incidents": [
             {

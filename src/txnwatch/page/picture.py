@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from txnwatch.page.store import BatchEnd, PageStore
 from txnwatch.page.truth import CALM, JUDGED_WITHIN_MS, Facts, PageState, judge
+from txnwatch.page.whom_to_call import about_event, names_of_owners, with_holders_owner
 from txnwatch.page.words import (
     counted,
     decision,
@@ -130,6 +131,7 @@ def picture_of(known: Knowledge) -> Picture:
     seen, incidents, spans = known.seen, known.open_incidents, spans_of(known.seen)
     lanes = _lanes(known, spans, incidents)
     keys = sorted(lanes, key=lambda key: (lanes[key]["rank"], lanes[key]["since_ms"], key))[:LANES]
+    by_producer = {one.producer_id: one for one in transactions_of(seen)}
     shown = incidents[:INCIDENTS]
     ended = sorted(
         (event for event in seen.incidents or () if event.resolution is not None), key=lambda one: -one.time_ms
@@ -137,7 +139,7 @@ def picture_of(known: Knowledge) -> Picture:
     return {
         "status": _status(known, incidents),
         "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
-        "lanes": {key: lanes[key] for key in keys},
+        "lanes": {key: with_holders_owner(known.store.origin, lanes[key], by_producer) for key in keys},
         "order": {
             "incidents": [event.incident_id for event in shown],
             "more_incidents": len(incidents) - len(shown),
@@ -209,6 +211,8 @@ def _detail(
         parts.append(counted(len(urgent), "incident"))
     if stopped or at_risk:
         parts.append(f"{counted(len(stopped), 'group')} stopped, {number(len(at_risk))} at risk")
+    if owners := names_of_owners(urgent, NAMED):
+        parts.append(f"to call: {owners}")
     if seen.judged_ms is not None:
         parts.append(f"evaluated on {counted(total, 'partition')}")
         parts.append(f"{counted(open_now, 'open transaction')}")
@@ -253,6 +257,7 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
         "decision": decision(event),
         "command": suggested(origin, event) if origin is not None else None,
         "look": _look(origin, event),
+        **about_event(origin, event),
     }
 
 

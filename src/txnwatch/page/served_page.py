@@ -33,6 +33,7 @@ from txnwatch.page.picture import Knowledge, Picture, changes, picture_of
 from txnwatch.page.store import PageStore
 from txnwatch.page.stream import Viewers, message
 from txnwatch.page.words import as_text, duration
+from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
 from txnwatch.streaming.job.checkpoint import Progress
 
@@ -248,6 +249,11 @@ class PageSite:
         if request.query_params.get("state", "open") == "recent":
             return picture["recent"]
         rows = [picture["incidents"][one] for one in picture["order"]["incidents"]]
+        team = request.query_params.get("owner")
+        if team is not None:
+            rows = [
+                row for row in rows if team == (row["owner"]["team"] if row["owner"] is not None else WITHOUT_OWNER)
+            ]
         return {"rows": rows, "more": picture["order"]["more_incidents"]}
 
     def _columns(self) -> dict[str, Any]:
@@ -315,9 +321,15 @@ def text_of(picture: Picture, now_ms: TimestampMs) -> str:
             f"{row['tag']}  {where}  behind {row['holder']}  for {since}",
             f"  {row['why']}",
             f"  {row['next']}",
+            *([f"  {row['advice']}"] if row["advice"] is not None else []),
+            *([f"  call {_who(row['owner'])}"] if row["owner"] is not None else []),
         ]
         if row["command"] is not None:
             lines.append(f"  {row['command']}")
     if picture["order"]["more_incidents"]:
         lines += ["", f"and {picture['order']['more_incidents']} more incidents"]
     return "\n".join(lines) + "\n"
+
+
+def _who(owner: Mapping[str, Any]) -> str:
+    return f"{owner['name']}, {owner['contact']}" if owner["contact"] is not None else str(owner["name"])

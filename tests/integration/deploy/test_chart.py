@@ -32,6 +32,7 @@ EVERYTHING: dict[str, Any] = {
         "clientProperties": "client.properties",
         "config": "txnwatch.toml",
         "eventsKey": "events.keys",
+        "owners": "owners.toml",
         "webConfig": "web.yml",
     },
     "checkpoint": {
@@ -306,6 +307,16 @@ def test_a_variable_of_the_user_replaces_that_of_the_chart(manifests: ModuleType
     values = {"settings": {"bootstrap_server": "a:9092"}, "extraEnv": [own_address]}
     (container,) = pod(rendered(manifests, values, tmp_path))["containers"]
     assert [entry for entry in container["env"] if entry["name"] == "SPARK_LOCAL_IP"] == [own_address]
+
+
+def test_the_table_of_owners_is_a_file_of_the_secret(manifests: ModuleType, tmp_path: Path) -> None:
+    values = {
+        "settings": {"bootstrap_server": "a:9092"},
+        "secret": {"existingSecret": "s", "owners": "owners.toml"},
+    }
+    assert environment(rendered(manifests, values, tmp_path))["TXNWATCH_OWNERS_FILE"] == (
+        "/etc/txnwatch/secret/owners.toml"
+    )
 
 
 def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleType, tmp_path: Path) -> None:

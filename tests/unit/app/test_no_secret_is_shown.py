@@ -12,7 +12,7 @@ from support.incidents import an_event
 from support.log_lines import log_restored
 from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_to_stdout
 from txnwatch.cli.main import main
-from txnwatch.cli.one_shot import with_command_from_here
+from txnwatch.cli.one_shot import as_seen_from_here
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_flags
 from txnwatch.setting_sources import client_properties, load_settings
@@ -20,6 +20,7 @@ from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import ConfigError, SinkError
+from txnwatch.state.model.ownership import NO_OWNERS
 
 SECRET = "kanarienvogel"
 REDIS = [
@@ -69,9 +70,11 @@ def test_a_log_line_has_no_secret_of_a_library(form: str, capsys: pytest.Capture
 def test_a_suggested_command_has_the_registry_without_its_password(url: str) -> None:
     settings = RunSettings(bootstrap_server="k:9092", schema_registry_url=url)
     assert SECRET not in str(events_flags(settings))
-    parsed = Namespace(bootstrap_server="k:9092", command_config=None, events_topic="events", schema_registry_url=url)
+    parsed = Namespace(
+        bootstrap_server="k:9092", command_config=None, events_topic="events", schema_registry_url=url, owners=NO_OWNERS
+    )
     event = an_event(verdict="hanging", status="opened")
-    shown = with_command_from_here(event, parsed)
+    shown = as_seen_from_here(event, parsed)
     assert shown.suggested_command is not None
     assert "--schema-registry-url" in shown.suggested_command
     assert SECRET not in shown.suggested_command

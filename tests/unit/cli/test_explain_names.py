@@ -24,7 +24,7 @@ DENIED, GONE = NotDescribed(NAME, Problem("DESCRIBE is missing")), UnknownTransa
 
 
 def an_answer(state: str) -> Explanation:
-    return Explanation(NAME, state, None, None, None, None, None, None, None, (f"it is {state}",))
+    return Explanation(NAME, state, text=(f"it is {state}",))
 
 
 @pytest.fixture

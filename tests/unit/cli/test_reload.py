@@ -20,8 +20,11 @@ from support.log_lines import log_restored
 from txnwatch.cli import log_output, supervision
 from txnwatch.cli.supervision import AT_ONCE, OF_THE_QUERY, Reload, StopRequest
 from txnwatch.config import RunSettings
+from txnwatch.owners.owner_table import OwnerTable
+from txnwatch.owners.owners_file import read_owners
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ownership import FoundBy
 from txnwatch.web.server import WebServer
 
 FIRST = 'bootstrap_server = "b:1"\nlate_buffer_ms = 1000\n'
@@ -45,7 +48,8 @@ def file(tmp_path: Path) -> Path:
 def begun(file: Path) -> tuple[Reload, Any]:
     """A reload of the file, and a watch with its settings."""
     reload = Reload(lambda: load_settings({}, file, {}))
-    return reload, SimpleNamespace(settings=load_settings({}, file, {}), batches=0)
+    settings = load_settings({}, file, {})
+    return reload, SimpleNamespace(settings=settings, owners=read_owners(settings.owners_file), batches=0)
 
 
 def requested(reload: Reload, watch: Any) -> bool:
@@ -125,9 +129,43 @@ def test_the_web_configuration_is_read_again(file: Path, lines: Lines) -> None:
     assert "nothing is reloaded" in lines()[-1]
 
 
+OWNER = '[[owner]]\nteam = "checkout"\ntopics = ["orders"]\n'
+
+
+def test_the_table_of_owners_is_read_again(file: Path, lines: Lines) -> None:
+    owners = file.with_name("owners.toml")
+    owners.write_text(OWNER)
+    file.write_text(f'{FIRST}owners_file = "{owners}"\n')
+    reload, watch = begun(file)
+    assert watch.owners.find(FoundBy.TOPIC, "orders") is not None
+    assert not requested(reload, watch)
+    owners.write_text(OWNER.replace("orders", "payments"))
+    assert requested(reload, watch)
+    assert watch.owners.find(FoundBy.TOPIC, "payments") is not None
+    reload.is_due = False
+    owners.write_text(OWNER.replace('"checkout"', '"Checkout"'))
+    before = watch.owners
+    assert not requested(reload, watch)
+    assert watch.owners is before
+    assert lines() == [
+        "SIGHUP: no setting that can be reloaded has changed",
+        "SIGHUP: reloaded owners_file, and the query starts again",
+        f"warning: SIGHUP: nothing is reloaded: owners_file {owners}: entry 1 ('Checkout'): team: expected small "
+        "letters, digits and hyphens, at most 63, the first no hyphen, found 'Checkout'",
+    ]
+
+
+def test_the_settings_file_may_have_the_table(file: Path, lines: Lines) -> None:
+    reload, watch = begun(file)
+    file.write_text(f"{FIRST}{OWNER}")
+    assert requested(reload, watch)
+    assert watch.owners.find(FoundBy.TOPIC, "orders") is not None
+    assert lines() == ["SIGHUP: reloaded owners_file, and the query starts again"]
+
+
 def test_the_signal_requests_it_and_ends_nothing() -> None:
     reload = Reload(lambda: (_ for _ in ()).throw(ConfigError("read")))
-    watch: Any = SimpleNamespace(settings=RunSettings(bootstrap_server="b:1"))
+    watch: Any = SimpleNamespace(settings=RunSettings(bootstrap_server="b:1"), owners=OwnerTable())
     with reload.on_signal():
         os.kill(os.getpid(), signal.SIGHUP)
         assert reload.requested

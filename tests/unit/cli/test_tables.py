@@ -106,6 +106,7 @@ def test_find_hanging_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPa
     found = FoundRow(
         *("hanging", "checkout-7", "payments.transactions.v1", 11, 4_000, 3, 5, 1_234_567, 1_700_000_000_000, 61_000),
         *("already_completed", "CompleteAbort", 60_000, None, 1_500, "abort", None, ("payments.transactions.v1-11",)),
+        *("checkout", "#checkout-oncall", "looks like Spring Kafka: prefix checkout-, number 7; this is a guess", None),
         "txnwatch abort --topic payments.transactions.v1 --partition 11 --producer-id 4000 --start-offset 1234567",
     )
     answer = CommandAnswer("find-hanging", "cluster", FoundRow, [found])

@@ -16,12 +16,13 @@ from prometheus_client import generate_latest
 from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, BucketRun, a_marker, notice, seen, transaction
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
-from support.incidents import an_event, an_update
+from support.incidents import OWNER_VALUE, an_event, an_update
 from support.log_lines import LogLines
 from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
 from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
+from txnwatch.owners.owners_file import owners_of
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.event_builder import Origin
@@ -266,7 +267,7 @@ def test_incidents_confirmations_and_sinks_come_from_the_ledger(world: Collector
     world.outbox.put([event])
     world.outbox.deliver(world.bucket.now_ms)
     scrape = world.batch()
-    assert scrape.value("open_incidents", verdict="hanging", severity="critical") == 1
+    assert scrape.value("open_incidents", verdict="hanging", severity="critical", owner="none") == 1
     assert scrape.value("events_total", verdict="hanging", status="opened") == 1
     assert scrape.value("detection_latency_seconds_bucket", verdict="hanging", le="1.0") == 0
     assert scrape.value("detection_latency_seconds_bucket", verdict="hanging", le="1.5") == 1
@@ -276,6 +277,21 @@ def test_incidents_confirmations_and_sinks_come_from_the_ledger(world: Collector
     world.ledger.counts.clear()  # as a ledger that was opened again
     world.ledger.counts["hanging:confirmed"] += 1
     assert world.batch().value("confirmations_total", verdict="hanging", answer="confirmed") == 3
+
+
+def test_open_incidents_are_counted_by_owner_and_a_series_ends_at_zero(world: CollectorWorld) -> None:
+    table = owners_of({"owner": [{"team": "checkout", "transactional_ids": ["checkout-*"]}]}, "file")
+    world.ledger.ledger.book.origin = replace(world.ledger.origin, owners=table)
+    forged = {**OWNER_VALUE, "team": "forged"}
+    event = an_event(verdict="hanging", transactional_id="checkout-7", cluster_id="cluster-1", owner=forged)
+    world.ledger.remember([event])
+    labels = {"verdict": "hanging", "severity": "critical"}
+    scrape = world.batch()
+    assert scrape.value("open_incidents", **labels, owner="checkout") == 1
+    assert scrape.value("open_incidents", **labels, owner="none") == 0
+    assert scrape.value("open_incidents", **labels, owner="forged") is None
+    world.ledger.ledger.store.known.clear()
+    assert world.batch().value("open_incidents", **labels, owner="checkout") == 0
 
 
 def test_progress_is_what_spark_reports() -> None:

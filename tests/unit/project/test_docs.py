@@ -51,6 +51,7 @@ GENERATED = [
     "docs/events.md",
     "docs/measured.md",
     "docs/metrics.md",
+    "docs/owners.md",
     "docs/spark-source.md",
     "docs/verdicts.md",
     "deploy/reference-config.toml",

@@ -10,6 +10,8 @@ const AHEAD = "Look again before you act.";
 export const command = (line, page) => line && html`<div class="command"><code>${line.split(/ (?=--|&& )/).map((one, i) => html`${i ? " " : ""}<span>${one}</span>`)}</code>
   <button type="button" aria-label="Copy the command" @click=${(event) => page.copy(event.currentTarget)}>Copy</button></div>`;
 
+/** Whom to call. The address is from the operator's own table, which has only http and https; it is checked again. */
+const whom = (owner) => html`<b>${foreign(owner.name)}</b>${owner.contact ? html` ${foreign(owner.contact)}` : nothing}${/^https?:\/\//.test(owner.url ?? "") ? html` <a href=${owner.url} rel="noreferrer">about the team</a>` : nothing}`;
 const parts = (found, now) => found.map((part, i) => {
   const text = typeof part === "number" ? duration(now - part) : part;
   return i === 0 ? html`<b><bdi>${text}</bdi></b>` : html`<bdi>${text}</bdi>`;
@@ -40,10 +42,14 @@ export function sentence(page, isSmall) {
 }
 
 // --- incidents
+const ofGroup = (row, group) => {
+  const owner = row.group_owners.find(([one]) => one === group)?.[1];
+  return html`${foreign(group)}${owner ? html` (${foreign(owner)})` : nothing}`;
+};
 const MOST_GROUPS = (row) => [
-  row.stopped.length ? html`<div><b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b></div><div class="muted small">${row.stopped.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_stopped ? `, and ${row.more_stopped} more` : ""}</div>` : nothing,
-  row.waiting.length ? html`<div><b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b></div><div class="muted small">${row.waiting.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.more_waiting ? `, and ${row.more_waiting} more` : ""}</div>` : nothing,
-  row.at_risk.length ? html`<div class="small">at risk: ${row.at_risk.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}</div>` : nothing,
+  row.stopped.length ? html`<div><b>${plural(row.stopped.length + row.more_stopped, "group")} stopped</b></div><div class="muted small">${row.stopped.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${row.more_stopped ? `, and ${row.more_stopped} more` : ""}</div>` : nothing,
+  row.waiting.length ? html`<div><b>${plural(row.waiting.length + row.more_waiting, "group")} waiting for offsets</b></div><div class="muted small">${row.waiting.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}${row.more_waiting ? `, and ${row.more_waiting} more` : ""}</div>` : nothing,
+  row.at_risk.length ? html`<div class="small">at risk: ${row.at_risk.map((one, i) => html`${i ? ", " : ""}${ofGroup(row, one)}`)}</div>` : nothing,
 ];
 
 const places = (row) => html`${row.places.slice(0, 3).map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}${row.places.length + row.more_places > 3 ? ` and ${row.places.length + row.more_places - 3} more` : ""}`;
@@ -53,11 +59,11 @@ export function incidentRow(row, page, isChosen) {
   return html`<li class="${tone}${isChosen ? " chosen" : ""}" data-incident=${row.id}>${sign(tone)}
     <div class="what"><div class="tag">${row.tag}</div>
       <h3><a href=${ofIncident(row.id)}>${row.places.length ? places(row) : "its partitions"}</a> <span class="muted">behind</span> <a class="mono" href=${ofClient(row)}>${foreign(row.holder)}</a></h3>
-      <div class="muted">${foreign(row.why)}</div></div>
+      <div class="muted">${foreign(row.why)}</div>${row.owner ? html`<div class="small owner">call ${whom(row.owner)}</div>` : nothing}</div>
     <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
     <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">no group is known to stand</div>`}</div>
-    <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}
+    <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${row.advice ? html`<div class="small advice">${row.advice}</div>` : nothing}
       ${command(page.isStale ? row.look : row.command ?? row.look, page)}</div></li>`;
 }
 
@@ -95,7 +101,7 @@ function timeline(page) {
     <header><h2 id="h-lanes">What stands in the way of readers</h2><span class="muted small">partitions with data that is open for 2 s or longer; worst first, then oldest</span></header>
     <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, page.isStale && page.head?.judged_ms ? clock(page.head.judged_ms, page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
     ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
-      <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>` : "held by a transaction that is not in the list"}</div></div>
+      <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div></div>
       <div class="plot">${lane(row, scale, width, page.now)}</div>
       <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.more + row.behind.length ? `${count(row.more + row.behind.length)} more open · ` : ""}${duration(page.now - row.since_ms)}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${count(order.more_lanes)} more partitions</p>` : nothing}
@@ -152,15 +158,20 @@ export function incident(found, page) {
   return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)}</p>
       <div class="age"><span class="small">${isOpen ? "standing for" : "was open for"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
     <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
-      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook.replace("_", "-")}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p><b>${page.isStale ? AHEAD : found.next}</b></p>${command(page.isStale ? found.look : found.command ?? found.look, page)}
+      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook.replace("_", "-")}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p><b>${page.isStale ? AHEAD : found.next}</b></p>${found.advice ? html`<p class="advice">${found.advice}</p>` : nothing}${command(page.isStale ? found.look : found.command ?? found.look, page)}
         <p class="muted">A command of txnwatch reads everything again before it writes, and reads the marker back. Nothing is written from this page.${found.decision && !page.isStale ? ` The ${found.decision}.` : ""}</p></div></section>` : nothing}
       ${found.proof ? proofCard(found.proof, page) : nothing}
       <section class="card"><header><h2>Its life</h2>${found.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${found.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>
     </div><div class="stack">
+      ${ownerCard(found)}
       ${waits(found, page)}
       <section class="card"><header><h2>Facts</h2></header><div class="body"><dl class="facts">${found.facts.map(([name, shown]) => html`<dt>${name}</dt><dd>${value(shown, page)}</dd>`)}<dt>incident</dt><dd><code>${found.id}</code></dd></dl></div></section>
     </div></div>`;
 }
+
+const ownerCard = (found) => html`<section class="card"><header><h2>Whom to call</h2></header><div class="body">
+  <p>${found.owner ? html`${whom(found.owner)} <span class="muted">found by the ${found.owner.found_by}</span>` : "The table of owners has no entry for it."}</p>
+  ${found.application ? html`<p class="muted">Its id: ${foreign(found.application)}.</p>` : nothing}</div></section>`;
 
 function proofCard(found, page) {
   const looks = [...found.looks.map((one, i) => [`Look ${i + 1}`, one.barrier === null ? "" : `barrier ${count(one.barrier)}`, one]), ["Fresh read", found.fresh_read.confirmed_ms === null ? "" : clock(found.fresh_read.confirmed_ms, page.now, 3), found.fresh_read]];
@@ -172,7 +183,7 @@ function waits(found, page) {
   const { waits: behind, next_holder: next } = found;
   return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(found)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
       <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${count(behind.hidden)} hidden`}</span></li>`)}
-      <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">it stops here too</span></li>` : nothing}</ul></li></ul></div></section>
+      <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind${one.owner ? html` · ${foreign(one.owner)}` : nothing}</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">it stops here too</span></li>` : nothing}</ul></li></ul></div></section>
     ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`The partition moves on to <b>${count(next.start)}</b>, where <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other transaction that is open for 2 s holds this partition. Readers come to its end."}</p></div></section>` : nothing}`;
 }
 
@@ -198,6 +209,7 @@ export function client(found, page) {
   return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(found.name ?? "no transactional id is known")}</p></section>
     ${bad && page.picture?.incidents[bad.id] ? html`<section class="card"><header><h2>What to do</h2></header><ol class="incidents">${incidentRow(page.picture.incidents[bad.id], page, false)}</ol></section>` : nothing}
     <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans"><table><thead><tr><th scope="col">partition</th><th scope="col" class="number">from offset</th><th scope="col">first seen</th></tr></thead><tbody>${found.open.flatMap((one) => one.spans).map((span) => html`<tr><td><a href=${ofPartition(span.topic, span.partition)}>${foreign(`${span.topic}-${span.partition}`)}</a></td><td class="number">${count(span.start)}</td><td>${time(span.since_ms, page)}</td></tr>`)}</tbody></table></div></section>
+    ${ownerCard(found)}
     <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${found.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${found.producer_ids.join(", ")}${found.length > 1000 ? html` · the id has ${count(found.length)} characters` : nothing}</p></div></section></div>`;
 }
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.incidents import a_life, an_event
+from support.incidents import APPLICATION_VALUE, OWNER_VALUE, a_life, an_event
 from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.cli.output import event_line
 from txnwatch.sinks.delivery.encoding import (
@@ -27,7 +27,18 @@ from txnwatch.sinks.delivery.encoding import (
     to_json,
 )
 from txnwatch.state.evidence.outcome import unknown, with_outcome
-from txnwatch.state.incidents.value_rules import ACTION, EVENT, EVIDENCE, GROUP, LAST_TIME_MS, RESOLUTION, WAITING
+from txnwatch.state.incidents.value_rules import (
+    ACTION,
+    APPLICATION,
+    EVENT,
+    EVIDENCE,
+    GROUP,
+    ID_PART,
+    LAST_TIME_MS,
+    OWNER,
+    RESOLUTION,
+    WAITING,
+)
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import (
     Action,
@@ -48,6 +59,7 @@ from txnwatch.state.model.incident import (
     WaitingGroup,
     updated,
 )
+from txnwatch.state.model.ownership import Advice, Certainty, FoundBy, IdMaker, IdPart, OwningTeam
 from txnwatch.state.model.verdicts import Reason, Severity, Verdict
 
 ACTION_VALUE = {
@@ -73,6 +85,7 @@ WHOLE = [
     ),
     updated(an_event(action=ACTION_VALUE, consumer_groups=(GROUP_VALUE,), pending_partitions=("a-b-1",)), 5),
     updated(an_event(waiting_groups=(WAITING_VALUE,)), 5),
+    an_event(owner=OWNER_VALUE, application=APPLICATION_VALUE, advice="resume_flink_job"),
 ]
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
@@ -160,6 +173,15 @@ NOT_AN_EVENT: dict[str, dict[str, Any]] = {
     "a group that waits and has no name": {"waiting_groups": [{"partitions": ["orders-1"]}]},
     "a partition that is none": {"pending_partitions": ["orders"]},
     "a partition with a number in other digits": {"pending_partitions": ["orders-\u0663"]},
+    "an owner without a team": {"owner": {**OWNER_VALUE, "team": None}},
+    "a team in capitals": {"owner": {**OWNER_VALUE, "team": "Checkout"}},
+    "a link that is a script": {"owner": {**OWNER_VALUE, "url": "javascript:alert(1)"}},
+    "a link with a control character": {"owner": {**OWNER_VALUE, "url": "https://a\x1b[2J"}},
+    "a contact without an end": {"owner": {**OWNER_VALUE, "contact": "a" * 1_001}},
+    "an owner that is found elsewhere": {"owner": {**OWNER_VALUE, "found_by": "a dream"}},
+    "an application of another certainty": {"application": {**APPLICATION_VALUE, "certainty": "sure"}},
+    "a part without a name": {"application": {**APPLICATION_VALUE, "parts": [{"value": "4"}]}},
+    "another advice": {"advice": "abort it now"},
     "evidence without its reason": {"evidence": {}},
     "evidence of another kind": {"evidence": {"complete": "yes"}},
 }
@@ -172,6 +194,9 @@ def test_a_value_that_no_event_can_have_makes_it_none(changes: dict[str, Any]) -
 
 PARTS: dict[type, tuple[str | None, dict[str, Any]]] = {
     IncidentEvent: (None, EVENT),
+    OwningTeam: ("owner", OWNER),
+    IdMaker: ("application", APPLICATION),
+    IdPart: ("application.parts", ID_PART),
     Evidence: ("evidence", EVIDENCE),
     AffectedGroup: ("consumer_groups", GROUP),
     WaitingGroup: ("waiting_groups", WAITING),
@@ -181,11 +206,11 @@ PARTS: dict[type, tuple[str | None, dict[str, Any]]] = {
 
 
 def record_of(name: str | None) -> dict[str, Any]:
-    """The record of the schema: the event, or the part in one of its fields."""
-    if name is None:
-        return schema()
-    kind = next(one["type"] for one in schema()["fields"] if one["name"] == name)
-    found: dict[str, Any] = kind[1] if isinstance(kind, list) else kind.get("items", kind)
+    """The record of the schema: the event, or the part at the path of a field."""
+    found: dict[str, Any] = schema()
+    for one in name.split(".") if name is not None else ():
+        kind = next(each["type"] for each in found["fields"] if each["name"] == one)
+        found = kind[1] if isinstance(kind, list) else kind.get("items", kind)
     return found
 
 
@@ -226,6 +251,9 @@ CLOSED_SETS: dict[type[StrEnum], str] = {
         "written_meanwhile written_since begun_since contradiction"
     ),
     GroupState: "stopped at_risk",
+    FoundBy: "transactional_id application topic group",
+    Certainty: "certain possible",
+    Advice: "resume_flink_job",
     Decision: "abort commit dry_run refused fence",
     ActionResult: "verified still_open failed unknown",
     Initiator: "watch operator",

@@ -1,0 +1,117 @@
+"""`explain` names whom to call, and never suggests what loses the data of a checkpoint of Flink."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from txnwatch.cli.explained_owner import with_owner
+from txnwatch.cli.explanation import Explanation
+from txnwatch.cli.fence import what_it_ends
+from txnwatch.owners.owners_file import owners_of
+from txnwatch.state.abort.fencing import ProducerIdentity
+from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
+from txnwatch.state.model.transaction import DescribedTransaction
+from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+TABLE = owners_of(
+    {
+        "owner": [
+            {
+                "team": "data",
+                "name": "Data platform",
+                "contact": "#data",
+                "url": "https://teams.example/data",
+                "transactional_ids": ["dwh-*"],
+            },
+            {"team": "orders", "topics": ["orders"]},
+            {"team": "risk", "name": "Risk", "groups": ["fraud-*"]},
+        ]
+    },
+    "file",
+)
+FLINK: dict[str, Any] = {
+    "target": "dwh-orders-4-1187",
+    "state": "late",
+    "transactional_id": "dwh-orders-4-1187",
+    "producer_id": 7,
+    "transaction_state": "Ongoing",
+    "partitions": ("orders-0",),
+    "next": "txnwatch fence --transactional-id dwh-orders-4-1187",
+}
+
+
+def explained(**changes: Any) -> Explanation:
+    return with_owner(Explanation(**{**FLINK, **changes}), TABLE)
+
+
+def test_the_owner_is_in_the_fields_and_in_the_text() -> None:
+    found = explained()
+    assert (found.owner, found.contact) == ("data", "#data")
+    assert found.text[0] == "Call Data platform (#data), https://teams.example/data: found by the transactional id."
+    assert found.application is not None
+    assert found.text[1] == f"Transactional id 'dwh-orders-4-1187': {found.application}."
+
+
+def test_a_transaction_of_flink_has_the_advice_and_no_command_that_ends_it() -> None:
+    found = explained()
+    assert found.advice is Advice.RESUME_FLINK_JOB
+    assert found.text[-1] == ADVICE_MEANS[Advice.RESUME_FLINK_JOB]
+    assert found.next is None
+
+
+NO_ADVICE = {
+    "its outcome is decided": {"transaction_state": "PrepareCommit"},
+    "it is idle": {"transaction_state": "Empty", "state": "idle", "partitions": ()},
+    "it commits offsets": {"partitions": ("__consumer_offsets-3", "orders-0")},
+    "another form": {"transactional_id": "dwh-orders"},
+    "a hang that was aborted": {"state": "hanging", "transaction_state": "CompleteAbort", "expected_outcome": "abort"},
+}
+
+
+@pytest.mark.parametrize("changes", NO_ADVICE.values(), ids=NO_ADVICE.keys())
+def test_without_the_advice_the_command_stays(changes: dict[str, Any]) -> None:
+    found = explained(**changes)
+    assert (found.advice, found.next) == (None, FLINK["next"])
+
+
+def test_a_hang_whose_outcome_is_not_known_keeps_its_rehearsal() -> None:
+    rehearsal = "txnwatch abort --topic orders --partition 0 --start-offset 4 --dry-run"
+    found = explained(state="hanging", transaction_state="CompleteCommit", expected_outcome="unknown", next=rehearsal)
+    assert (found.advice, found.next) == (Advice.RESUME_FLINK_JOB, rehearsal)
+
+
+def test_the_topic_counts_for_a_partition_that_is_held() -> None:
+    held = Explanation("orders-0", "hanging", producer_id=7)
+    assert with_owner(held, TABLE, ORDERS).owner == "orders"
+    assert with_owner(Explanation("orders-0", "all_clear"), TABLE, ORDERS).owner is None
+
+
+def test_the_groups_that_are_affected_have_their_owners() -> None:
+    found = explained(affected_groups=("fraud-scoring", "other"), waiting_groups=("fraud-scoring",))
+    assert [line for line in found.text if line.startswith("Group ")] == ["Group fraud-scoring: Risk."]
+
+
+def test_without_an_owner_nothing_is_said() -> None:
+    assert with_owner(Explanation("a", "idle", text=("a: idle.",)), TABLE).text == ("a: idle.",)
+
+
+IN_OFFSETS = TopicPartition("__consumer_offsets", 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "partitions", "after"),
+    [
+        (S.ONGOING, {ORDERS}, [ADVICE_MEANS[Advice.RESUME_FLINK_JOB]]),
+        (S.EMPTY, set(), []),
+        (S.ONGOING, {IN_OFFSETS}, []),
+    ],
+)
+def test_a_fence_shows_the_advice_before_it_asks(state: S, partitions: set[TopicPartition], after: list[str]) -> None:
+    described = DescribedTransaction("dwh-4-1187", 1, state, 1000, 0, 60_000, 0, frozenset(partitions))
+    before = ProducerIdentity(1000, 0)
+    lines = list(what_it_ends(described, before, "its data is lost"))
+    assert lines == [f"transactional id dwh-4-1187: {state}, {before}", "fence: its data is lost.", *after]

@@ -1,0 +1,133 @@
+"""Whom to call: the owner by the table of this process, and what an id says, wherever the page names an incident."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from support.incidents import an_event
+from support.page_world import ORIGIN, PageWorld, a_busy_cluster, an_incident, an_open, now_ms
+from txnwatch.page import details
+from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.whom_to_call import about_client, about_event, owners_of
+from txnwatch.page.words import as_text
+from txnwatch.state.incidents.naming import named
+from txnwatch.state.model.ownership import NO_OWNERS
+from txnwatch.state.model.values import ProducerId
+
+
+def known_of(world: PageWorld) -> Knowledge:
+    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
+
+
+def rows(world: PageWorld) -> dict[str, dict[str, Any]]:
+    """The incidents of the picture by their verdict, as JSON gives them back."""
+    picture = msgspec.json.decode(msgspec.json.encode(picture_of(known_of(world))))
+    return {row["verdict"]: row for row in picture["incidents"].values()}
+
+
+def test_an_incident_has_its_owner_and_what_its_id_says() -> None:
+    hang = rows(a_busy_cluster())["hanging"]
+    assert hang["owner"] == {
+        "team": "checkout",
+        "name": "Checkout",
+        "contact": "#checkout-oncall",
+        "url": "https://teams.example/checkout",
+        "found_by": "transactional id",
+    }
+    assert hang["application"] == "looks like Spring Kafka: prefix checkout-, number 7; this is a guess"
+    assert hang["advice"] is None
+
+
+def test_a_late_transaction_of_flink_has_the_advice() -> None:
+    late = rows(a_busy_cluster())["late"]
+    assert late["owner"]["team"] == "data"
+    assert late["advice"].startswith("This can be a pre-committed transaction of a Flink checkpoint.")
+
+
+def test_the_owners_of_affected_groups_are_named() -> None:
+    assert rows(a_busy_cluster())["hanging"]["group_owners"] == [["fraud-scoring", "Risk #risk"]]
+
+
+def test_what_waits_has_the_owners_of_its_groups() -> None:
+    known = known_of(a_busy_cluster())
+    found = details.incident(known, next(one.incident_id for one in known.open_incidents if one.verdict == "hanging"))
+    assert found is not None
+    assert [group["owner"] for group in found["waits"]["groups"]] == ["Risk #risk", None, None]
+
+
+def test_an_incident_without_an_owner_says_so() -> None:
+    stuck = rows(a_busy_cluster())["stuck_prepare"]
+    assert (stuck["owner"], stuck["group_owners"]) == (None, [])
+
+
+def test_the_line_below_the_sentence_names_whom_to_call() -> None:
+    status = picture_of(known_of(a_busy_cluster()))["status"]
+    assert "to call: Checkout, Data platform" in as_text(status["detail"], now_ms())
+
+
+def test_the_holder_of_a_partition_has_its_owner() -> None:
+    lanes = picture_of(known_of(a_busy_cluster()))["lanes"]
+    assert [lanes[key]["holder"]["owner"] for key in ("payments-0", "clickstream-17", "billing-7")] == [
+        "Checkout",
+        "Risk",
+        None,
+    ]
+
+
+def test_a_transactional_id_has_its_owner_with_and_without_an_incident() -> None:
+    known = known_of(a_busy_cluster())
+    with_one, without = details.producer(known, ProducerId(4021)), details.producer(known, ProducerId(4177))
+    assert with_one is not None
+    assert without is not None
+    assert (with_one["owner"]["team"], without["owner"]["team"]) == ("checkout", "checkout")
+    assert without["application"] == "looks like Spring Kafka: prefix refund-, number 2; this is a guess"
+    assert about_client(ORIGIN, [], []) == {"owner": None, "application": None}
+
+
+def test_text_of_a_client_is_printable() -> None:
+    event = named(an_event(transactional_id="evil\x1b]0;x\x07\u202e-4-1187"), ORIGIN.owners)
+    found = about_event(ORIGIN, event)
+    assert found["application"].isprintable()
+    assert "evil\\x1b" in found["application"]
+
+
+def test_a_group_with_the_name_of_a_property_has_no_owner() -> None:
+    group = {"group_id": "__proto__", "state": "stopped", "committed_offset": 1, "hidden_lag": 2}
+    assert about_event(ORIGIN, an_event(consumer_groups=(group,)))["group_owners"] == []
+
+
+def test_before_the_cluster_is_known_nobody_owns_anything() -> None:
+    assert owners_of(None) is NO_OWNERS
+
+
+def test_the_incidents_of_one_owner_are_listed() -> None:
+    world = a_busy_cluster()
+    with world.served() as url:
+
+        def verdicts(query: str) -> list[str]:
+            answer = json.loads(urlopen(f"{url}/api/v1/incidents{query}").read())
+            return [row["verdict"] for row in answer["rows"]]
+
+        assert verdicts("?owner=checkout") == ["hanging"]
+        assert verdicts("?owner=none") == ["stuck_prepare", "long_running"]
+        assert verdicts("?owner=nobody") == []
+        assert len(verdicts("")) == 4
+
+
+def test_the_page_as_text_names_whom_to_call_and_the_advice() -> None:
+    with a_busy_cluster().served() as url:
+        text = urlopen(Request(url, headers={"Accept": "text/plain"})).read().decode()
+    assert "  call Checkout, #checkout-oncall\n" in text
+    assert "This can be a pre-committed transaction of a Flink checkpoint." in text
+
+
+def test_a_hostile_id_in_a_lane_is_named_by_its_topic_alone() -> None:
+    world = PageWorld(open=[an_open(1, "<script>alert(1)</script>", 60, ("clickstream", 0, 5))])
+    world.tell(an_incident("hang", 60, transactional_id="__proto__", topic="clickstream", partition=0))
+    world.batch()
+    assert rows(world)["hanging"]["owner"]["found_by"] == "topic"
+    assert picture_of(known_of(world))["lanes"]["clickstream-0"]["holder"]["owner"] == "Risk"
