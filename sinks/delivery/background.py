@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from txnwatch.sinks.delivery.outbox import MirrorOutbox
+from txnwatch.sinks.delivery.outbox import DeliveryCounts, MirrorOutbox
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
@@ -111,6 +111,14 @@ class BackgroundMirror:
     def failures(self) -> int:
         """See MirrorQueue."""
         return self._outbox.failures
+
+    @property
+    def tally(self) -> DeliveryCounts:
+        """See MirrorQueue."""
+        with self._lock:
+            oldest_ms = self._inbox[0].time_ms if self._inbox else None
+        found = self._outbox.tally
+        return found if found.oldest_ms is not None else found._replace(oldest_ms=oldest_ms)
 
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """See MirrorQueue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding, OpenTransaction, OpenTransactions
@@ -15,6 +15,22 @@ from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, double
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
 _FORGET_PAUSE_MS = DurationMs(600_000)
 _AT_A_TIME = 500
+
+
+class DeliveryCounts(NamedTuple):
+    """What became of the events of one destination.
+
+    Attributes:
+        delivered: events that it has taken.
+        refused: events that were set aside, because it refuses them.
+        oldest_ms: the time of the oldest event that is not delivered; None if there is none.
+        is_stopped: whether it wants no more events.
+    """
+
+    delivered: int
+    refused: int = 0
+    oldest_ms: TimestampMs | None = None
+    is_stopped: bool = False
 
 
 class Outbox:
@@ -33,11 +49,21 @@ class Outbox:
         self._retries = 0
         self._due_ms = AT_ONCE
         self.failures = 0
+        self._delivered = 0
 
     @property
     def waiting(self) -> int:
         """The number of undelivered events."""
         return len(self._waiting)
+
+    @property
+    def tally(self) -> DeliveryCounts:
+        """What became of the events."""
+        try:
+            oldest_ms = self._waiting[0].time_ms
+        except IndexError:  # the thread of a mirror may have emptied the queue
+            oldest_ms = None
+        return DeliveryCounts(self._delivered, oldest_ms=oldest_ms)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
@@ -53,6 +79,7 @@ class Outbox:
                 part = [self._waiting[position] for position in range(min(_AT_A_TIME, len(self._waiting)))]
                 self._send(part)
                 taken.extend(self._waiting.popleft() for _ in part)
+                self._delivered += len(part)
         except SinkError as exc:
             self.failures += 1
             if not self._retries:
@@ -143,6 +170,10 @@ class MirrorQueue(Protocol):
     @property
     def failures(self) -> int:
         """How many deliveries have failed."""
+
+    @property
+    def tally(self) -> DeliveryCounts:
+        """What became of the events."""
 
     def put(self, events: Sequence[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, grantee_of, librdkafka_config
+from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.group_lease import GroupLease
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.background import BackgroundMirror
@@ -54,6 +55,7 @@ class SinkSet:
         on_event: receives every incident event.
         progress: returns the progress of the running query.
         missing_evidence: returns the partitions without evidence.
+        push: the targets that get every event over HTTP; they outlive a query.
         cluster: the connection of the ledger's own requests.
     """
 
@@ -69,6 +71,7 @@ class SinkSet:
     on_event: Callable[[IncidentEvent], None]
     progress: Callable[[], Progress | None]
     missing_evidence: Callable[[], MissingEvidence]
+    push: PushTargets
     cluster: Cluster = field(init=False)
     _ledger: RunningLedger | None = field(default=None, init=False)
     _event_log: EventLog | None = field(default=None, init=False)
@@ -117,7 +120,7 @@ class SinkSet:
             admin=ClusterAdmin(self.cluster),
             groups=ClusterGroups(self.cluster),
             topic=TopicOutbox(topic, self.log),
-            mirrors=mirrors,
+            mirrors=[*mirrors, *self.push.queues],
             now_ms=wall_clock_ms,
             new_records=lambda: self.listening.events_of(log.new_records()),
             on_event=self.on_event,
@@ -127,7 +130,7 @@ class SinkSet:
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
         )
-        ledger.remember(self.listening.events_of(log.history()))
+        ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.cluster_id))
         ledger.fill_mirrors()
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
