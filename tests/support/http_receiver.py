@@ -68,6 +68,9 @@ class Receiver:
             def do_POST(self) -> None:
                 receiver.serve(self)
 
+            def do_GET(self) -> None:
+                receiver.serve(self)
+
             def do_OPTIONS(self) -> None:
                 receiver.serve(self)
 

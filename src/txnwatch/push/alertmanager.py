@@ -24,7 +24,8 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs
 
-PATH: Final = "/api/v2/alerts"
+ALERTS_PATH: Final = "/api/v2/alerts"
+STATUS_PATH: Final = "/api/v2/status"
 _AT_A_TIME: Final = 64
 _STOP_S: Final = 1.0
 _HEADERS: Final = [("Content-Type", "application/json")]
@@ -49,7 +50,7 @@ class AlertmanagerPeer:
         self._most = _AT_A_TIME
         form = functools.partial(_form, target)
         self._book = AlertBook(form, target.resend_ms, self._kept())
-        client = HttpClient(address.below(PATH), target.ca_file)
+        client = HttpClient(address.below(ALERTS_PATH), target.ca_file)
         name = f"alertmanager {target.name} {address.shown}"
         self._sender = Sender(name, target, client, now_ms, log)
         self._thread = WorkerThread(name, self._work, log)

@@ -124,6 +124,17 @@ class HttpClient:
         except (OSError, h11.ProtocolError) as exc:
             raise SinkError(f"{self.address.shown}: {printable(str(exc)[:200])}") from exc
 
+    def reach(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Makes a connection, and sends no request.
+
+        Raises:
+            SinkError: it cannot be made.
+        """
+        try:
+            self._connected(time.monotonic() + timeout_s).close()
+        except OSError as exc:
+            raise SinkError(f"{self.address.shown}: {printable(str(exc)[:200])}") from exc
+
     def _events(self, method: str, headers: Sequence[tuple[str, str]], body: bytes) -> list[h11.Event]:
         address = self.address
         default = address.port == _PORTS[address.scheme]
