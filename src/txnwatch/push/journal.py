@@ -28,7 +28,6 @@ class Journal:
 
     Attributes:
         values: the values as they are now.
-        is_new: whether there was no file.
     """
 
     def __init__(self, path: Path, report: Callable[[str], None]) -> None:
@@ -37,16 +36,16 @@ class Journal:
         self._is_failing = self._is_cut = False
         self.values: dict[str, Any] = {}
         self._lines = 0
-        self.is_new = not self._load()
+        self._load()
 
-    def _load(self) -> bool:
+    def _load(self) -> None:
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
-            return False
+            return
         except OSError as exc:
             self._report(f"{self._path}: the position cannot be read, so open incidents are sent again: {exc}")
-            return False
+            return
         lines = text.splitlines()
         self._lines, self._is_cut = len(lines), not text.endswith("\n")
         for line in lines:
@@ -55,7 +54,6 @@ class Journal:
                 self._set(str(key), value)
             except (ValueError, TypeError):
                 continue  # cut by the end of the process
-        return True
 
     def _set(self, key: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON
         if value is None:
@@ -113,7 +111,6 @@ class TargetPosition:
 
     def __init__(self, journal: Journal, now_ms: TimestampMs) -> None:
         self._journal = journal
-        self.is_first_start = journal.is_new
         if _FLOOR not in journal.values:
             journal.keep(_FLOOR, now_ms)
 

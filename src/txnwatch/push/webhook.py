@@ -116,9 +116,8 @@ class Webhook:
         self._add(events, is_latest=True)
 
     def take_history(self, event: IncidentEvent) -> None:
-        """Adds an event of the topic's history, if the target has not taken it before this start."""
-        if not self._position.is_first_start:
-            self._add([event], is_latest=False)
+        """Adds an event of the topic's history, if it is new to the target; at the first start none of them is."""
+        self._add([event], is_latest=False)
 
     def _add(self, events: Iterable[IncidentEvent], *, is_latest: bool) -> None:
         with self._lock:

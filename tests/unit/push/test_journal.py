@@ -26,11 +26,9 @@ def accepted(event: IncidentEvent, position: TargetPosition) -> bool:
 def test_what_was_taken_is_known_after_a_restart(tmp_path: Path) -> None:
     opened, later, over = a_life("incident")
     position = position_in(tmp_path / "position")
-    assert position.is_first_start
     position.take(opened)
     position.take(later)
     again = position_in(tmp_path / "position")
-    assert not again.is_first_start
     assert [accepted(event, again) for event in (opened, later, over)] == [True, True, False]
 
 

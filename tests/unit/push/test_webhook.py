@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from support.log_lines import LogLines
 from support.push_world import START_MS, HandClock, a_webhook, ids_of
 from support.waiting import eventually
 from txnwatch.push.webhook import CONSENT_MS, Webhook
+from txnwatch.sinks.delivery.outbox import MOST_WAITING
 
 _LONG_S = 10.0
 LATE_MS = 400_000  # later than every pause
@@ -60,20 +62,6 @@ def test_what_may_pass_is_tried_again_and_reported_once(tmp_path: Path, status: 
     assert log[0].startswith(f"warning: webhook pager: 127.0.0.1:{receiver.port} answers {status}")
     assert log[1] == "webhook pager takes events again"
     assert "secret-path" not in "".join(log)
-
-
-def test_a_receiver_is_left_alone_for_as_long_as_it_asks(tmp_path: Path) -> None:
-    clock = HandClock()
-    with receiving() as receiver, a_webhook(receiver, tmp_path, clock) as webhook:
-        receiver.answers = [Says(429, {"Retry-After": "120"})]
-        webhook.put([an_event()])
-        eventually(lambda: webhook.failures == 1, _LONG_S, "the failure")
-        passes(webhook, clock, 119_000)
-        webhook.stop()
-        assert len(receiver.received) == 1
-    with receiving() as receiver, a_webhook(receiver, tmp_path, clock) as webhook:
-        webhook.put([an_event()])
-        assert all_taken(receiver, 1) == [an_event().event_id]
 
 
 def test_a_receiver_that_is_down_gets_everything_later(tmp_path: Path) -> None:
@@ -197,6 +185,14 @@ def test_the_end_of_a_waiting_incident_is_new_also_if_the_clock_was_set_back(tmp
         webhook.put(life[1:])
         receiver.gate.set()
         assert all_taken(receiver, 3) == [event.event_id for event in life]
+
+
+def test_the_queue_of_a_receiver_that_is_down_has_a_bound(tmp_path: Path) -> None:
+    opened = an_event()
+    with receiving() as receiver, a_webhook(receiver, tmp_path, HandClock()) as webhook:
+        receiver.stop()
+        webhook.put([replace(opened, sequence=sequence) for sequence in range(1, MOST_WAITING + 500)])
+        assert webhook.waiting <= MOST_WAITING
 
 
 def test_a_missing_token_is_a_failure_that_ends_with_the_token(tmp_path: Path) -> None:
