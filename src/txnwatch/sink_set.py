@@ -130,7 +130,7 @@ class SinkSet:
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
         )
-        ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.cluster_id))
+        ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.origin))
         ledger.fill_mirrors()
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)

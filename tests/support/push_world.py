@@ -47,4 +47,4 @@ def a_webhook(
         yield webhook
     finally:
         receiver.gate.set()
-        webhook.stop()
+        webhook.stop(1.0)

@@ -147,8 +147,12 @@ def _command(event: IncidentEvent) -> str:
     command = event.suggested_command
     if command is None:
         return ""
-    is_whole = len(command) <= LONGEST_COMMAND and command.isprintable() and not re.search(r"[<>&`]", command)
-    return command if is_whole else "`txnwatch status` shows it: it cannot be shown here as it is"
+    is_text = command.isprintable() and not re.search(r"[<>&`]", command.replace(" && ", " "))
+    return (
+        command
+        if is_text and len(command) <= LONGEST_COMMAND
+        else "`txnwatch status` shows it: it cannot be shown here as it is"
+    )
 
 
 def harmless(text: str, longest: int = LONGEST_TEXT) -> str:

@@ -27,7 +27,6 @@ from txnwatch.state.model.values import TimestampMs
 ALERTS_PATH: Final = "/api/v2/alerts"
 STATUS_PATH: Final = "/api/v2/status"
 _AT_A_TIME: Final = 64
-_STOP_S: Final = 1.0
 _HEADERS: Final = [("Content-Type", "application/json")]
 
 
@@ -90,9 +89,9 @@ class AlertmanagerPeer:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the thread; a request that is under way is left behind. Nothing is ended at Alertmanager."""
-        self._thread.stop(_STOP_S)
+    def stop(self, timeout_s: float) -> None:
+        """Ends the thread; after the timeout, a request that is under way is left behind. Nothing is ended at Alertmanager."""
+        self._thread.stop(timeout_s)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Takes the latest events of incidents."""

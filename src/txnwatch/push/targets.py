@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from txnwatch.push.alertmanager import AlertmanagerPeer
 from txnwatch.push.journal import Journal, TargetPosition
 from txnwatch.push.push_file import PushFile
 from txnwatch.push.webhook import Webhook
+from txnwatch.state.incidents.event_builder import Origin, suggested
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs
 
 _PREFIX = "txnwatch-push-"
+_STOP_S = 0.5
 
 
 class PushTargets:
@@ -56,16 +60,23 @@ class PushTargets:
         return Journal(self._directory / f"{_PREFIX}{name}.jsonl", self._log.warning)
 
     def seen(
-        self, history: Iterable[IncidentEvent | Overwritten], cluster_id: str
+        self, history: Iterable[IncidentEvent | Overwritten], origin: Origin
     ) -> Iterator[IncidentEvent | Overwritten]:
-        """The history of the events topic as it is; the targets get the events that they missed before this start."""
+        """The history of the events topic as it is; the targets get the events that they missed before this start.
+
+        Anybody who may write the topic can store any command there, so the command of an event is built anew.
+        """
         for one in history:
-            if isinstance(one, IncidentEvent) and one.cluster_id == cluster_id and not one.is_spent:
+            if isinstance(one, IncidentEvent) and one.cluster_id == origin.cluster_id and not one.is_spent:
+                event = replace(one, suggested_command=suggested(origin, one))
                 for queue in self.queues:
-                    queue.take_history(one)
+                    queue.take_history(event)
             yield one
 
     def stop(self) -> None:
-        """Ends the threads."""
+        """Ends the threads. All together have half a second for requests that are under way."""
         for queue in self.queues:
-            queue.stop()
+            queue.stop(0.0)
+        deadline = time.monotonic() + _STOP_S
+        for queue in self.queues:
+            queue.stop(max(0.0, deadline - time.monotonic()))

@@ -25,7 +25,6 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import AT_ONCE, NO_TIME, DurationMs, TimestampMs
 
 CONSENT_MS: Final = DurationMs(86_400_000)
-_STOP_S: Final = 1.0
 
 
 class Consent:
@@ -107,9 +106,9 @@ class Webhook:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the thread; a request that is under way is left behind."""
-        self._thread.stop(_STOP_S)
+    def stop(self, timeout_s: float) -> None:
+        """Ends the thread; after the timeout, a request that is under way is left behind."""
+        self._thread.stop(timeout_s)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds the events that are new to the target."""

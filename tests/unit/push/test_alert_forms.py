@@ -160,6 +160,8 @@ def test_every_annotation_with_a_foreign_text_is_harmless() -> None:
 
 @pytest.mark.parametrize("command", ["x" * 1_001, "abort --id '<!channel>'", "a & b", "a\x1b[31m", "a `b`"])
 def test_a_command_is_shown_as_it_is_or_not_at_all(command: str) -> None:
+    two = "txnwatch fence --id a && txnwatch abort --topic b"
+    assert alert_of(an_event(suggested_command=two), TARGET, NOW_MS).annotations["command"] == two
     annotations = alert_of(an_event(suggested_command=command), TARGET, NOW_MS).annotations
     assert annotations["command"] == "`txnwatch status` shows it: it cannot be shown here as it is"
     assert "command" not in alert_of(an_event(suggested_command=None), TARGET, NOW_MS).annotations

@@ -30,7 +30,7 @@ def a_peer(receiver: Receiver, directory: Path, clock: HandClock, log: LogLines)
     try:
         yield peer
     finally:
-        peer.stop()
+        peer.stop(1.0)
 
 
 def alerts_of(received: list[ReceivedRequest]) -> list[Any]:
@@ -116,7 +116,7 @@ def test_a_peer_that_is_gone_gets_nothing_more(tmp_path: Path) -> None:
         eventually(lambda: peer.tally.is_stopped, _LONG_S, "the end")
         peer.put([an_event("other")])
         passes(peer, clock)
-        peer.stop()
+        peer.stop(1.0)
         assert len(receiver.received) == 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from support.push_world import START_MS, HandClock, ids_of
 from support.waiting import eventually
 from txnwatch.push.push_file import AlertmanagerTarget, PushFile, WebhookTarget
 from txnwatch.push.targets import PushTargets
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import SPENT_SEQUENCE, Overwritten
 
 _LONG_S = 10.0
@@ -52,6 +55,20 @@ def test_a_target_that_is_down_delays_no_other_one(tmp_path: Path) -> None:
             targets.stop()
 
 
+def test_many_targets_that_do_not_answer_do_not_delay_the_end(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        receiver.gate.clear()
+        targets = targets_of(tmp_path, HandClock(), *[receiver.url] * 4)
+        targets.start()
+        for queue in targets.queues:
+            queue.put([an_event()])
+        eventually(lambda: len(receiver.received) == 4, _LONG_S, "a request to each")
+        begun = time.monotonic()
+        targets.stop()
+        assert time.monotonic() - begun < 1.5
+        receiver.gate.set()
+
+
 def test_the_history_passes_as_it_is_and_targets_get_what_they_have_missed(tmp_path: Path) -> None:
     clock, life = HandClock(START_MS - 1), a_life("incident")
     foreign, spent = an_event("foreign", cluster_id="other"), an_event("spent", sequence=SPENT_SEQUENCE)
@@ -63,9 +80,12 @@ def test_the_history_passes_as_it_is_and_targets_get_what_they_have_missed(tmp_p
         again = targets_of(tmp_path, clock, receiver.url)
         again.start()
         try:
-            assert list(again.seen(history, "cluster")) == history
+            assert list(again.seen(history, Origin("cluster", "broker:9092"))) == history
             eventually(lambda: len(receiver.taken) == 3, _LONG_S, "the events")
             eventually(lambda: again.queues[0].waiting == 0, _LONG_S, "an empty queue")
         finally:
             again.stop()
     assert ids_of(receiver.received) == [event.event_id for event in life]
+    opened = json.loads(receiver.received[0].body)["data"]["suggested_command"]
+    assert opened.startswith("txnwatch abort --topic orders --partition 3 --start-offset 99"), "built here"
+    assert life[0].suggested_command not in opened

@@ -85,7 +85,7 @@ def test_nothing_is_sent_any_more_after_410_until_the_next_start(tmp_path: Path)
             eventually(lambda: webhook.tally.is_stopped, _LONG_S, "the end")
             webhook.put(life[1:])
             passes(webhook, clock)
-            webhook.stop()
+            webhook.stop(1.0)
             assert len(receiver.received) == 1
             assert webhook.waiting == 3, "an alert about events that are not delivered must not go away"
         assert "answers 410" in log[-1]
@@ -143,7 +143,7 @@ def test_an_event_whose_answer_was_lost_is_sent_again_with_the_same_id(tmp_path:
         with a_webhook(receiver, tmp_path, HandClock()) as webhook:
             webhook.put([event])
             eventually(lambda: receiver.received, _LONG_S, "the request")
-            webhook.stop()  # as a kill: the request is left behind
+            webhook.stop(1.0)  # as a kill: the request is left behind
             receiver.stop()
             receiver.start()
             receiver.gate.clear()
