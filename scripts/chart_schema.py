@@ -18,7 +18,7 @@ from txnwatch.config import INT64, RunSettings
 SET_BY_THE_CHART = frozenset(
     {
         *("command_config", "events_key_file", "checkpoint", "http_port", "http_host"),
-        *("http_web_config_file", "owners_file", "spark_conf", "checkpoint_is_shared"),
+        *("http_web_config_file", "owners_file", "push_file", "spark_conf", "checkpoint_is_shared"),
     }
 )
 _REFERENCE = r"[$][{](file|env):[^{}]+[}]"
@@ -83,7 +83,9 @@ def _setting(key: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _secret() -> dict[str, Any]:
-    files = {key: _matching(_FILE) for key in ("clientProperties", "config", "eventsKey", "owners", "webConfig")}
+    files = {
+        key: _matching(_FILE) for key in ("clientProperties", "config", "eventsKey", "owners", "pushFile", "webConfig")
+    }
     uses_a_file = [{"properties": {key: {"minLength": 1}}, "required": [key]} for key in files]
     return {
         **_object(existingSecret=_TEXT, **files),
@@ -131,7 +133,9 @@ def _metrics() -> dict[str, Any]:
     monitor = _object(
         enabled=enabled, interval=_matching(r"^[0-9]+(ms|s|m)$"), labels=_MAP, endpoint={"type": "object"}
     )
-    return _object(port=_PORT, serviceMonitor=monitor, prometheusRule=_object(enabled=enabled, labels=_MAP))
+    return _object(
+        port=_PORT, serviceMonitor=monitor, prometheusRule=_object(enabled=enabled, incidents=enabled, labels=_MAP)
+    )
 
 
 def _network_policy() -> dict[str, Any]:
@@ -144,6 +148,7 @@ def _network_policy() -> dict[str, Any]:
         kafka=rule,
         redis=rule,
         schemaRegistry=rule,
+        push=rule,
         tokenEndpoint=_object(url=_matching(r"^(https?://[^@]+)?$"), ports=ports, to=_LIST),
         extraIngress=_LIST,
         extraEgress=_LIST,

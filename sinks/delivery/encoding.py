@@ -152,17 +152,22 @@ def _mismatch(problem: str) -> str:
     return f"{field} has an invalid value: {reason[:_SHOWN]!a}" if field else ascii(reason[:_SHOWN])
 
 
+def cloud_event_attributes(event: IncidentEvent) -> dict[str, str]:
+    """The attributes of CloudEvents 1.0, by their names."""
+    return {
+        "specversion": SPEC_VERSION,
+        "id": event.event_id,
+        "source": f"/kafka/{event.cluster_id}",
+        "type": event.event_type,
+        "subject": event.subject,
+        "time": _rfc3339(event.time_ms),
+    }
+
+
 def cloud_event_headers(event: IncidentEvent, content_type: str) -> dict[str, str | bytes | None]:
     """CloudEvents 1.0, Kafka binding, binary mode."""
-    return {
-        "ce_specversion": SPEC_VERSION,
-        "ce_id": event.event_id,
-        "ce_source": f"/kafka/{event.cluster_id}",
-        "ce_type": event.event_type,
-        "ce_subject": event.subject,
-        "ce_time": _rfc3339(event.time_ms),
-        "content-type": content_type,
-    }
+    attributes = cloud_event_attributes(event).items()
+    return {**{f"ce_{name}": value for name, value in attributes}, "content-type": content_type}
 
 
 def heartbeat_headers(heartbeat: Heartbeat) -> dict[str, str | bytes | None]:

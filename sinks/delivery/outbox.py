@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding, OpenTransaction, OpenTransactions
@@ -15,6 +16,22 @@ from txnwatch.state.text import Said
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
 _FORGET_PAUSE_MS = DurationMs(600_000)
 _AT_A_TIME = 500
+
+
+class DeliveryCounts(NamedTuple):
+    """What became of the events of one destination.
+
+    Attributes:
+        delivered: events that it has taken.
+        refused: events that were set aside, because it refuses them.
+        oldest_ms: the time of the oldest event that is not delivered; None if there is none.
+        is_stopped: whether it wants no more events.
+    """
+
+    delivered: int
+    refused: int = 0
+    oldest_ms: TimestampMs | None = None
+    is_stopped: bool = False
 
 
 class Outbox:
@@ -34,13 +51,23 @@ class Outbox:
         self._said = Said[str]()
         self._due_ms = AT_ONCE
         self.failures = 0
+        self._delivered = 0
 
     @property
     def waiting(self) -> int:
         """The number of undelivered events."""
         return len(self._waiting)
 
-    def put(self, events: Sequence[IncidentEvent]) -> None:
+    @property
+    def tally(self) -> DeliveryCounts:
+        """What became of the events."""
+        try:
+            oldest_ms = self._waiting[0].time_ms
+        except IndexError:  # the thread of a mirror may have emptied the queue
+            oldest_ms = None
+        return DeliveryCounts(self._delivered, oldest_ms=oldest_ms)
+
+    def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds events at the end of the queue."""
         self._waiting.extend(events)
 
@@ -54,6 +81,7 @@ class Outbox:
                 part = [self._waiting[position] for position in range(min(_AT_A_TIME, len(self._waiting)))]
                 self._send(part)
                 taken.extend(self._waiting.popleft() for _ in part)
+                self._delivered += len(part)
         except SinkError as exc:
             self.failures += 1
             if self._said.is_new("delivery"):
@@ -92,6 +120,79 @@ class TopicOutbox(Outbox):
         )
 
 
+MOST_WAITING: Final = 10_000
+
+
+class QueueBound:
+    """Keeps a queue short while its destination does not answer.
+
+    A queue with more events than `most` keeps the first and the last event of each incident, which are its opening and
+    its end, or its latest state. A queue with more than twice as many keeps only the last one. So the length is at most
+    the number of incidents that the ledger knows, or `most`.
+    """
+
+    def __init__(self, most: int = MOST_WAITING) -> None:
+        self._most = self._longest = most
+
+    def applied(self, waiting: deque[IncidentEvent]) -> deque[IncidentEvent]:
+        """The queue, shortened if it has become too long."""
+        if len(waiting) <= self._longest:
+            return waiting
+        waiting = _kept(waiting, keeps_first=True)
+        if len(waiting) > 2 * self._most:
+            waiting = _kept(waiting, keeps_first=False)
+        self._longest = max(self._most, len(waiting) * 5 // 4)  # so that not every further event costs a look at all
+        return waiting
+
+
+def _kept(waiting: deque[IncidentEvent], *, keeps_first: bool) -> deque[IncidentEvent]:
+    left = Counter(event.incident_id for event in waiting)
+    seen: set[str] = set()
+    kept: deque[IncidentEvent] = deque()
+    for event in waiting:
+        left[event.incident_id] -= 1
+        is_first = event.incident_id not in seen
+        seen.add(event.incident_id)
+        if not left[event.incident_id] or (is_first and keeps_first):
+            kept.append(event)
+    return kept
+
+
+class MirrorQueue(Protocol):
+    """What a micro-batch needs of the way to a mirror, and the metrics of it; no method raises."""
+
+    @property
+    def name(self) -> str:
+        """The name of the destination in messages and metrics."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of undelivered events."""
+
+    @property
+    def failures(self) -> int:
+        """How many deliveries have failed."""
+
+    @property
+    def tally(self) -> DeliveryCounts:
+        """What became of the events."""
+
+    def put(self, events: Sequence[IncidentEvent]) -> None:
+        """Adds events at the end of the queue."""
+
+    def deliver(self, now_ms: TimestampMs, /) -> object:
+        """Delivers queued events, or has them delivered."""
+
+    def deliver_last(self, now_ms: TimestampMs, /) -> None:
+        """Tries to deliver once more, before the destination is closed."""
+
+    def has_lost_everything(self) -> bool:
+        """See OpenIncidentsView."""
+
+    def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
+        """See OpenIncidentsView."""
+
+
 class MirrorOutbox(Outbox):
     """The queue of a mirror; `view` is given if the mirror shows the open incidents."""
 
@@ -99,6 +200,12 @@ class MirrorOutbox(Outbox):
         super().__init__(name, mirror.deliver, log)
         self._view = view
         self._forget_ms = AT_ONCE
+        self._bound = QueueBound()
+
+    def put(self, events: Iterable[IncidentEvent]) -> None:
+        """Adds events at the end of the queue, and keeps it short."""
+        super().put(events)
+        self._waiting = self._bound.applied(self._waiting)
 
     def has_lost_everything(self) -> bool:
         """See OpenIncidentsView; False for a mirror without a view. A refusal is reported once."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from txnwatch.sinks.delivery.outbox import MirrorOutbox, Outbox, TopicOutbox
+from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.incidents.evidence_file import EvidenceStore
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
@@ -51,7 +51,7 @@ class Delivery:
     """
 
     topic: TopicOutbox
-    mirrors: Sequence[MirrorOutbox]
+    mirrors: Sequence[MirrorQueue]
     on_event: Callable[[IncidentEvent], None]
     report: Callable[[str], None]
 
@@ -81,7 +81,7 @@ class Delivery:
                 self.resend(known, [mirror])
         return not self.topic.waiting
 
-    def resend(self, known: Iterable[IncidentEvent], mirrors: Iterable[MirrorOutbox]) -> None:
+    def resend(self, known: Iterable[IncidentEvent], mirrors: Iterable[MirrorQueue]) -> None:
         """Queues the latest event of every known incident again, for mirrors that may have missed some.
 
         Incidents with events that are not on the topic yet are left out: these events follow once they are.
@@ -115,7 +115,7 @@ class RunningLedger:
     groups: ConsumerGroups
     topic: TopicOutbox
     now_ms: Callable[[], TimestampMs]
-    mirrors: Sequence[MirrorOutbox] = ()
+    mirrors: Sequence[MirrorQueue] = ()
     new_records: Callable[[], Iterable[IncidentEvent | Overwritten]] | None = None
     on_event: Callable[[IncidentEvent], None] = lambda _: None
     report: Callable[[str], None] = lambda _: None
@@ -157,8 +157,11 @@ class RunningLedger:
 
     @property
     def can_wait(self) -> bool:
-        """Whether the next barrier may wait: no incident is open, and no candidate and no event is queued."""
-        return not (self.ledger.is_waiting or any(outbox.waiting for outbox in self.outboxes))
+        """Whether the next barrier may wait: no incident is open, and no candidate and no event of the topic is queued.
+
+        The mirrors deliver in threads of their own.
+        """
+        return not (self.ledger.is_waiting or self.topic.waiting)
 
     @property
     def open_incidents(self) -> list[IncidentEvent]:
@@ -181,7 +184,7 @@ class RunningLedger:
         return self.ledger.counts
 
     @property
-    def outboxes(self) -> list[Outbox]:
+    def outboxes(self) -> list[TopicOutbox | MirrorQueue]:
         """All queues, for the metrics."""
         return [self.topic, *self.mirrors]
 

@@ -19,6 +19,8 @@ from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafk
 from txnwatch.metrics.collector import Metrics
 from txnwatch.owners.owners_file import read_owners
 from txnwatch.page.store import BatchEnd, PageStore, Watched
+from txnwatch.push.push_file import read_push_file
+from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties, client_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.event_log import SkippedRecords
@@ -136,6 +138,8 @@ class Watch:
             events_keys(self.settings.events_key_file, self.log.warning),
         )
         self.owners = read_owners(self.settings.owners_file)
+        push = read_push_file(self.settings.push_file)
+        self._push = PushTargets(push, self.files.directory, wall_clock_ms, self.log)
         self._source = SourceLink(self.files.driver_file)
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
@@ -221,8 +225,9 @@ class Watch:
             BrokerError: the events topic cannot be created, or cannot be read.
         """
         with self._in_use:
-            self.close()
+            self._close_sinks()
             self.certificates.use()
+            self._push.start()
             self.sinks = SinkSet(
                 settings=self.settings,
                 options=self.options,
@@ -237,6 +242,7 @@ class Watch:
                 on_event=self._on_event,
                 progress=self._progress,
                 missing_evidence=lambda: self.coverage.evidence,
+                push=self._push,
             )
             self.page.origin = self.sinks.origin
             self._throttling.asked = self.sinks.cluster.take_throttled
@@ -342,6 +348,10 @@ class Watch:
     def close(self) -> None:
         """Closes the ledger, with one last attempt to deliver the waiting events; waits for the current micro-batch."""
         with self._in_use:
-            if self.sinks is not None:
-                sinks, self.sinks = self.sinks, None
-                self.counts.update(sinks.close())
+            self._close_sinks()
+            self._push.stop()
+
+    def _close_sinks(self) -> None:
+        if self.sinks is not None:
+            sinks, self.sinks = self.sinks, None
+            self.counts.update(sinks.close())

@@ -201,6 +201,9 @@ class RunSettings(BaseModel):
     redis_url: RedisUrl | None = Field(
         None, description="redis://host:port/db that gets the current incidents", repr=False
     )
+    push_file: Path | None = Field(
+        None, description="TOML file with the web hooks and the Alertmanagers that get the incidents; see docs/push.md"
+    )
     http_port: Port | None = Field(
         None,
         description="port for the page, its JSON, Prometheus (/metrics) and the probes (/-/healthy, /-/ready); 0: any "

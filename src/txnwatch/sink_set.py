@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,17 +11,20 @@ from pathlib import Path
 
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, grantee_of, librdkafka_config
+from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.group_lease import GroupLease
 from txnwatch.sinks.abort.run_abort import RunningAbort
+from txnwatch.sinks.delivery.background import BackgroundMirror
 from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.outbox import MirrorOutbox, OpenList, TopicOutbox
+from txnwatch.sinks.delivery.outbox import MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.incidents.remediation import OFF
-from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.ports import Log
@@ -53,6 +57,7 @@ class SinkSet:
         on_event: receives every incident event.
         progress: returns the progress of the running query.
         missing_evidence: returns the partitions without evidence.
+        push: the targets that get every event over HTTP; they outlive a query.
         cluster: the connection of the ledger's own requests.
     """
 
@@ -69,11 +74,12 @@ class SinkSet:
     on_event: Callable[[IncidentEvent], None]
     progress: Callable[[], Progress | None]
     missing_evidence: Callable[[], MissingEvidence]
+    push: PushTargets
     cluster: Cluster = field(init=False)
     _ledger: RunningLedger | None = field(default=None, init=False)
     _event_log: EventLog | None = field(default=None, init=False)
     _abort: RunningAbort | None = field(default=None, init=False)
-    _open_list: OpenList | None = field(default=None, init=False)
+    _show_open: Callable[[list[Finding]], None] = field(default=lambda _: None, init=False)
     _heartbeats: HeartbeatSender | None = field(default=None, init=False)
     _bury: Callable[[list[str]], None] = field(default=lambda _: None, init=False)
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, init=False)
@@ -117,7 +123,7 @@ class SinkSet:
             admin=ClusterAdmin(self.cluster),
             groups=ClusterGroups(self.cluster),
             topic=TopicOutbox(topic, self.log),
-            mirrors=mirrors,
+            mirrors=[*mirrors, *self.push.queues],
             now_ms=wall_clock_ms,
             new_records=lambda: self.listening.events_of(log.new_records()),
             on_event=self.on_event,
@@ -127,22 +133,32 @@ class SinkSet:
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
         )
-        ledger.remember(self.listening.events_of(log.history()))
+        ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.origin))
         ledger.fill_mirrors()
         self._ledger = ledger
         self._abort = self._auto_abort(ledger, config)
         return ledger
 
-    def _mirrors(self, targets: list[HeartbeatTarget]) -> list[MirrorOutbox]:
+    def _mirrors(self, targets: list[HeartbeatTarget]) -> list[MirrorQueue]:
         """The destinations beside the events topic; those that take heartbeats are added to the targets."""
-        mirrors: list[MirrorOutbox] = []
-        if self.settings.redis_url is not None:
-            redis = RedisMirror(self.settings.redis_url, self.cluster_id, self.events.keys)
-            self._closing.callback(redis.close)
-            mirrors.append(MirrorOutbox(redis.name, redis, self.log, view=redis))
-            targets.append(HeartbeatTarget(redis.beat, _REDIS_HEARTBEAT_MS))
-            self._open_list = OpenList(redis.show_open)
-        return mirrors
+        if self.settings.redis_url is None:
+            return []
+        redis = RedisMirror(self.settings.redis_url, self.cluster_id, self.events.keys)
+        self._closing.callback(redis.close)
+        mirror = BackgroundMirror(MirrorOutbox(redis.name, redis, self.log, view=redis), wall_clock_ms, self.log)
+        self._closing.callback(mirror.stop)
+        open_list = OpenList(redis.show_open)
+
+        def beat(heartbeat: Heartbeat) -> None:
+            mirror.offer("heartbeat", functools.partial(redis.beat, heartbeat))
+
+        def show_open(emitted: list[Finding]) -> None:
+            lists = [finding for finding in emitted if isinstance(finding, OpenTransactions)]
+            mirror.offer("open", functools.partial(open_list.on_batch, lists, wall_clock_ms()))
+
+        targets.append(HeartbeatTarget(beat, _REDIS_HEARTBEAT_MS))
+        self._show_open = show_open
+        return [mirror]
 
     @property
     def origin(self) -> Origin:
@@ -171,8 +187,7 @@ class SinkSet:
         self._abort.recover()
         self.ledger.on_batch(emitted)
         self._abort.on_batch()
-        if self._open_list is not None:
-            self._open_list.on_batch(emitted, wall_clock_ms())
+        self._show_open(emitted)
 
     def beat(self, emitted: list[Finding], now_ms: TimestampMs) -> None:
         """Writes the heartbeats that are due, and removes those of watchers that have ended."""

@@ -206,6 +206,7 @@ class SideFiles:
         spark_log: the output of Spark.
         driver_file: what the driver wants of the source.
         evidence: what this watch has found itself, for every version.
+        directory: where they are, and the positions of the targets of a push.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -214,6 +215,7 @@ class SideFiles:
         if directory is None:
             self._temporary = OwnDirectory(_PREFIX, keeps_last=True)
             directory = self._temporary.path
+        self.directory = directory
         self.spark_log = directory / "spark.log"
         self.driver_file = directory / "txnwatch-driver.json"
         self.evidence = directory / "txnwatch-evidence.jsonl"

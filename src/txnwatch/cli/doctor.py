@@ -11,9 +11,11 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from txnwatch.cli.doctor_owners import owner_rows
+from txnwatch.cli.doctor_push import push_rows
 from txnwatch.cli.doctor_rows import (
     SETTINGS,
     Caller,
@@ -394,6 +396,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_flags(parser, RunSettings, only=SETTINGS)
     add_owners_flag(parser)
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
+    parser.add_argument("--push-file", type=Path, metavar="FILE", help="the file of the targets that `run` will use")
     add_output_flags(parser, found_if="there is a warning and nothing is missing")
     parser.set_defaults(run=run)
 
@@ -437,7 +440,7 @@ def of_the_watch(found: Checkup, parsed: argparse.Namespace) -> Checkup:
 
 
 def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
-    """Checks what `run` needs beside the brokers: confluent-kafka, Java, PySpark, Redis."""
+    """Checks what `run` needs beside the brokers: confluent-kafka, Java, PySpark, Redis, the targets of a push."""
     yield check_events_client(options_of(parsed.bootstrap_server, parsed.command_config))
     yield _java()
     try:
@@ -446,6 +449,7 @@ def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
         yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'pyspark>=4.3,<4.4'")
     if parsed.redis_url is not None:
         yield check_redis(parsed.redis_url)
+    yield from push_rows(parsed.push_file)
 
 
 def check_events_client(options: SourceOptions) -> CheckRow:

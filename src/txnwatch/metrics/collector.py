@@ -30,6 +30,7 @@ from txnwatch.metrics.table import (
     TARGETS,
     Kind,
 )
+from txnwatch.sinks.delivery.outbox import DeliveryCounts
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.model.clocks import Clock
@@ -176,6 +177,8 @@ class Metrics(Collector):
         self._counted_batch: int | None = None
         self._confirmations: Counts[str] = Counts()
         self._failures: Counts[str] = Counts()
+        self._delivered: Counts[str] = Counts()
+        self._refused: Counts[str] = Counts()
         self._passed_over: Counts[str] = Counts()
         self._acted: dict[str, Action | None] = {}
         self._made: dict[str, Any] = {}
@@ -340,6 +343,13 @@ class Metrics(Collector):
         for outbox in ledger.outboxes:
             self._made["sink_waiting_events"].labels(outbox.name).set(outbox.waiting)
             self._rise("sink_failures_total", self._failures, outbox.name, outbox.failures, (outbox.name,))
+            self._take_tally(outbox.name, outbox.tally)
+
+    def _take_tally(self, sink: str, tally: DeliveryCounts) -> None:
+        self._rise("sink_delivered_events_total", self._delivered, sink, tally.delivered, (sink,))
+        self._rise("sink_refused_events_total", self._refused, sink, tally.refused, (sink,))
+        self._made["sink_lag_seconds"].labels(sink).set(_age_s(self._now_ms(), tally.oldest_ms))
+        self._made["sink_stopped"].labels(sink).set(int(tally.is_stopped))
 
     def _rise(self, name: str, seen: Counts[str], key: str, total: int, labels: tuple[str, ...]) -> None:
         """Adds the increase of a total that is counted elsewhere, and that restarts at zero with a new ledger."""

@@ -249,6 +249,28 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(INCIDENTS, "sink_waiting_events", _G, ("sink",), "events that are not yet delivered to the sink"),
     Metric(INCIDENTS, "sink_failures_total", _C, ("sink",), "failed deliveries; each is retried"),
+    Metric(INCIDENTS, "sink_delivered_events_total", _C, ("sink",), "events that the sink has taken"),
+    Metric(
+        INCIDENTS,
+        "sink_refused_events_total",
+        _C,
+        ("sink",),
+        "events that are not sent any more, because the sink has refused them three times (400, 413, 415 or 422)",
+    ),
+    Metric(
+        INCIDENTS,
+        "sink_lag_seconds",
+        _G,
+        ("sink",),
+        "age of the oldest event that is not yet delivered to the sink, at the last micro-batch; 0 if there is none",
+    ),
+    Metric(
+        INCIDENTS,
+        "sink_stopped",
+        _G,
+        ("sink",),
+        "1 if the sink wants no more events (it has answered 410), until the next start; else 0",
+    ),
     Metric(
         OPEN,
         "transactions",

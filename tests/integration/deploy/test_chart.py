@@ -33,6 +33,7 @@ EVERYTHING: dict[str, Any] = {
         "config": "txnwatch.toml",
         "eventsKey": "events.keys",
         "owners": "owners.toml",
+        "pushFile": "push.toml",
         "webConfig": "web.yml",
     },
     "checkpoint": {
@@ -52,6 +53,7 @@ EVERYTHING: dict[str, Any] = {
         "kafka": {"ports": [9092, 9093], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
         "redis": {"ports": []},
         "schemaRegistry": {"ports": [8081]},
+        "push": {"ports": [443, 9093]},
         "extraIngress": [{"ports": [{"protocol": "TCP", "port": 7078}]}],
         "extraEgress": [{"ports": [{"protocol": "TCP", "port": 443}]}],
     },
@@ -252,6 +254,7 @@ def test_every_setting_reaches_the_process_as_it_was_given(manifests: ModuleType
     assert found["TXNWATCH_AUTO_ABORT"] == "dry-run"
     assert found["TXNWATCH_COMMAND_CONFIG"] == "/etc/txnwatch/secret/client.properties"
     assert found["TXNWATCH_EVENTS_KEY_FILE"] == "/etc/txnwatch/secret/events.keys"
+    assert found["TXNWATCH_PUSH_FILE"] == "/etc/txnwatch/secret/push.toml"
 
 
 def test_settings_with_a_password_are_a_file(manifests: ModuleType, tmp_path: Path) -> None:

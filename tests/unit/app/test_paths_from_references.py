@@ -37,7 +37,7 @@ def form_of(form: str, directory: Path) -> str:
 
 
 def test_the_paths_are_found() -> None:
-    assert PATHS == ["command_config", "events_key_file", "http_web_config_file", "owners_file"]
+    assert PATHS == ["command_config", "events_key_file", "http_web_config_file", "owners_file", "push_file"]
 
 
 @pytest.mark.parametrize("source", ["flag", "variable", "file"])

@@ -143,6 +143,7 @@ def test_the_chart_has_every_setting_once() -> None:
         "http_host",
         "http_web_config_file",
         "owners_file",
+        "push_file",
         "spark_conf",  # a table cannot be a variable: the file of `secret.config` has it
         "checkpoint_is_shared",  # one pod
     }

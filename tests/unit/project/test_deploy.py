@@ -20,6 +20,7 @@ from support.recording_sink import RecordingTopic
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.table import METRICS, Kind
+from txnwatch.push.alert_forms import ALERT_NAMES
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.event_builder import Origin
@@ -63,6 +64,19 @@ def wrong_names(expression: str) -> list[str]:
     for grouped in re.findall(r"(?:by|on|without)\s*\(([^)]*)\)", expression):
         wrong += [label.strip() for label in grouped.split(",") if label.strip() not in known]
     return wrong
+
+
+# The alerts that a push to Alertmanager replaces; all others are about the watcher and the cluster.
+OF_INCIDENTS = {"KafkaTransactionHanging", "KafkaTransactionStuckPrepare", "KafkaTransactionLate", "KafkaStrayWrite"}
+
+
+def test_the_alerts_that_a_push_replaces_are_a_group_of_their_own() -> None:
+    groups = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())["groups"]
+    assert [group["name"] for group in groups] == ["txnwatch-incidents", "txnwatch-health"]
+    assert {rule["alert"] for rule in groups[0]["rules"]} == OF_INCIDENTS
+    assert set(ALERT_NAMES.values()) >= OF_INCIDENTS
+    assert {"TxnwatchDown", "TxnwatchAbsent"} <= {rule["alert"] for rule in groups[1]["rules"]}
+    assert not set(ALERT_NAMES.values()) & {rule["alert"] for rule in groups[1]["rules"]}
 
 
 def test_names_that_do_not_exist_are_found() -> None:

@@ -1,0 +1,1 @@
+"""Push: incident events over HTTP to other systems, and alerts to Alertmanager."""

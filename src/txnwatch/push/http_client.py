@@ -1,0 +1,193 @@
+"""One HTTP request to a target: one connection, one deadline for everything, no redirect, no proxy.
+
+The library h11 has the protocol; the loop here gives every read and write the time that is left, so a server that sends
+one byte now and then does not hold its thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_connection, socket
+from typing import Final
+from urllib.parse import urlsplit
+
+import h11
+
+from txnwatch.state.model.errors import ConfigError, SinkError
+from txnwatch.state.text import is_host_name, printable
+
+TIMEOUT_S: Final = 5.0
+_READ: Final = 16 * 1024
+_MOST_HEADERS: Final = 64 * 1024
+_MOST_TEXT: Final = 200  # of an answer's body, for a message
+_PORTS: Final = {"http": 80, "https": 443}
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A URL that requests can go to; `shown` has no part that can be a secret."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether anybody on the way can read a request."""
+        return self.scheme == "http" and self.host not in _LOOPBACK
+
+    @property
+    def shown(self) -> str:
+        """The host and the port: a path or a query can be a secret, as in the web hooks of chat systems."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def below(self, path: str) -> Address:
+        """The address of a path below this one."""
+        return Address(self.scheme, self.host, self.port, self.path.rstrip("/") + path)
+
+
+def parse_address(url: str) -> Address:
+    """The parts of a URL.
+
+    Raises:
+        ValueError: it is not a URL for requests. The message has no part of it.
+    """
+    rule = "expected https://host:port/path, without a user, a fragment and blanks"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError(rule) from None
+    host, is_web = parts.hostname or "", parts.scheme in _PORTS
+    is_whole = url.isascii() and url.isprintable() and " " not in url and not parts.fragment
+    if not is_web or not is_whole or "@" in parts.netloc or not is_host_name(host) or port == 0:
+        raise ValueError(rule)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(parts.scheme, host, port or _PORTS[parts.scheme], path)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: its status, its headers by lower-case name, and the beginning of its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str = ""
+
+
+class HttpClient:
+    """Sends requests to one server.
+
+    Args:
+        address: the server, and the path of its requests.
+        ca_file: certificates of authorities to trust instead of the system's; read again for each connection, so a
+            renewed file needs no restart.
+    """
+
+    def __init__(self, address: Address, ca_file: Path | None = None) -> None:
+        self.address = address
+        self._ca_file = ca_file
+        self._context: tuple[object, ssl.SSLContext] | None = None
+
+    def check(self) -> None:
+        """Checks the file of authorities.
+
+        Raises:
+            ConfigError: it cannot be read, or has no certificate.
+        """
+        try:
+            self._tls()
+        except (OSError, ssl.SSLError) as exc:
+            raise ConfigError(f"ca_file {self._ca_file}: expected certificates in PEM, found: {exc}") from exc
+
+    def request(
+        self, method: str, headers: Sequence[tuple[str, str]], body: bytes = b"", timeout_s: float = TIMEOUT_S
+    ) -> Reply:
+        """Sends one request, and returns the answer.
+
+        Raises:
+            SinkError: there is no whole answer within the timeout. The request may have arrived.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            with self._connected(deadline) as connection:
+                return _exchange(connection, self._events(method, headers, body), deadline)
+        except TimeoutError as exc:
+            raise SinkError(f"{self.address.shown} has not answered within {timeout_s:g} s") from exc
+        except (OSError, h11.ProtocolError) as exc:
+            raise SinkError(f"{self.address.shown}: {printable(str(exc)[:200])}") from exc
+
+    def reach(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Makes a connection, and sends no request.
+
+        Raises:
+            SinkError: it cannot be made.
+        """
+        try:
+            self._connected(time.monotonic() + timeout_s).close()
+        except OSError as exc:
+            raise SinkError(f"{self.address.shown}: {printable(str(exc)[:200])}") from exc
+
+    def _events(self, method: str, headers: Sequence[tuple[str, str]], body: bytes) -> list[h11.Event]:
+        address = self.address
+        default = address.port == _PORTS[address.scheme]
+        host = address.shown.removesuffix(f":{address.port}") if default else address.shown
+        given = [("Host", host), ("Connection", "close"), ("Content-Length", str(len(body))), *headers]
+        events: list[h11.Event] = [h11.Request(method=method, target=address.path, headers=given)]
+        return [*events, h11.Data(data=body), h11.EndOfMessage()] if body else [*events, h11.EndOfMessage()]
+
+    def _connected(self, deadline: float) -> socket:
+        plain = create_connection((self.address.host, self.address.port), _left(deadline))
+        if self.address.scheme == "http":
+            return plain
+        try:
+            plain.settimeout(_left(deadline))
+            return self._tls().wrap_socket(plain, server_hostname=self.address.host)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _tls(self) -> ssl.SSLContext:
+        stamp = self._ca_file.stat().st_mtime_ns if self._ca_file is not None else None
+        if self._context is None or self._context[0] != stamp:
+            self._context = (stamp, ssl.create_default_context(cafile=self._ca_file))
+        return self._context[1]
+
+
+def _exchange(connection: socket, events: Sequence[h11.Event], deadline: float) -> Reply:
+    """Sends the events of a request, and reads the answer. Once its status is known, the rest of it is only text."""
+    protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before the end of the body
+        for event in events:
+            connection.settimeout(_left(deadline))
+            connection.sendall(protocol.send(event) or b"")
+    while not isinstance(answer := _next(connection, protocol, deadline), h11.Response):
+        if not isinstance(answer, h11.InformationalResponse):
+            raise h11.RemoteProtocolError("the connection was closed without an answer")
+    text = b""
+    with contextlib.suppress(OSError, h11.ProtocolError):
+        while len(text) < _MOST_TEXT and isinstance(part := _next(connection, protocol, deadline), h11.Data):
+            text += part.data
+    headers = {name.decode("ascii"): value.decode("latin-1") for name, value in answer.headers}
+    return Reply(answer.status_code, headers, printable(text[:_MOST_TEXT].decode(errors="replace")))
+
+
+def _next(connection: socket, protocol: h11.Connection, deadline: float) -> object:
+    while (event := protocol.next_event()) is h11.NEED_DATA:
+        connection.settimeout(_left(deadline))
+        protocol.receive_data(connection.recv(_READ))
+    return event
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

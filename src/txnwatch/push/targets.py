@@ -1,0 +1,82 @@
+"""All targets of a watch: made from the push file, with their threads and positions. They outlive a query."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from txnwatch.push.alertmanager import AlertmanagerPeer
+from txnwatch.push.journal import Journal, TargetPosition
+from txnwatch.push.push_file import PushFile
+from txnwatch.push.webhook import Webhook
+from txnwatch.state.incidents.event_builder import Origin, suggested
+from txnwatch.state.model.incident import IncidentEvent, Overwritten
+from txnwatch.state.model.ports import Log
+from txnwatch.state.model.values import TimestampMs
+
+_PREFIX = "txnwatch-push-"
+_STOP_S = 0.5
+
+
+class PushTargets:
+    """The targets, before `start` without threads and files.
+
+    Args:
+        file: what names them.
+        directory: where their positions are kept.
+        now_ms: returns the time.
+        log: receives their messages.
+
+    Attributes:
+        queues: what the ledger puts events into.
+    """
+
+    def __init__(self, file: PushFile, directory: Path, now_ms: Callable[[], TimestampMs], log: Log) -> None:
+        self._file = file
+        self._directory = directory
+        self._now_ms = now_ms
+        self._log = log
+        self.queues: list[Webhook | AlertmanagerPeer] = []
+
+    def start(self) -> None:
+        """Starts the threads, once."""
+        if self.queues:
+            return
+        for webhook in self._file.webhook:
+            position = TargetPosition(self._journal(webhook.name), self._now_ms())
+            self.queues.append(Webhook(webhook, position, self._now_ms, self._log))
+        for target in self._file.alertmanager:
+            for address in target.addresses:
+                # Two peers differ in their address, which is no name of a file.
+                journal = self._journal(f"{target.name}-{hashlib.sha256(address.shown.encode()).hexdigest()[:8]}")
+                self.queues.append(AlertmanagerPeer(target, address, journal, self._now_ms, self._log))
+        for queue in self.queues:
+            queue.start()
+
+    def _journal(self, name: str) -> Journal:
+        return Journal(self._directory / f"{_PREFIX}{name}.jsonl", self._log.warning)
+
+    def seen(
+        self, history: Iterable[IncidentEvent | Overwritten], origin: Origin
+    ) -> Iterator[IncidentEvent | Overwritten]:
+        """The history of the events topic as it is; the targets get the events that they missed before this start.
+
+        Anybody who may write the topic can store any command there, so the command of an event is built anew.
+        """
+        for one in history:
+            if isinstance(one, IncidentEvent) and one.cluster_id == origin.cluster_id and not one.is_spent:
+                event = replace(one, suggested_command=suggested(origin, one))
+                for queue in self.queues:
+                    queue.take_history(event)
+            yield one
+
+    def stop(self) -> None:
+        """Ends the threads. All together have half a second for requests that are under way."""
+        for queue in self.queues:
+            queue.stop(0.0)
+        deadline = time.monotonic() + _STOP_S
+        for queue in self.queues:
+            queue.stop(max(0.0, deadline - time.monotonic()))

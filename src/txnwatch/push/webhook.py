@@ -1,0 +1,207 @@
+"""A web hook: one thread that sends incident events in order, one at a time, until the receiver has taken each.
+
+Law: the position is kept after the receiver has taken an event. So an event arrives at least once, and an incident's
+sequence never goes back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from txnwatch.push.cloud_events import MODES, signature_headers
+from txnwatch.push.http_client import HttpClient, Reply
+from txnwatch.push.journal import TargetPosition
+from txnwatch.push.push_file import WebhookTarget
+from txnwatch.push.sender import Sender
+from txnwatch.push.target_answers import TRIES_OF_A_REFUSED_EVENT, TargetAnswer
+from txnwatch.sinks.delivery.background import WHEN_WOKEN, WorkerThread
+from txnwatch.sinks.delivery.outbox import DeliveryCounts, QueueBound
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ports import Log
+from txnwatch.state.model.values import AT_ONCE, NO_TIME, DurationMs, TimestampMs
+
+CONSENT_MS: Final = DurationMs(86_400_000)
+
+
+class Consent:
+    """The consent of a receiver, asked for once a day: if it takes events of this origin, and how many a minute."""
+
+    def __init__(self, origin: str) -> None:
+        self.headers = [("WebHook-Request-Origin", origin)]
+        self.pause_ms = NO_TIME
+        self._origin = origin
+        self._until_ms: TimestampMs = AT_ONCE
+
+    def is_due(self, now_ms: TimestampMs) -> bool:
+        """Whether the receiver has to be asked."""
+        return now_ms >= self._until_ms
+
+    def take(self, reply: Reply, now_ms: TimestampMs) -> bool:
+        """Takes an answer, whose status says nothing; returns whether the receiver agrees."""
+        allowed = reply.headers.get("webhook-allowed-origin", "").strip()
+        if allowed not in {"*", self._origin}:
+            return False
+        rate = reply.headers.get("webhook-allowed-rate", "").strip()
+        per_minute = int(rate[:9]) if rate.isascii() and rate.isdecimal() else 0
+        self.pause_ms = DurationMs(60_000 // per_minute) if per_minute else NO_TIME
+        self._until_ms = now_ms + CONSENT_MS
+        return True
+
+
+class Webhook:
+    """A MirrorQueue that sends to one web hook."""
+
+    def __init__(
+        self,
+        target: WebhookTarget,
+        position: TargetPosition,
+        now_ms: Callable[[], TimestampMs],
+        log: Log,
+    ) -> None:
+        (address,) = target.addresses
+        self._target = target
+        self._position = position
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._waiting: deque[IncidentEvent] = deque()
+        self._bound = QueueBound()
+        self._queued: dict[str, int] = {}
+        self._current: IncidentEvent | None = None
+        self._tries = 0
+        self._delivered = 0
+        self._next_ms: TimestampMs = AT_ONCE
+        self._consent = Consent(target.origin) if target.validate_first and target.origin is not None else None
+        self._sender = Sender(f"webhook {target.name}", target, HttpClient(address, target.ca_file), now_ms, log)
+        self._thread = WorkerThread(self.name, self._work, log)
+
+    @property
+    def name(self) -> str:
+        """See MirrorQueue."""
+        return self._sender.name
+
+    @property
+    def waiting(self) -> int:
+        """See MirrorQueue."""
+        with self._lock:
+            return len(self._waiting) + int(self._current is not None)
+
+    @property
+    def failures(self) -> int:
+        """See MirrorQueue."""
+        return self._sender.failures
+
+    @property
+    def tally(self) -> DeliveryCounts:
+        """See MirrorQueue."""
+        with self._lock:
+            oldest = self._current or (self._waiting[0] if self._waiting else None)
+        oldest_ms = oldest.time_ms if oldest is not None else None
+        return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Ends the thread; after the timeout, a request that is under way is left behind."""
+        self._thread.stop(timeout_s)
+
+    def put(self, events: Iterable[IncidentEvent]) -> None:
+        """Adds the events that are new to the target."""
+        self._add(events, is_latest=True)
+
+    def take_history(self, event: IncidentEvent) -> None:
+        """Adds an event of the topic's history, if it is new to the target; at the first start none of them is."""
+        self._add([event], is_latest=False)
+
+    def _add(self, events: Iterable[IncidentEvent], *, is_latest: bool) -> None:
+        with self._lock:
+            for event in events:
+                if self._is_new(event, is_latest=is_latest):
+                    self._waiting.append(event)
+                    self._queued[event.incident_id] = event.sequence
+            self._waiting = self._bound.applied(self._waiting)
+        self._thread.wake()
+
+    def _is_new(self, event: IncidentEvent, *, is_latest: bool) -> bool:
+        queued = self._queued.get(event.incident_id)
+        if queued is not None:  # its end is new also if the clock was set back behind the floor
+            return event.sequence > queued
+        return self._position.is_new(event, is_latest=is_latest)
+
+    def deliver(self, _: TimestampMs) -> None:
+        """The thread has been woken by `put`."""
+
+    def deliver_last(self, _: TimestampMs) -> None:
+        """The thread outlives the query, and the position outlives the process."""
+
+    def has_lost_everything(self) -> bool:
+        """A web hook has no view of the open incidents."""
+        return False
+
+    def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
+        """A web hook has no view of the open incidents."""
+
+    def _work(self) -> float:
+        while not self._thread.is_stopping and not self._sender.is_stopped:
+            event = self._first()
+            if event is None:
+                return WHEN_WOKEN
+            wait_ms = max(self._sender.wait_ms(), self._next_ms - self._now_ms())
+            if wait_ms > 0:
+                return wait_ms
+            if self._has_consent():
+                self._send(event)
+        return WHEN_WOKEN
+
+    def _first(self) -> IncidentEvent | None:
+        with self._lock:
+            if self._current is None and self._waiting:
+                self._current, self._tries = self._waiting.popleft(), 0
+            return self._current
+
+    def _has_consent(self) -> bool:
+        consent = self._consent
+        if consent is None or not consent.is_due(self._now_ms()):
+            return True
+        reply = self._sender.ask("OPTIONS", consent.headers)
+        if reply is None:
+            return False
+        if not consent.take(reply, self._now_ms()):
+            self._sender.fail("it does not allow this origin (WebHook-Allowed-Origin)")
+            return False
+        return True
+
+    def _send(self, event: IncidentEvent) -> None:
+        request = MODES[self._target.mode](event)
+        try:
+            keys = self._target.signing_keys()
+        except SinkError as exc:
+            self._sender.fail(str(exc))
+            return
+        signature = signature_headers(event.event_id, request.body, keys, self._now_ms())
+        asked = self._consent.headers if self._consent is not None else []
+        answer = self._sender.post([*request.headers, *signature, *asked], request.body)
+        self._next_ms = self._now_ms() + (self._consent.pause_ms if self._consent is not None else NO_TIME)
+        match answer:
+            case TargetAnswer.TAKEN:
+                self._delivered += 1
+                self._is_over(event)
+            case TargetAnswer.REFUSED:
+                self._tries += 1
+                if self._tries >= TRIES_OF_A_REFUSED_EVENT:
+                    self._sender.set_aside(f"event {event.event_id}")
+                    self._is_over(event)
+            case _:
+                pass
+
+    def _is_over(self, event: IncidentEvent) -> None:
+        self._position.take(event)  # outside the lock: a disk may be slow, and `put` must not wait for it
+        with self._lock:
+            self._current = None
+            if self._queued.get(event.incident_id) == event.sequence:
+                del self._queued[event.incident_id]

@@ -1,0 +1,109 @@
+"""The position of a target: what it has taken stays known, with a bounded file, whatever ends the process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.incidents import a_life, an_event
+from support.log_lines import LogLines
+from txnwatch.push.journal import MOST_KEPT, Journal, TargetPosition
+from txnwatch.state.model.incident import IncidentEvent
+
+NOW_MS = an_event().time_ms + 60_000
+
+
+def position_in(path: Path, log: LogLines | None = None) -> TargetPosition:
+    return TargetPosition(Journal(path, (log if log is not None else LogLines()).warning), NOW_MS)
+
+
+def accepted(event: IncidentEvent, position: TargetPosition) -> bool:
+    return not position.is_new(event, is_latest=True)
+
+
+def test_what_was_taken_is_known_after_a_restart(tmp_path: Path) -> None:
+    opened, later, over = a_life("incident")
+    position = position_in(tmp_path / "position")
+    position.take(opened)
+    position.take(later)
+    again = position_in(tmp_path / "position")
+    assert [accepted(event, again) for event in (opened, later, over)] == [True, True, False]
+
+
+def test_at_the_first_start_only_what_is_open_is_new(tmp_path: Path) -> None:
+    position = position_in(tmp_path / "position")
+    opened, _, over = a_life("incident")
+    assert position.is_new(opened, is_latest=True), "it is open now"
+    assert not position.is_new(opened, is_latest=False), "it was open once"
+    assert not position.is_new(over, is_latest=True)
+    assert position.is_new(replace(over, time_ms=NOW_MS + 1), is_latest=True), "it ended since"
+
+
+def test_what_happened_while_the_process_was_away_is_new(tmp_path: Path) -> None:
+    position_in(tmp_path / "position")
+    later = [replace(event, time_ms=NOW_MS + event.sequence) for event in a_life("incident")]
+    again = position_in(tmp_path / "position")
+    assert all(again.is_new(event, is_latest=False) for event in later)
+
+
+@pytest.mark.parametrize("cut", range(2, 40, 3))
+def test_a_line_that_the_end_of_the_process_has_cut_costs_only_itself(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "position"
+    first, second, third = (an_event(f"incident {number}") for number in range(3))
+    position = position_in(path)
+    position.take(first)
+    position.take(second)
+    path.write_bytes(path.read_bytes()[:-cut])
+    again = position_in(path)
+    assert accepted(first, again)
+    assert not accepted(second, again), "it is sent again"
+    again.take(third)
+    once_more = position_in(path)
+    assert accepted(first, once_more)
+    assert accepted(third, once_more)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "{}\n", '["floor", "x"]\n', '["a", [1]]\n', "\x00\xff\n", "[" * 10_000])
+def test_a_file_that_somebody_has_damaged_is_no_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "position").write_text(text)
+    position = position_in(tmp_path / "position")
+    position.take(an_event())
+    assert accepted(an_event(), position_in(tmp_path / "position"))
+
+
+def test_the_file_of_one_long_life_stays_short(tmp_path: Path) -> None:
+    path = tmp_path / "position"
+    position, opened = position_in(path), an_event()
+    for sequence in range(1, 5_000):
+        position.take(replace(opened, sequence=sequence))
+    assert len(path.read_text().splitlines()) < 1_100
+    assert accepted(replace(opened, sequence=4_999), position_in(path))
+
+
+def test_an_incident_that_ended_long_ago_makes_place_and_is_still_not_new(tmp_path: Path) -> None:
+    position = position_in(tmp_path / "position")
+    opened, _, over = a_life("incident")
+    still_open = replace(opened, incident_id="f" * 32)
+    position.take(still_open)
+    ended = [
+        replace(over, incident_id=f"{number:032x}", time_ms=NOW_MS + 1_000 + number) for number in range(MOST_KEPT + 5)
+    ]
+    for event in ended:
+        position.take(event)
+    again = position_in(tmp_path / "position")
+    assert len((tmp_path / "position").read_text().splitlines()) < 2 * MOST_KEPT + 2_000
+    assert all(accepted(event, again) for event in (still_open, *ended))
+    assert not again.is_new(replace(ended[0], status=opened.status), is_latest=False), "its beginning is not new either"
+    assert again.is_new(replace(over, incident_id="e" * 32, time_ms=ended[-1].time_ms + 1), is_latest=False)
+
+
+def test_a_disk_that_is_full_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
+    log = LogLines()
+    position = position_in(tmp_path / "missing" / "position", log)
+    for event in a_life("incident"):
+        position.take(event)
+        assert accepted(event, position)
+    assert len(log) == 1
+    assert "the position is not saved" in log[0]

@@ -1,0 +1,231 @@
+"""A web hook: order, repeats and restarts, with a real HTTP receiver that is slow, down, or refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.http_receiver import ReceivedRequest, Receiver, Says, receiving
+from support.incidents import a_life, an_event
+from support.log_lines import LogLines
+from support.push_world import START_MS, HandClock, a_webhook, ids_of
+from support.waiting import eventually
+from txnwatch.push.webhook import CONSENT_MS, Webhook
+from txnwatch.sinks.delivery.outbox import MOST_WAITING
+
+_LONG_S = 10.0
+LATE_MS = 400_000  # later than every pause
+
+
+def all_taken(receiver: Receiver, count: int) -> list[str]:
+    eventually(lambda: len(receiver.taken) >= count, _LONG_S, f"{count} events")
+    return ids_of(receiver.taken)
+
+
+def passes(webhook: Webhook, clock: HandClock, by_ms: int = LATE_MS) -> None:
+    """Moves the clock, and lets the thread see it."""
+    clock.now_ms += by_ms
+    webhook.put([])
+
+
+def test_events_arrive_in_order_one_at_a_time(tmp_path: Path) -> None:
+    events = [event for number in range(20) for event in a_life(f"incident {number}")]
+    with receiving() as receiver, a_webhook(receiver, tmp_path, HandClock()) as webhook:
+        receiver.gate.clear()
+        webhook.put(events)
+        eventually(lambda: receiver.received, _LONG_S, "the first request")
+        assert webhook.waiting == len(events)
+        assert len(receiver.received) == 1, "the next one waits for the answer"
+        receiver.gate.set()
+        assert all_taken(receiver, len(events)) == [event.event_id for event in events]
+        eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
+        assert webhook.tally == (len(events), 0, None, False)
+    assert {request.path for request in receiver.received} == {"/hook/secret-path"}
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 404, 408, 429, 500, 503])
+def test_what_may_pass_is_tried_again_and_reported_once(tmp_path: Path, status: int) -> None:
+    clock, log = HandClock(), LogLines()
+    first, second = an_event("first"), an_event("second")
+    with receiving() as receiver, a_webhook(receiver, tmp_path, clock, log) as webhook:
+        receiver.answers = [Says(status), Says(status), Says(status)]
+        webhook.put([first, second])
+        for failures in (1, 2, 3):
+            eventually(lambda: webhook.failures == failures, _LONG_S, "a failure")  # noqa: B023 - called at once
+            passes(webhook, clock)
+        assert all_taken(receiver, 2) == [first.event_id, second.event_id]
+        assert ids_of(receiver.received) == [first.event_id] * 4 + [second.event_id]
+        eventually(lambda: len(log) == 2, _LONG_S, "both lines")
+    assert log[0].startswith(f"warning: webhook pager: 127.0.0.1:{receiver.port} answers {status}")
+    assert log[1] == "webhook pager takes events again"
+    assert "secret-path" not in "".join(log)
+
+
+def test_a_receiver_that_is_down_gets_everything_later(tmp_path: Path) -> None:
+    clock = HandClock()
+    with receiving() as receiver, a_webhook(receiver, tmp_path, clock) as webhook:
+        receiver.stop()
+        webhook.put(a_life("incident"))
+        eventually(lambda: webhook.failures == 1, _LONG_S, "the failure")
+        assert webhook.tally.oldest_ms == START_MS
+        receiver.start()
+        passes(webhook, clock)
+        assert all_taken(receiver, 3) == [event.event_id for event in a_life("incident")]
+
+
+def test_nothing_is_sent_any_more_after_410_until_the_next_start(tmp_path: Path) -> None:
+    clock, log, life = HandClock(), LogLines(), a_life("incident")
+    with receiving() as receiver:
+        receiver.answers = [Says(410)]
+        with a_webhook(receiver, tmp_path, clock, log) as webhook:
+            webhook.put(life[:1])
+            eventually(lambda: webhook.tally.is_stopped, _LONG_S, "the end")
+            webhook.put(life[1:])
+            passes(webhook, clock)
+            webhook.stop(1.0)
+            assert len(receiver.received) == 1
+            assert webhook.waiting == 3, "an alert about events that are not delivered must not go away"
+        assert "answers 410" in log[-1]
+        with a_webhook(receiver, tmp_path, clock) as webhook:
+            webhook.put(life[:1])
+            assert all_taken(receiver, 1) == [life[0].event_id]
+
+
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+def test_an_event_that_is_refused_three_times_is_set_aside_and_the_next_goes_on(tmp_path: Path, status: int) -> None:
+    clock, log = HandClock(), LogLines()
+    first, second = an_event("first"), an_event("second")
+
+    def answer(request: ReceivedRequest) -> Says:
+        return Says(status if json.loads(request.body)["id"] == first.event_id else 200)
+
+    with receiving() as receiver:
+        receiver.usually = answer
+        with a_webhook(receiver, tmp_path, clock, log) as webhook:
+            webhook.put([first, second])
+            for failures in (1, 2, 3):
+                eventually(lambda: webhook.failures == failures, _LONG_S, "a refusal")  # noqa: B023 - called at once
+                passes(webhook, clock)
+            assert all_taken(receiver, 1) == [second.event_id]
+            assert webhook.tally.refused == 1
+        assert any(f"event {first.event_id} is refused" in line for line in log)
+        with a_webhook(receiver, tmp_path, clock) as webhook:
+            webhook.put([first, an_event("third")])
+            assert all_taken(receiver, 2)[-1] == an_event("third").event_id
+        assert ids_of(receiver.received).count(first.event_id) == 3, "also after a restart it is not sent again"
+
+
+def test_a_restart_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+    clock = HandClock(START_MS - 1)
+    life, other = a_life("incident"), a_life("while away")
+    topic = [*life, *other]
+    with receiving() as receiver:
+        with a_webhook(receiver, tmp_path, clock) as webhook:
+            webhook.put(life[:2])
+            all_taken(receiver, 2)
+            eventually(lambda: webhook.waiting == 0, _LONG_S, "the position to be kept")
+        with a_webhook(receiver, tmp_path, clock) as webhook:
+            for event in topic:
+                webhook.take_history(event)
+            webhook.put([life[2], other[2]])  # the latest event of each incident, as a mirror is filled at the start
+            assert all_taken(receiver, 5)
+            eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
+    assert ids_of(receiver.received) == [event.event_id for event in topic]
+
+
+def test_an_event_whose_answer_was_lost_is_sent_again_with_the_same_id(tmp_path: Path) -> None:
+    event = an_event()
+    with receiving() as receiver:
+        receiver.gate.clear()
+        with a_webhook(receiver, tmp_path, HandClock()) as webhook:
+            webhook.put([event])
+            eventually(lambda: receiver.received, _LONG_S, "the request")
+            webhook.stop(1.0)  # as a kill: the request is left behind
+            receiver.stop()
+            receiver.start()
+            receiver.gate.clear()
+            with a_webhook(receiver, tmp_path, HandClock()) as again:
+                again.put([event])
+                receiver.gate.set()
+                all_taken(receiver, 2)
+    assert set(ids_of(receiver.received)) == {event.event_id}
+
+
+def test_a_first_start_tells_about_open_incidents_only(tmp_path: Path) -> None:
+    history, open_now = a_life("long over"), an_event("open")
+    clock = HandClock(START_MS + 3_600_000)
+    with receiving() as receiver, a_webhook(receiver, tmp_path, clock) as webhook:
+        for event in (*history, open_now):
+            webhook.take_history(event)
+        webhook.put([history[-1], open_now])
+        assert all_taken(receiver, 1) == [open_now.event_id]
+        eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
+        assert len(receiver.received) == 1
+
+
+def test_an_older_event_never_follows_a_newer_one(tmp_path: Path) -> None:
+    opened, later, over = a_life("incident")
+    with receiving() as receiver, a_webhook(receiver, tmp_path, HandClock()) as webhook:
+        webhook.put([later])
+        webhook.put([opened, later])
+        webhook.put([over, later, opened])
+        all_taken(receiver, 2)
+        eventually(lambda: webhook.waiting == 0, _LONG_S, "an empty queue")
+    assert ids_of(receiver.received) == [later.event_id, over.event_id]
+
+
+def test_the_end_of_a_waiting_incident_is_new_also_if_the_clock_was_set_back(tmp_path: Path) -> None:
+    clock, life = HandClock(START_MS + 3_600_000), a_life("incident")
+    with receiving() as receiver, a_webhook(receiver, tmp_path, clock) as webhook:
+        receiver.gate.clear()
+        webhook.put(life[:1])
+        webhook.put(life[1:])
+        receiver.gate.set()
+        assert all_taken(receiver, 3) == [event.event_id for event in life]
+
+
+def test_the_queue_of_a_receiver_that_is_down_has_a_bound(tmp_path: Path) -> None:
+    opened = an_event()
+    with receiving() as receiver, a_webhook(receiver, tmp_path, HandClock()) as webhook:
+        receiver.stop()
+        webhook.put([replace(opened, sequence=sequence) for sequence in range(1, MOST_WAITING + 500)])
+        assert webhook.waiting <= MOST_WAITING
+
+
+def test_a_missing_token_is_a_failure_that_ends_with_the_token(tmp_path: Path) -> None:
+    clock, token = HandClock(), tmp_path / "token"
+    with receiving() as receiver, a_webhook(receiver, tmp_path, clock, token_file=token) as webhook:
+        webhook.put([an_event()])
+        eventually(lambda: webhook.failures == 1, _LONG_S, "the failure")
+        assert receiver.received == []
+        token.write_text("a-token")
+        passes(webhook, clock)
+        all_taken(receiver, 1)
+    assert receiver.received[0].headers["authorization"] == "Bearer a-token"
+
+
+def test_a_receiver_that_must_agree_gets_no_event_before(tmp_path: Path) -> None:
+    clock, origin = HandClock(), {"webhook-request-origin": "txnwatch.example"}
+    agrees = Says(405, {"WebHook-Allowed-Origin": "txnwatch.example", "WebHook-Allowed-Rate": "60"})
+    values = {"validate": True, "origin": "txnwatch.example"}
+    with receiving() as receiver, a_webhook(receiver, tmp_path, clock, **values) as webhook:
+        receiver.answers = [Says(200), Says(200, {"WebHook-Allowed-Origin": "other.example"}), agrees]
+        webhook.put([an_event("first"), an_event("second")])
+        for failures in (1, 2):
+            eventually(lambda: webhook.failures == failures, _LONG_S, "a refusal")  # noqa: B023 - called at once
+            passes(webhook, clock)
+        eventually(lambda: len(receiver.received) == 4, _LONG_S, "the first event")
+        assert [request.method for request in receiver.received] == ["OPTIONS", "OPTIONS", "OPTIONS", "POST"]
+        assert all(request.headers.items() >= origin.items() for request in receiver.received)
+        eventually(lambda: webhook.waiting == 1, _LONG_S, "the first event to be taken")
+        passes(webhook, clock, 999)
+        passes(webhook, clock, 2)
+        eventually(lambda: webhook.waiting == 0, _LONG_S, "the second event, a second later: 60 a minute")
+        receiver.answers = [agrees]
+        passes(webhook, clock, CONSENT_MS)
+        webhook.put([an_event("third")])
+        eventually(lambda: len(receiver.received) == 7, _LONG_S, "the consent of the next day, and the third event")
+    assert [request.method for request in receiver.received[4:]] == ["POST", "OPTIONS", "POST"]
