@@ -180,7 +180,7 @@ def _commands() -> str:
 def _command(name: str, command: argparse.ArgumentParser) -> str:
     parts = [f"## txnwatch {name}", str(command.description)]
     if name in DISTRIBUTIONS:
-        parts.append(f"This command is in a package of its own: `pip install {DISTRIBUTIONS[name]}`.")
+        parts.append(f"This command is in the package `{DISTRIBUTIONS[name]}`: [installing](install.md).")
     actions = (action for action in command._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
     flags = [action for action in actions if action.dest != "help"]
     if RunSettings.model_fields.keys() <= {action.dest for action in flags}:

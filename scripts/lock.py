@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE = ROOT / "deploy" / "image"
-EXTRAS = ("aws", "jks", "registry")
+EXTRAS = ("aws", "jks", "registry", "spark")
 _HEADER = "# Written by `make lock` from pyproject.toml.\n"
 
 

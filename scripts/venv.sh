@@ -17,12 +17,12 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   echo "txnwatch needs Python 3.11 or later, found: ${found:-none}. Set PYTHON=/path/to/python3.11" >&2
   exit 1
 fi
-extra=
-[ "$kind" != run ] && extra="[$kind]"
+extra=$kind
+[ "$kind" = run ] && extra=spark
 printf 'setting up .venv with %s, once (PySpark is 400 MB: a minute or two) ' "$("$python" --version)" >&2
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 log=.venv/install-$kind.log
-.venv/bin/python -m pip install --disable-pip-version-check --no-input --editable ".$extra" --editable src/txnwatch_demo >"$log" 2>&1 &
+.venv/bin/python -m pip install --disable-pip-version-check --no-input --editable ".[$extra]" --editable src/txnwatch_demo >"$log" 2>&1 &
 pip=$!
 while kill -0 "$pip" 2>/dev/null; do printf '.' >&2; sleep 3; done
 if ! wait "$pip"; then

@@ -77,7 +77,7 @@ def test_without_the_second_wheel_the_demo_ends_with_one_line(wheel: Path, tmp_p
         if not found.name.startswith(("txnwatch", "__editable__")):
             (tmp_path / found.name).symlink_to(found)
     shown = run((wheel, tmp_path), tmp_path, "-S", "-m", "txnwatch", "demo")
-    expected = "txnwatch: the command demo is in another package: pip install txnwatch-demo\n"
+    expected = "txnwatch: the command demo is in the package txnwatch-demo, which is not installed (docs/install.md)\n"
     assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", expected)
 
 

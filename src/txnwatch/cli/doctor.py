@@ -446,7 +446,7 @@ def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
     try:
         yield CheckRow("machine", "pyspark", Health.OK, version("pyspark"), "run", None)
     except PackageNotFoundError:
-        yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'pyspark>=4.3,<4.4'")
+        yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'txnwatch[spark]'")
     if parsed.redis_url is not None:
         yield check_redis(parsed.redis_url)
     yield from push_rows(parsed.push_file)

@@ -66,7 +66,9 @@ def needed_for(given: Sequence[str]) -> Sequence[str]:
     if first in added:
         return (first,)
     if first in DISTRIBUTIONS:
-        raise ConfigError(f"the command {first} is in another package: pip install {DISTRIBUTIONS[first]}")
+        raise ConfigError(
+            f"the command {first} is in the package {DISTRIBUTIONS[first]}, which is not installed (docs/install.md)"
+        )
     return (*COMMANDS, *added)
 
 

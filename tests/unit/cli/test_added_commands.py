@@ -62,7 +62,7 @@ def test_without_its_package_a_command_ends_with_one_line_that_names_the_package
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (
         "",
-        f"txnwatch: the command {command} is in another package: pip install {package}\n",
+        f"txnwatch: the command {command} is in the package {package}, which is not installed (docs/install.md)\n",
     )
 
 

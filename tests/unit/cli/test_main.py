@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from txnwatch.cli import run
 from txnwatch.cli.main import COMMANDS, main, parser
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "redis", "confluent_kafka", "fastavro", "prometheus_client")
@@ -26,6 +27,51 @@ def test_a_look_at_a_cluster_imports_nothing_that_only_the_job_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+WITHOUT_SPARK = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j", "pandas", "pyarrow", "numpy"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+USES = {
+    "the help of all commands": (("--help",), 0, "find-hanging"),
+    "completion": (("completion", "bash"), 0, "find-hanging"),
+    "decode": (("decode", "--file", "/dev/null"), 0, "BaseOffset"),
+    "a cluster that does not answer": (("list", "-b", "127.0.0.1:1"), 1, "no broker answered"),
+    "the events topic": (("events", "-b", "127.0.0.1:1"), 1, "events topic"),
+    "an abort": (
+        ("abort", "-b", "127.0.0.1:1", "--topic", "t", "--partition", "0", "--start-offset", "0"),
+        1,
+        "no broker answered",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "shown"), USES.values(), ids=USES.keys())
+def test_the_commands_work_without_spark(arguments: tuple[str, ...], code: int, shown: str) -> None:
+    program = f"{WITHOUT_SPARK}\nfrom txnwatch.cli.main import main\nsys.exit(main({list(arguments)!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert shown in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "found"),
+    [(set(run.NEEDED), "pyspark, pandas, pyarrow are not installed"), ({"pandas"}, "pandas is not installed")],
+)
+def test_run_without_spark_is_one_line_that_names_what_is_missing(
+    missing: set[str], found: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "find_spec", lambda name: None if name in missing else object())
+    assert main(["run", "-b", "127.0.0.1:1"]) == 2
+    expected = f"txnwatch: run needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_an_unknown_command_is_usage(capsys: pytest.CaptureFixture[str]) -> None:

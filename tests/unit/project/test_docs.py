@@ -234,6 +234,15 @@ def test_the_page_about_reloading_names_each_setting_that_is_reloaded() -> None:
     assert {name for name in OF_THE_QUERY | AT_ONCE if not name.startswith("abort_")} - named == set()
 
 
+def test_no_page_installs_from_an_index_what_is_on_none() -> None:
+    """`pip install 'txnwatch[jks]'` adds an extra to what is installed."""
+    promised = re.compile(r"pip (?:install|download) (?:-[\w-]+ )*txnwatch(?:-demo)?(?![\w\[./-])")
+    assert promised.search("pip install --upgrade txnwatch-demo`")
+    assert not promised.search("pip install './txnwatch-0.1.0-py3-none-any.whl[spark]'")
+    pages = [*PAGES, Path("src/txnwatch_demo/README.md")]
+    assert [str(page) for page in pages if promised.search((ROOT / page).read_text())] == []
+
+
 def test_commands_that_pages_show_are_commands() -> None:
     for page in (*PAGES, Path("README.md")):
         text = (ROOT / page).read_text()

@@ -111,7 +111,7 @@ def test_every_package_of_the_tree_is_shipped_by_one_distribution(name: str, roo
 def test_the_demo_needs_exactly_its_own_version_of_txnwatch() -> None:
     version = CONFIGS["txnwatch"]["project"]["version"]
     assert CONFIGS["txnwatch-demo"]["project"]["version"] == version
-    assert f"txnwatch=={version}" in CONFIGS["txnwatch-demo"]["project"]["dependencies"]
+    assert f"txnwatch[spark]=={version}" in CONFIGS["txnwatch-demo"]["project"]["dependencies"]
 
 
 def test_the_demo_has_the_build_requirements_and_the_python_of_txnwatch() -> None:
