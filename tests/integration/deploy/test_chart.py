@@ -11,70 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from support.chart_values import EVERYTHING
+
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "txnwatch"
 K8S = ROOT / "deploy" / "k8s"
 REPOSITORY = "registry.example.com/txnwatch"
 REQUIRED = f"settings.bootstrap_server=kafka:9092,image.repository={REPOSITORY}"
-EVERYTHING: dict[str, Any] = {
-    "image": {"digest": "sha256:" + 64 * "a"},
-    "imagePullSecrets": [{"name": "pull"}],
-    "settings": {
-        "bootstrap_server": "a:9092,b:9092",
-        "redis_url": "redis://redis:6379/0",
-        "max_bytes_per_trigger": 268435456,
-        "long_running_fraction": 0.5,
-        "auto_abort": "dry-run",
-        "abort_transactional_id_prefixes": ["orders-", "payments-"],
-    },
-    "secret": {
-        "existingSecret": "kafka-user",
-        "clientProperties": "client.properties",
-        "config": "txnwatch.toml",
-        "eventsKey": "events.keys",
-        "owners": "owners.toml",
-        "pushFile": "push.toml",
-        "webConfig": "web.yml",
-    },
-    "checkpoint": {
-        "volume": {"storageClassName": "fast", "accessModes": ["ReadWriteOncePod"], "retainOnDelete": False}
-    },
-    "metrics": {
-        "serviceMonitor": {
-            "enabled": True,
-            "labels": {"release": "prometheus"},
-            "endpoint": {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}},
-        },
-        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
-    },
-    "networkPolicy": {
-        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
-        "dnsTo": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
-        "kafka": {"ports": [9092, 9093], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
-        "redis": {"ports": []},
-        "schemaRegistry": {"ports": [8081]},
-        "push": {"ports": [443, 9093]},
-        "extraIngress": [{"ports": [{"protocol": "TCP", "port": 7078}]}],
-        "extraEgress": [{"ports": [{"protocol": "TCP", "port": 443}]}],
-    },
-    "podDisruptionBudget": {"maxUnavailable": 0},
-    "serviceAccount": {"annotations": {"owner": "payments"}},
-    "podAnnotations": {"a": "b"},
-    "podLabels": {"team": "payments"},
-    "nodeSelector": {"kubernetes.io/os": "linux"},
-    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
-    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
-    "priorityClassName": "high",
-    "extraEnv": [
-        {"name": "AWS_REGION", "value": "eu-central-1"},
-        {"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/var/run/secrets/aws/token"},
-        {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
-        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        {"name": "REDIS_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "redis", "key": "password"}}},
-    ],
-    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
-    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/txnwatch/ca", "readOnly": True}],
-}
 OBJECT_STORE = {"settings": {"bootstrap_server": "a:9092"}, "checkpoint": {"uri": "s3a://bucket/txnwatch"}}
 OWN_CLAIM = {"settings": {"bootstrap_server": "a:9092"}, "checkpoint": {"volume": {"existingClaim": "mine"}}}
 NOTHING_OPTIONAL = {
