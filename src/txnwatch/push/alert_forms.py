@@ -110,20 +110,18 @@ def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
 
 def team_of(event: IncidentEvent) -> str:
     """The team that owns the transaction, `none` if it is not known."""
-    team = getattr(getattr(event, "owner", None), "team", None)
-    return team if isinstance(team, str) and _TEAM.fullmatch(team) else NO_OWNER
+    return event.owner.team if event.owner is not None and _TEAM.fullmatch(event.owner.team) else NO_OWNER
 
 
 def _annotations(event: IncidentEvent) -> dict[str, str]:
     where = f"{event.topic}-{event.partition}" if event.topic is not None else event.transactional_id or "(no name)"
-    contact = getattr(getattr(event, "owner", None), "contact", None)
     found = {
         "summary": f"{harmless(where, 80)}: Kafka transaction {event.verdict.replace('_', ' ')}",
         "description": _description(event),
         "runbook_url": f"{_RUNBOOK}#{event.verdict}",
         "command": _command(event),
         "transactional_id": harmless(event.transactional_id or ""),
-        "contact": harmless(contact) if isinstance(contact, str) else "",
+        "contact": harmless((event.owner.contact or "") if event.owner is not None else ""),
     }
     return {name: text for name, text in found.items() if text}
 

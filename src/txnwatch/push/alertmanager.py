@@ -90,7 +90,7 @@ class AlertmanagerPeer:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Ends the thread; after the timeout, a request that is under way is left. No alert is ended."""
+        """Ends the thread; after the timeout, a request that is under way is left behind. No alert is ended."""
         self._thread.stop(timeout_s)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:

@@ -13,6 +13,7 @@ from txnwatch.push.journal import Journal, TargetPosition
 from txnwatch.push.push_file import PushFile
 from txnwatch.push.webhook import Webhook
 from txnwatch.state.incidents.event_builder import Origin, suggested
+from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs
@@ -64,11 +65,12 @@ class PushTargets:
     ) -> Iterator[IncidentEvent | Overwritten]:
         """The history of the events topic as it is; the targets get the events that they missed before this start.
 
-        Anybody who may write the topic can store any command there, so the command of an event is built anew.
+        Anybody who may write the topic can store any command and any owner there. So the command of an event is built
+        anew, and its owner is that of our own table.
         """
         for one in history:
             if isinstance(one, IncidentEvent) and one.cluster_id == origin.cluster_id and not one.is_spent:
-                event = replace(one, suggested_command=suggested(origin, one))
+                event = named(replace(one, suggested_command=suggested(origin, one)), origin.owners)
                 for queue in self.queues:
                     queue.take_history(event)
             yield one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,7 +19,8 @@ from txnwatch.push.alert_forms import (
     team_of,
 )
 from txnwatch.push.push_file import AlertmanagerTarget
-from txnwatch.state.model.incident import AffectedGroup, GroupState, WaitingGroup
+from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, WaitingGroup
+from txnwatch.state.model.ownership import FoundBy, OwningTeam
 from txnwatch.state.model.values import Offset
 from txnwatch.state.model.verdicts import Verdict
 
@@ -34,16 +34,9 @@ TARGET = AlertmanagerTarget(
 HOSTILE = '<!channel> <@U1> @everyone `x` https://evil.example &amp; \x1b[31m \u202e <script>"\n'
 
 
-class Owner(NamedTuple):
-    team: Any
-    contact: Any
-
-
-class Owned:
-    """An event with an owner, for code that reads the owner if there is one."""
-
-    def __init__(self, owner: object) -> None:
-        self.owner = owner
+def owned(team: str, contact: str | None = None) -> IncidentEvent:
+    """An event with an owner."""
+    return an_event(owner=OwningTeam(team=team, name="Checkout", contact=contact, found_by=FoundBy.APPLICATION))
 
 
 def test_every_verdict_has_a_name() -> None:
@@ -167,12 +160,14 @@ def test_a_command_is_shown_as_it_is_or_not_at_all(command: str) -> None:
     assert "command" not in alert_of(an_event(suggested_command=None), TARGET, NOW_MS).annotations
 
 
-@pytest.mark.parametrize("team", ["Checkout", "", "a b", "-a", "x" * 64, "<!here>", None, 5])
-def test_an_owner_that_is_no_team_is_none(team: object) -> None:
-    assert team_of(Owned(Owner(team, None))) == "none"  # type: ignore[arg-type]
+@pytest.mark.parametrize("team", ["Checkout", "", "a b", "-a", "x" * 64, "<!here>"])
+def test_an_owner_that_is_no_team_is_none(team: str) -> None:
+    assert team_of(owned(team)) == "none"
 
 
-def test_an_owner_is_a_label() -> None:
-    assert team_of(Owned(Owner("checkout", None))) == "checkout"  # type: ignore[arg-type]
-    assert team_of(Owned(None)) == "none"  # type: ignore[arg-type]
-    assert team_of(an_event()) == "none"
+def test_an_owner_is_a_label_and_its_contact_an_annotation() -> None:
+    event = owned("checkout", "#checkout <!here>")
+    assert team_of(event) == "checkout"
+    assert alert_of(event, TARGET, NOW_MS).annotations["contact"] == "#checkout \\x3c!here\\x3e"
+    assert team_of(an_event(owner=None)) == "none"
+    assert "contact" not in alert_of(owned("checkout"), TARGET, NOW_MS).annotations

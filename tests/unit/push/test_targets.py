@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from txnwatch.push.push_file import AlertmanagerTarget, PushFile, WebhookTarget
 from txnwatch.push.targets import PushTargets
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import SPENT_SEQUENCE, Overwritten
+from txnwatch.state.model.ownership import FoundBy, OwningTeam
 
 _LONG_S = 10.0
 
@@ -70,7 +72,8 @@ def test_many_targets_that_do_not_answer_do_not_delay_the_end(tmp_path: Path) ->
 
 
 def test_the_history_passes_as_it_is_and_targets_get_what_they_have_missed(tmp_path: Path) -> None:
-    clock, life = HandClock(START_MS - 1), a_life("incident")
+    claimed = OwningTeam(team="forged", name="Forged", found_by=FoundBy.TOPIC)
+    clock, life = HandClock(START_MS - 1), [replace(event, owner=claimed) for event in a_life("incident")]
     foreign, spent = an_event("foreign", cluster_id="other"), an_event("spent", sequence=SPENT_SEQUENCE)
     history = [life[0], Overwritten(id_of("damaged")), foreign, life[1], spent, life[2]]
     with receiving() as receiver:
@@ -89,3 +92,4 @@ def test_the_history_passes_as_it_is_and_targets_get_what_they_have_missed(tmp_p
     opened = json.loads(receiver.received[0].body)["data"]["suggested_command"]
     assert opened.startswith("txnwatch abort --topic orders --partition 3 --start-offset 99"), "built here"
     assert life[0].suggested_command not in opened
+    assert json.loads(receiver.received[0].body)["data"]["owner"] is None, "nobody's, by the table of this process"
