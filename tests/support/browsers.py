@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
-import pytest
-
+from support.missing_tools import skip_or_fail
 from txnwatch_demo.embedded.jars import cache_directory
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +23,8 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 AXE_LOCK = ROOT / "tests" / "browser" / "axe.lock.toml"
 
 
-def _skip_or_fail(reason: str) -> NoReturn:
-    """Skips the test with one line; fails it where a browser was found that works (`scripts/browser.sh`)."""
-    if os.environ.get("TXNWATCH_TEST_BROWSER") == "1":
-        pytest.fail(f"{reason} (TXNWATCH_TEST_BROWSER is set)", pytrace=False)
-    pytest.skip(reason)
+# A missing tool fails the tests where a browser was found that works (`scripts/browser.sh`).
+_skip_or_fail = functools.partial(skip_or_fail, variable="TXNWATCH_TEST_BROWSER")
 
 
 @contextlib.contextmanager

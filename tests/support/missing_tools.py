@@ -11,8 +11,8 @@ import pytest
 _NO_SKIP = "TXNWATCH_TEST_NO_SKIP"
 
 
-def skip_or_fail(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:
-    """Skips the test; fails it if TXNWATCH_TEST_NO_SKIP is 1 or true."""
-    if environ.get(_NO_SKIP, "").lower() in {"1", "true"}:
-        pytest.fail(f"{reason} ({_NO_SKIP} is set)", pytrace=False)
+def skip_or_fail(reason: str, environ: Mapping[str, str] = os.environ, *, variable: str = _NO_SKIP) -> NoReturn:
+    """Skips the test; fails it if the variable is 1 or true."""
+    if environ.get(variable, "").lower() in {"1", "true"}:
+        pytest.fail(f"{reason} ({variable} is set)", pytrace=False)
     pytest.skip(reason)
