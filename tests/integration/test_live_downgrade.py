@@ -32,7 +32,7 @@ TIMEOUT_MS, PRODUCE, END, OLD_END = 12_000, 12, 5, 4
 
 
 @pytest.fixture
-def kafka(clusters: Clusters, tmp_path: Path) -> Iterator[EmbeddedKafka]:
+def downgraded(clusters: Clusters, tmp_path: Path) -> Iterator[EmbeddedKafka]:
     yield clusters.start("downgraded", lambda: EmbeddedKafka(tmp_path, properties=SOON))
     clusters.end("downgraded")
 
@@ -44,19 +44,19 @@ def lower_transaction_version(kafka: EmbeddedKafka) -> None:
 
 
 def test_explain_names_the_broker_whose_restart_ends_it(
-    kafka: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
+    downgraded: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with contextlib.closing(connect(kafka)) as cluster:
+    with contextlib.closing(connect(downgraded)) as cluster:
         (partition,) = create_topic(cluster, unique("lowered"))
         producer = RawProducer(cluster, unique("app"), timeout_ms=TIMEOUT_MS).init()
         producer.produce(partition, version=PRODUCE)
         producer.end(commit=True, version=END)
         producer.produce(partition, version=PRODUCE)
-        lower_transaction_version(kafka)
+        lower_transaction_version(downgraded)
         for version, refused in ((END, "UNSUPPORTED_VERSION"), (OLD_END, "CONCURRENT_TRANSACTIONS")):
             with pytest.raises(TxnwatchError, match=refused):
                 producer.end(commit=True, version=version)
-        server = ("--bootstrap-server", kafka.bootstrap_servers, "--format", "json")
+        server = ("--bootstrap-server", downgraded.bootstrap_servers, "--format", "json")
         capsys.readouterr()
         assert main(["explain", producer.transactional_id, *server]) == 0
         text = " ".join(json.loads(capsys.readouterr().out)["rows"][0]["text"])
@@ -68,8 +68,8 @@ def test_explain_names_the_broker_whose_restart_ends_it(
         )
         assert main(["fence", producer.transactional_id, *server, "--yes"]) == 1
         assert "CONCURRENT_TRANSACTIONS" in json.loads(capsys.readouterr().out)["rows"][0]["detail"]
-        kafka.broker(1).stop()
-        kafka.start_broker(1)
+        downgraded.broker(1).stop()
+        downgraded.start_broker(1)
 
         def is_aborted() -> bool:
             found = ClusterAdmin(cluster).describe_transactions([producer.transactional_id])[producer.transactional_id]

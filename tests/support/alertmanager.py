@@ -21,10 +21,8 @@ _START_S = 30.0
 def tool(name: str) -> str:
     """The path of `alertmanager` or `amtool`; skips the test if it is not installed, or fails it where it has to be."""
     found = next((path for one in _NAMES[name] if (path := shutil.which(one)) is not None), None)
-    if found is not None:
-        return found
     reason = f"{name} is not installed: scripts/alertmanager.sh installs it"
-    skip_or_fail(reason, variable="TXNWATCH_TEST_ALERTMANAGER")
+    return found if found is not None else skip_or_fail(reason, variable="TXNWATCH_TEST_ALERTMANAGER")
 
 
 class RunningAlertmanager:
