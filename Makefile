@@ -32,7 +32,7 @@ e2e: dev-venv ## end-to-end tests: the whole job
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)
 
 browser: browser-venv ## the page in a real browser; writes docs/page.png and docs/page-incident.png
-	@$(BIN)/python -m pytest tests/browser --page-pictures docs $(ARGS)
+	@$(BIN)/python -m pytest tests/browser -m "" --page-pictures docs $(ARGS)
 
 long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults
 	@$(BIN)/python -m pytest tests -m long --ways-results docs/ways-in.json $(ARGS)

@@ -33,6 +33,7 @@ def hostile(text: str) -> PageWorld:
     return world
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_id_is_text(browser: Any, serve: Callable[[PageWorld], str], name: str) -> None:
     world = hostile(HOSTILE[name])

@@ -22,7 +22,7 @@ from txnwatch.state.detection import view
 from txnwatch.state.evidence import outcome as outcome_rule
 from txnwatch.state.model.incident import Refusal
 
-_SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "1200"))
+_SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "600"))
 RACES, WHOLE_RUNS = max(1, _SEEDS // 24), max(1, _SEEDS // 20)
 TOO_OFTEN = 400
 NEAR_IT = 180  # a seed that shows the harm comes soon after

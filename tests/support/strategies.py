@@ -161,6 +161,7 @@ open_transactions = st.builds(
     times,
     st.none() | st.integers(0, 99),
     st.lists(st.builds(OpenSpan, data_partitions, offsets, times), max_size=2).map(tuple),
+    timeout_ms=st.none() | st.integers(0, 99_999),
 )
 ends = st.builds(
     End, st.sampled_from([TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]), times, times, epochs
