@@ -9,6 +9,7 @@ names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from txnwatch.state.model.errors import BrokerError
@@ -74,10 +75,9 @@ def read_owner_names(cluster: Cluster, wanted: Collection[ProducerId]) -> OwnerN
     try:
         cluster.refresh()
         logs = list_extents(cluster, logs_of(cluster))
-        parts = [log.part() for log in logs.values() if isinstance(log, Range)]
-        reads = read_parts(
-            cluster, [RangeRead(part, lambda start, end: NameFold(wanted, start, end)) for part in parts]
-        )
+        fold_of = partial(NameFold, wanted)
+        parts = [RangeRead(log.part(), fold_of) for log in logs.values() if isinstance(log, Range)]
+        reads = read_parts(cluster, parts)
     except BrokerError as exc:
         return OwnerNames(missing=(_unread(TopicPartition(TRANSACTION_STATE_TOPIC, 0), str(exc)),))
     names: dict[ProducerId, set[str]] = {}

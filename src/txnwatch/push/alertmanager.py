@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -18,7 +17,8 @@ from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import Sender
 from txnwatch.push.target_answers import TRIES_OF_A_REFUSED_EVENT, TargetAnswer
-from txnwatch.sinks.delivery.background import WHEN_WOKEN, WorkerThread
+from txnwatch.push.target_thread import TargetThread
+from txnwatch.sinks.delivery.background import WHEN_WOKEN
 from txnwatch.sinks.delivery.outbox import DeliveryCounts
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
@@ -30,7 +30,7 @@ _AT_A_TIME: Final = 64
 _HEADERS: Final = [("Content-Type", "application/json")]
 
 
-class AlertmanagerPeer:
+class AlertmanagerPeer(TargetThread):
     """A MirrorQueue that keeps the alerts of one peer as the incidents are."""
 
     def __init__(
@@ -41,18 +41,17 @@ class AlertmanagerPeer:
         now_ms: Callable[[], TimestampMs],
         log: Log,
     ) -> None:
+        client = HttpClient(address.below(ALERTS_PATH), target.ca_file)
+        super().__init__(
+            Sender(f"alertmanager {target.name} {address.shown}", target, client, now_ms, log), self._work, log
+        )
         self._journal = journal
         self._now_ms = now_ms
-        self._lock = threading.Lock()
         self._delivered = 0
         self._tries = 0
         self._most = _AT_A_TIME
         form = functools.partial(_form, target)
         self._book = AlertBook(form, target.resend_ms, self._kept())
-        client = HttpClient(address.below(ALERTS_PATH), target.ca_file)
-        name = f"alertmanager {target.name} {address.shown}"
-        self._sender = Sender(name, target, client, now_ms, log)
-        self._thread = WorkerThread(name, self._work, log)
 
     def _kept(self) -> dict[str, SentAlert]:
         now_ms = self._now_ms()
@@ -63,20 +62,10 @@ class AlertmanagerPeer:
         return kept
 
     @property
-    def name(self) -> str:
-        """See MirrorQueue."""
-        return self._sender.name
-
-    @property
     def waiting(self) -> int:
         """See MirrorQueue."""
         with self._lock:
             return self._book.waiting
-
-    @property
-    def failures(self) -> int:
-        """See MirrorQueue."""
-        return self._sender.failures
 
     @property
     def tally(self) -> DeliveryCounts:
@@ -84,14 +73,6 @@ class AlertmanagerPeer:
         with self._lock:
             oldest_ms = self._book.oldest_ms
         return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Ends the thread; after the timeout, a request that is under way is left behind. No alert is ended."""
-        self._thread.stop(timeout_s)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Takes the latest events of incidents."""
@@ -103,19 +84,6 @@ class AlertmanagerPeer:
 
     def take_history(self, event: IncidentEvent) -> None:
         """An alert shows an incident as it is; its history is of no use."""
-
-    def deliver(self, _: TimestampMs) -> None:
-        """The thread has been woken by `put`."""
-
-    def deliver_last(self, _: TimestampMs) -> None:
-        """The thread outlives the query."""
-
-    def has_lost_everything(self) -> bool:
-        """An Alertmanager that was restarted gets everything with the next renewals."""
-        return False
-
-    def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
-        """An alert that nobody renews ends by itself."""
 
     def _work(self) -> float:
         while not self._thread.is_stopping and not self._sender.is_stopped:

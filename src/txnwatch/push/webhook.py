@@ -6,7 +6,6 @@ sequence never goes back.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -17,7 +16,8 @@ from txnwatch.push.journal import TargetPosition
 from txnwatch.push.push_file import WebhookTarget
 from txnwatch.push.sender import Sender
 from txnwatch.push.target_answers import TRIES_OF_A_REFUSED_EVENT, TargetAnswer
-from txnwatch.sinks.delivery.background import WHEN_WOKEN, WorkerThread
+from txnwatch.push.target_thread import TargetThread
+from txnwatch.sinks.delivery.background import WHEN_WOKEN
 from txnwatch.sinks.delivery.outbox import DeliveryCounts, QueueBound
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
@@ -52,7 +52,7 @@ class Consent:
         return True
 
 
-class Webhook:
+class Webhook(TargetThread):
     """A MirrorQueue that sends to one web hook."""
 
     def __init__(
@@ -63,10 +63,11 @@ class Webhook:
         log: Log,
     ) -> None:
         (address,) = target.addresses
+        client = HttpClient(address, target.ca_file)
+        super().__init__(Sender(f"webhook {target.name}", target, client, now_ms, log), self._work, log)
         self._target = target
         self._position = position
         self._now_ms = now_ms
-        self._lock = threading.Lock()
         self._waiting: deque[IncidentEvent] = deque()
         self._bound = QueueBound()
         self._queued: dict[str, int] = {}
@@ -75,13 +76,6 @@ class Webhook:
         self._delivered = 0
         self._next_ms: TimestampMs = AT_ONCE
         self._consent = Consent(target.origin) if target.validate_first and target.origin is not None else None
-        self._sender = Sender(f"webhook {target.name}", target, HttpClient(address, target.ca_file), now_ms, log)
-        self._thread = WorkerThread(self.name, self._work, log)
-
-    @property
-    def name(self) -> str:
-        """See MirrorQueue."""
-        return self._sender.name
 
     @property
     def waiting(self) -> int:
@@ -90,25 +84,12 @@ class Webhook:
             return len(self._waiting) + int(self._current is not None)
 
     @property
-    def failures(self) -> int:
-        """See MirrorQueue."""
-        return self._sender.failures
-
-    @property
     def tally(self) -> DeliveryCounts:
         """See MirrorQueue."""
         with self._lock:
             oldest = self._current or (self._waiting[0] if self._waiting else None)
         oldest_ms = oldest.time_ms if oldest is not None else None
         return DeliveryCounts(self._delivered, self._sender.refused, oldest_ms, self._sender.is_stopped)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Ends the thread; after the timeout, a request that is under way is left behind."""
-        self._thread.stop(timeout_s)
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
         """Adds the events that are new to the target."""
@@ -132,19 +113,6 @@ class Webhook:
         if queued is not None:  # its end is new also if the clock was set back behind the floor
             return event.sequence > queued
         return self._position.is_new(event, is_latest=is_latest)
-
-    def deliver(self, _: TimestampMs) -> None:
-        """The thread has been woken by `put`."""
-
-    def deliver_last(self, _: TimestampMs) -> None:
-        """The thread outlives the query, and the position outlives the process."""
-
-    def has_lost_everything(self) -> bool:
-        """A web hook has no view of the open incidents."""
-        return False
-
-    def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
-        """A web hook has no view of the open incidents."""
 
     def _work(self) -> float:
         while not self._thread.is_stopping and not self._sender.is_stopped:
