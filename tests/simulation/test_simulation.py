@@ -10,6 +10,7 @@ import os
 import random
 from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 from msgspec.structs import replace as with_changes
 
@@ -18,7 +19,11 @@ from simulation.reader import ReaderListing, WorldReader
 from simulation.run import USUAL, report, run, shrink
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting, World
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.incidents import confirm
 from txnwatch.state.model.facts import CensusTaken, Fact
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.streaming.source.tasks import ReadPlan
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
@@ -116,6 +121,20 @@ def test_a_leader_that_is_away_at_the_first_census_is_asked_again() -> None:
 
 def test_a_hole_in_a_log_that_was_empty_is_a_loss() -> None:
     assert run(41_014_979).problems == []
+
+
+def test_the_fresh_read_refutes_a_candidate_of_a_topic_that_was_replaced_after_the_metadata() -> None:
+    seed = 92_006_735
+    outcome = run(seed)
+    assert not outcome.problems
+    assert outcome.seen["candidate of a replaced topic"]
+
+    def believes(candidate: SpanCandidate, before: PartitionReading, *_: object) -> SpanConfirmation:
+        del candidate
+        return SpanConfirmation(Answer.CONFIRMED, "", reading=before)
+
+    with mock.patch.object(confirm, "assess_span", believes):
+        assert any("FALSE" in problem for problem in run(seed).problems)
 
 
 def test_without_faults_nothing_ever_hangs() -> None:
