@@ -18,13 +18,22 @@ from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.confirm import confirm_spans
 from txnwatch.state.incidents.event_builder import Origin, span_event
 from txnwatch.state.incidents.event_order import found_too
-from txnwatch.state.incidents.marker import MarkerProtocol
+from txnwatch.state.incidents.marker import MarkerProtocol, too_old
 from txnwatch.state.incidents.naming import named
 from txnwatch.state.incidents.own_findings import read_anew
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import Decision, ExpectedOutcome, IncidentEvent, Initiator, Refusal, resolved
+from txnwatch.state.model.incident import (
+    ActionResult,
+    Decision,
+    ExpectedOutcome,
+    IncidentEvent,
+    Initiator,
+    Refusal,
+    resolved,
+)
+from txnwatch.state.model.ports import NotSent
 from txnwatch.state.model.values import Offset, ProducerId, TopicPartition
 
 # What the abort by hand wants beside fresh reads. It publishes on the incident that a watch has opened, so nobody is
@@ -133,9 +142,13 @@ class AbortByHand:
     def end(self, incident: IncidentEvent, evidence: ProvenHang) -> Plan[MarkerResult | Refused]:
         """Reads once more, because the operator may have waited, and runs the protocol.
 
+        The events topic is read before the fresh read: it may take longer than a read may be old.
+
         Raises:
             SinkError: the announcement could not be published; no marker was written.
         """
+        known = yield from ask(ReadOpenIncident(incident))
+        read_ms = yield from ask(Now())
         confirmed = yield from self._confirmed(evidence.candidate)
         again, found = yield from read_anew(evidence, confirmed)
         spec = unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
@@ -151,12 +164,13 @@ class AbortByHand:
             stable_before=incident.last_stable_offset,
             initiator=Initiator.OPERATOR,
         )
-        known = yield from ask(ReadOpenIncident(incident))
         shown = incident if known is None else _continues(known, incident)
         delivery = _Announced()
-        protocol = MarkerProtocol(delivery.publish, is_published=known is not None)
+        protocol = MarkerProtocol(delivery.publish, lambda: too_old(read_ms), is_published=known is not None)
         event, result = yield from protocol.run(shown, spec, begun, found.reading)
-        assert result is not None, "an announcement that is not delivered is an error"
+        if isinstance(result, NotSent):
+            assert event.action is not None
+            return delivery.with_problem(MarkerResult(ActionResult.FAILED, event.action.detail))
         is_ended = known is not None and result.is_closed and (yield from ask(AwaitEnd(known.incident_id)))
         if result.is_closed and not is_ended:
             now_ms = yield from ask(Now())

@@ -94,7 +94,10 @@ LIFE: Final[dict[Happening, Row]] = {
         why="Anyone who may write the events topic can publish a healthy transaction. What was found here is checked "
         "by the read of open incidents.",
     ),
-    Happening.RECORD_AGREES: Row(*(_N, _N, _N, _N), why="Only its sequence, status and time are taken over."),
+    Happening.RECORD_AGREES: Row(
+        *(_N, _N, _N, _N),
+        why="Its sequence, status, time, end and last decision are taken over; a claimed success of an abort is not.",
+    ),
     Happening.RECORD_DIFFERS: Row(
         *(_N, NextStep.WAIT, NextStep.CORRECT, _N),
         why="A claim never replaces a finding. A value that the record does not know yet is no difference.",

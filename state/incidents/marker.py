@@ -17,6 +17,7 @@ from txnwatch.state.abort.protocol import (
     is_own_marker,
     not_written,
     open_until,
+    outdated,
     reported,
     still_open_or_unreadable,
     with_answer,
@@ -24,20 +25,26 @@ from txnwatch.state.abort.protocol import (
 from txnwatch.state.abort.rules import AbortSpec, partition_of
 from txnwatch.state.incidents.wanted import FindClosingMarker, Now, Plan, ReadPartitions, WriteMarker, ask
 from txnwatch.state.model.incident import Action, IncidentEvent, updated
-from txnwatch.state.model.ports import PartitionReading
+from txnwatch.state.model.ports import NotSent, PartitionReading
+from txnwatch.state.model.values import TimestampMs
 
 _NOT_DELIVERED = "the event that announces it could not be delivered"
 
 
 class Performed(NamedTuple):
-    """The end of the protocol: the last event, and the result; None if no marker was sent."""
+    """The end of the protocol: the last event, and the result."""
 
     event: IncidentEvent
-    result: MarkerResult | None
+    result: MarkerResult | NotSent
 
 
 def _no_obstacle() -> Plan[None]:
     yield from ()
+
+
+def too_old(read_ms: TimestampMs) -> Plan[str | None]:
+    """The obstacle of a fresh read that is too old; `read_ms` is when it began."""
+    return outdated(read_ms, (yield from ask(Now())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +68,28 @@ class MarkerProtocol:
     ) -> Plan[Performed]:
         """Announces the marker, writes it, reads the partition again and reports; `reading` is the fresh read."""
         announced = announcement(incident, begun, reading, is_published=self.is_published)
-        why = None if (yield from self.publish(announced)) else _NOT_DELIVERED
-        why = why or (yield from self.obstacle())
-        if why is not None:
-            return Performed((yield from self._report(announced, not_written(begun, why))), None)
-        yield from self.before_write()
-        result = yield from _write(announced, spec)
-        return Performed((yield from self._report(announced, reported(begun, result))), result)
-
-    def _report(self, announced: IncidentEvent, action: Action) -> Plan[IncidentEvent]:
+        result = yield from self._try(announced, spec)
+        action = not_written(begun, result.why) if isinstance(result, NotSent) else reported(begun, result)
         event = updated(replace(announced, action=action), (yield from ask(Now())))
         yield from self.publish(event)
-        return event
+        return Performed(event, result)
+
+    def _try(self, announced: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult | NotSent]:
+        if not (yield from self.publish(announced)):
+            return NotSent(_NOT_DELIVERED)
+        why = yield from self.obstacle()
+        if why is not None:
+            return NotSent(why)
+        yield from self.before_write()
+        return (yield from _write(announced, spec))
 
 
-def _write(incident: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult]:
+def _write(incident: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult | NotSent]:
     """Writes the marker and reads what has closed the transaction."""
     marker = spec.marker
     problem = yield from ask(WriteMarker(marker))
+    if isinstance(problem, NotSent):
+        return problem
     found = with_answer((yield from read_after(incident, commit=marker.commit)), problem)
     if problem is not None or found.closed_by is None:
         return found

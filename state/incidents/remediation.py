@@ -30,7 +30,6 @@ from txnwatch.state.abort.protocol import (
     is_left_without_result,
     is_unproven_for_long,
     markers_last_hour,
-    outdated,
     recovered,
     trip_by_refusal,
     trip_by_result,
@@ -39,10 +38,11 @@ from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Refused, deci
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.incidents.confirm import confirm_spans
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
-from txnwatch.state.incidents.marker import MarkerProtocol, read_after
+from txnwatch.state.incidents.marker import MarkerProtocol, read_after, too_old
 from txnwatch.state.incidents.own_findings import read_anew
 from txnwatch.state.incidents.wanted import HoldLease, Now, Plan, Say, Within, ask
 from txnwatch.state.model.incident import Decision, IncidentEvent, Refusal, updated
+from txnwatch.state.model.ports import NotSent
 from txnwatch.state.model.values import NO_ATTEMPT, Attempts, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF
 from txnwatch.state.text import Said
@@ -205,7 +205,7 @@ class AutoAbort:
         event, result = yield from protocol.run(incident, spec, begun, found.reading)
         assert event.action is not None
         self.counts[f"aborts {event.action.result or f'refused ({event.action.refusal})'}"] += 1
-        if result is None:
+        if isinstance(result, NotSent):
             return False
         if result.is_ours and result.closed_by is not None:
             self.ledger.wrote(incident, result.closed_by)
@@ -269,7 +269,7 @@ def _obstacle(read_ms: TimestampMs) -> Plan[str | None]:
     """Why the marker must not be written now, after its announcement."""
     if not (yield from ask(HoldLease(is_certain=True))).is_held:
         return "this instance no longer holds the lease"
-    return outdated(read_ms, (yield from ask(Now())))
+    return (yield from too_old(read_ms))
 
 
 def _is_due(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> bool:

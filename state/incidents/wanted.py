@@ -22,6 +22,7 @@ from txnwatch.state.model.ports import (
     FormerOwnersRead,
     GroupOffsets,
     MarkerSpec,
+    NotSent,
     PartitionReading,
     SpanHistory,
     SpanStart,
@@ -153,7 +154,7 @@ class ReadCleanupPolicies(Wanted[dict[str, str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteMarker(Wanted[Problem | None]):
+class WriteMarker(Wanted[Problem | NotSent | None]):
     """See TransactionAdmin.write_marker."""
 
     marker: MarkerSpec

@@ -160,6 +160,12 @@ class MarkerSpec(NamedTuple):
     leader_epoch: LeaderEpoch | None = None
 
 
+class NotSent(NamedTuple):
+    """Why a marker was not sent: no broker has the request, so it can have no effect."""
+
+    why: str
+
+
 class SpanStart(NamedTuple):
     """An open span, identified by its start."""
 
@@ -226,8 +232,11 @@ class TransactionAdmin(Protocol):
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """`cleanup.policy` of each topic; a topic that could not be read is missing, as it is only a detail."""
 
-    def write_marker(self, marker: MarkerSpec) -> Problem | None:
-        """Writes a marker; returns the problem, or None. None does not prove that a transaction was open."""
+    def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
+        """Writes a marker; returns the problem, or None. None does not prove that a transaction was open.
+
+        After a problem the marker may have been written. It was not written if the answer is NotSent.
+        """
 
 
 class GroupOffset(NamedTuple):

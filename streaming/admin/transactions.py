@@ -19,6 +19,7 @@ from txnwatch.state.model.ports import (
     ActiveProducer,
     ListedOffset,
     MarkerSpec,
+    NotSent,
     PartitionReading,
     SpanHistory,
     SpanStart,
@@ -229,16 +230,20 @@ class ClusterAdmin:
         found = messages.topic_settings(self._cluster, dict.fromkeys(topics), "cleanup.policy")
         return {topic: setting.value for topic, setting in found.items()}
 
-    def write_marker(self, marker: MarkerSpec) -> Problem | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
         """See TransactionAdmin."""
         try:
             info = self._cluster.refresh().info(marker.partition)
             if info is None or info.leader is None:
-                return NO_LEADER
+                return NotSent(NO_LEADER.text)
             if marker.leader_epoch not in {None, info.leader_epoch}:
-                return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
+                return NotSent(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
             connection = self._cluster.node(info.leader)
-            response = self._cluster.call(connection, messages.write_marker_request(connection, marker))
+            request = messages.write_marker_request(connection, marker)
+        except BrokerError as exc:
+            return NotSent(str(exc))
+        try:
+            response = self._cluster.call(connection, request)
             answer = the_one(the_one(the_one(response.markers).topics).partitions)
         except BrokerError as exc:
             return Problem.from_error(exc)

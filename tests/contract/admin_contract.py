@@ -10,7 +10,7 @@ from typing import Protocol
 from support.answers import described
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.model.ports import MarkerSpec, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
+from txnwatch.state.model.ports import MarkerSpec, NotSent, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
@@ -330,13 +330,14 @@ class AdminContract:
         stage.stray_write(owner, partition)
         epoch = stage.admin.read_partitions([partition])[partition].leader_epoch
         refused = stage.admin.write_marker(marker(partition, owner)._replace(leader_epoch=epoch + 1))
-        assert str(refused) == f"the leader changed (epoch {epoch + 1}, now {epoch})"
+        assert refused == NotSent(f"the leader changed (epoch {epoch + 1}, now {epoch})")
         assert stage.admin.read_partitions([partition])[partition].high_watermark == 1
         assert stage.admin.write_marker(marker(partition, owner)._replace(leader_epoch=epoch)) is None
 
-    def test_a_marker_for_a_partition_that_is_not_there_returns_the_problem(self, stage: AdminStage) -> None:
+    def test_a_marker_for_a_partition_that_is_not_there_is_not_sent(self, stage: AdminStage) -> None:
         owner = stage.init(unique("nowhere"))
-        assert stage.admin.write_marker(marker(TopicPartition(unique("no-such-topic"), 0), owner))
+        missing = TopicPartition(unique("no-such-topic"), 0)
+        assert stage.admin.write_marker(marker(missing, owner)) == NotSent("no leader")
 
     def test_cleanup_policies_are_returned_and_an_unknown_topic_is_missing(self, stage: AdminStage) -> None:
         deleting, compacted, unknown = unique("deleting"), unique("compacted"), unique("no-such-topic")
@@ -359,7 +360,7 @@ class AdminContract:
             assert listing.problems
             assert listing.transactions == ()
             assert admin.cleanup_policies([partition.topic]) == {}
-            assert admin.write_marker(marker(partition, owner))
+            assert isinstance(admin.write_marker(marker(partition, owner)), NotSent)
 
         reading = admin.read_partitions([partition])[partition]
         assert reading.problem is None, "what comes after has all the time again"

@@ -36,7 +36,7 @@ from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent, latest
-from txnwatch.state.model.ports import ActiveProducer, MarkerSpec
+from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, NotSent
 from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -255,7 +255,7 @@ class Witness(ClusterAdmin):
 
     markers: list[MarkerSpec]
 
-    def write_marker(self, marker: MarkerSpec) -> Problem | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
         self.markers.append(marker)
         return super().write_marker(marker)
 

@@ -16,6 +16,7 @@ from txnwatch.state.model.ports import (
     ActiveProducer,
     ListedTransaction,
     MarkerSpec,
+    NotSent,
     PartitionReading,
     SpanHistory,
     SpanStart,
@@ -182,15 +183,15 @@ class WorldAdmin:
     def cleanup_policies(self, _: Iterable[str]) -> dict[str, str]:
         return {}
 
-    def write_marker(self, marker: MarkerSpec) -> Problem | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
         self._time_passes()
         log = self.world.data.get(marker.partition)
         if self._is_out_of_time:
-            return _NO_BUDGET
+            return NotSent(_NO_BUDGET.text)
         if log is None or not log.has_leader:
-            return Problem("no leader")
+            return NotSent("no leader")
         if marker.leader_epoch not in {None, log.epoch}:
-            return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {log.epoch})")
+            return NotSent(f"the leader changed (epoch {marker.leader_epoch}, now {log.epoch})")
         known = log.producers.get(marker.producer_id)
         start = known.open_start if known is not None else None
         harmed = [] if start is None else list(self.truth.harmed(self.world, log, marker.producer_id, start))

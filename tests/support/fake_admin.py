@@ -16,6 +16,7 @@ from txnwatch.state.model.ports import (
     UNKNOWN_PARTITION,
     ListedTransaction,
     MarkerSpec,
+    NotSent,
     PartitionReading,
     SpanHistory,
     SpanStart,
@@ -186,17 +187,17 @@ class FakeAdmin(FakeCluster):
             topic: self.policies[topic] for topic in topics if topic in self.policies and self._problem(topic) is None
         }
 
-    def write_marker(self, marker: MarkerSpec) -> Problem | None:
+    def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
         """See TransactionAdmin."""
         self._called("write_marker")
-        self.markers.append(marker)
         if self._out_of_time:
-            return _NO_BUDGET
+            return NotSent(_NO_BUDGET.text)
         if marker.partition not in self.partitions:
-            return Problem("no leader")
+            return NotSent("no leader")
         now = self.partitions[marker.partition].leader_epoch
         if marker.leader_epoch not in {None, now}:
-            return Problem(f"the leader changed (epoch {marker.leader_epoch}, now {now})")
+            return NotSent(f"the leader changed (epoch {marker.leader_epoch}, now {now})")
+        self.markers.append(marker)
         refused = self.problems.get(marker.partition) or self.mark(marker)
         return a_problem(refused) if refused is not None else None
 

@@ -126,6 +126,9 @@ def test_another_leader_may_have_another_log_and_gets_no_marker(stage: AbortStag
     stage.batch()
     assert stage.actions == [ANNOUNCED, ("abort", None, "failed")]
     assert stage.is_open(producer_id)
+    assert stage.admin.markers == []
+    stage.batch(after_ms=600_000)
+    assert stage.actions[2:] == [ANNOUNCED, VERIFIED], "no broker had the marker, so the breaker stayed closed"
 
 
 def test_the_breaker_closes_after_its_time(stage: AbortStage) -> None:

@@ -11,7 +11,7 @@ from support.abort_stage import a_manual_abort
 from support.fake_admin import FakeAdmin
 from support.operators import RecordingOperatorsTopic
 from txnwatch.sinks.abort.run_by_hand import FoundHang, ManualAbort, ManualTarget
-from txnwatch.state.abort.protocol import MarkerResult
+from txnwatch.state.abort.protocol import FRESH_MS, MarkerResult
 from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import (
@@ -111,6 +111,46 @@ def test_an_outcome_that_only_the_watch_knows_stays_in_its_incident_and_decides_
     found = found._replace(incident=replace(found.incident, expected_outcome=here))
     assert isinstance(end(abort, found, topic), MarkerResult)
     assert {event.expected_outcome for event in topic.published} == {shown}
+
+
+def test_an_announcement_that_takes_too_long_leads_to_no_marker(admin: FakeAdmin) -> None:
+    clock = [1_000_000]
+    abort = a_manual_abort(admin, an_abort(admin).target, lambda: clock[0])
+    found = abort.find()
+
+    def take(ms: int) -> None:
+        clock[0] += ms
+
+    late = RecordingOperatorsTopic(before=lambda: take(FRESH_MS + 1))
+    result = end(abort, found, late)
+    assert result == MarkerResult(ActionResult.FAILED, "no marker was written: the fresh read was too old")
+    assert admin.markers == []
+    assert [event.action.result for event in late.published if event.action is not None] == [None, "failed"]
+    in_time = RecordingOperatorsTopic(before=lambda: take(FRESH_MS))
+    again = end(abort, found, in_time)
+    assert isinstance(again, MarkerResult)
+    assert again.result is ActionResult.VERIFIED
+
+
+def test_the_fresh_read_follows_the_read_of_the_events_topic(admin: FakeAdmin) -> None:
+    abort, topic = an_abort(admin), RecordingOperatorsTopic()
+    found = abort.find()
+    admin.asked.clear()
+    admin.before("read_partitions", lambda: topic.asked.append("fresh read"))
+    end(abort, found, topic)
+    assert topic.asked == [(found.incident.span, 0), "fresh read"]
+
+
+def test_a_marker_that_no_broker_has_received_is_reported_as_not_written(admin: FakeAdmin) -> None:
+    abort, topic = an_abort(admin), RecordingOperatorsTopic()
+    found = abort.find()
+    (partition,) = admin.partitions
+    admin.before("write_marker", lambda: admin.move_leader(partition, 2))
+    result = end(abort, found, topic)
+    assert isinstance(result, MarkerResult)
+    assert result.result is ActionResult.FAILED
+    assert (result.detail or "").startswith("no marker was written: the leader changed")
+    assert admin.markers == []
 
 
 def test_without_an_announcement_nothing_is_written(admin: FakeAdmin) -> None:
