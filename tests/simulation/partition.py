@@ -233,8 +233,10 @@ class DataPartition(PartitionLog):
         unstable: dict[int, int] = {}
         for entry in self.entries:
             body = entry.body
-            if entry.offset < self.high_watermark and isinstance(body, Data) and body.producer_id >= 0:
-                unstable.setdefault(body.producer_id, entry.offset)
-            elif entry.offset < self.high_watermark and isinstance(body, Mark):
+            if entry.offset >= self.high_watermark:
+                break
+            if isinstance(body, Mark):
                 unstable.pop(body.producer_id, None)
+            elif isinstance(body, Data) and body.producer_id >= 0:
+                unstable.setdefault(body.producer_id, entry.offset)
         return min(max(self.start, min([*unstable.values(), self.high_watermark])), self.high_watermark)

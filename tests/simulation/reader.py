@@ -248,7 +248,7 @@ class WorldReader:
         self.lister.idle_until_s = math.inf if self.leaves_out else 0.0  # the argument holds without an end
         requested = DriverRequests(frozenset(self.rereads), self.judged if self.leaves_out else None)
         with (
-            mock.patch.object(listing, "read_driver_file", return_value=requested),
+            mock.patch.object(listing, "read_driver_file", lambda _: requested),
             mock.patch.object(listing, "can_skip", self.can_skip),
         ):
             end = self.lister.next_offset(self.done)  # type: ignore[arg-type]
@@ -290,7 +290,7 @@ class WorldReader:
         self.seen["barrier left out"] += 1
         self.world.note(f"barrier {following.barrier} is left out")
         kept = [dict(store.rows) for store in self.stores], list(self.rows)
-        with mock.patch.object(self.world, "churn"):
+        with mock.patch.object(self.world, "churn", lambda: None):
             emitted = self.attempt(ReaderListing(following, self.world.tick, self.world.tick)).emitted
         nothing = (*_NOTHING, *self.unproven)
         unexpected = [finding for finding in emitted if not isinstance(finding, _FIGURES) and finding not in nothing]
