@@ -7,7 +7,7 @@ begins with the last answer for D of the barrier, or with the first request for 
 with the batch. (It does not begin at the end of the batch: the state cannot know what changes after an answer, and the
 fresh read of the ledger checks that. It does not begin at T: the log can be truncated between listing and reading, and
 then the data that was read counts.) If two ids have the producer id, the fresh read must not confirm it while a
-coordinator owes the marker. If the topic was replaced after the metadata of the barrier, the fresh read must refute it:
+coordinator owes the marker. If the topic was replaced between Metadata and D, the fresh read must refute it:
 ListOffsets has no topic id, so the end of the new log can be taken for that of the old one.
 MISSED: the faults have ended, several batches have run, and a span without an outstanding marker has no candidate.
 MISSED WHILE BEHIND: the same on a partition that is still behind; a census must have shown the hang.
@@ -125,13 +125,13 @@ class Oracle:
             result = replace(result, since=result.before, data_listed=result.before)
         if candidate.producer_id in self.world.shared:
             self._ask_about_two(candidate)
-        elif not any(self._hung(real, result) for real in self._same(name)) and not self._is_refuted(candidate):
+        elif not any(self._hung(real, result) for real in self._same(name)) and not self._is_refuted(candidate, result):
             self.problems.append(f"FALSE: {name} at barrier {result.barrier.number}")
 
-    def _is_refuted(self, candidate: SpanCandidate) -> bool:
-        """Whether the topic was replaced, and the fresh read of the ledger says so."""
-        at = self.world.data.get(candidate.partition)
-        if at is None or at.topic_id == candidate.span.topic_id:
+    def _is_refuted(self, candidate: SpanCandidate, result: BatchResult) -> bool:
+        """Whether the topic was replaced between Metadata and D, and the fresh read of the ledger says so."""
+        replaced = self.world.replaced.get(candidate.span.topic_id)
+        if replaced is None or not result.metadata <= replaced <= result.data_listed:
             return False
         self.world.seen["candidate of a replaced topic"] += 1
         found = run_reads(confirm_spans([candidate]), self._admin())  # type: ignore[arg-type]

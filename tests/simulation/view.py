@@ -34,6 +34,7 @@ class View:
     Attributes:
         unanswered: how often a request for one partition is lost.
         throttled: how often a Fetch is answered without records because of a quota.
+        refreshed: the tick of the last Metadata answer.
     """
 
     def __init__(self, world: World, rng: random.Random, unanswered: float, throttled: float = 0.0) -> None:
@@ -41,6 +42,7 @@ class View:
         self.unanswered = unanswered
         self.throttled = throttled
         self.metadata: Metadata | None = None
+        self.refreshed = 0
         self._rng = rng
 
     @property
@@ -51,6 +53,7 @@ class View:
         self.world.churn()
         if self._rng.random() < self.unanswered:
             raise BrokerError("no broker answered")
+        self.refreshed = self.world.tick
         topics = self._shown()
         expected = {*names, *(self.metadata.topics if self.metadata is not None else ())}
         asked = self._metadata_of(expected - topics.keys() - {TRANSACTION_STATE_TOPIC})

@@ -97,6 +97,7 @@ class World:
             once, and they never hang then.
         hidden, is_log_hidden: topics that the reader may not see; whether a proxy answers that the log is not there.
         read_to: how far the reader has read each partition of the coordinators' log.
+        replaced: the topic ids that were replaced by a topic of the same name, with the tick of that.
         shared: producer ids that two transactional ids have had.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same as text, kept only on request.
@@ -113,6 +114,7 @@ class World:
     hidden: set[str] = field(default_factory=set)
     is_log_hidden: bool = False
     read_to: dict[int, int] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
     shared: set[int] = field(init=False)
 
@@ -139,6 +141,7 @@ class World:
     def create_topic(self, name: str) -> None:
         """A topic under an id of its own; over one of the same name if there was one."""
         self.topic_number += 1
+        self.replaced.update({log.topic_id: self.tick for log in self.data.values() if log.partition.topic == name})
         for partition in TOPICS[: self.setting.partitions]:
             if partition.topic == name:
                 has_offsets = self.setting.has_times and partition == TOPICS[0]
