@@ -42,9 +42,12 @@ def ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
     if context.age_ms(view) <= doubt_ms(view, context.policy, context.scan_interval_ms):
         return Step(producer)
     before = producer.emissions.get(COVER)
-    if not context.is_due(before):
-        return Step(producer)
-    held = {partition: span for partition, span in sorted(producer.spans.items()) if view.holds(partition)}
+    is_due = context.is_due(before)
+    held = {
+        partition: span
+        for partition, span in sorted(producer.spans.items())
+        if view.holds(partition) and _is_to_ask(span, is_due=is_due)
+    }
     if not held:
         return Step(producer)
     next_ms = context.now_ms + context.policy.two_phase_check_ms
@@ -71,17 +74,22 @@ def ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
 
 def _ask_for_owner(producer: ProducerState, context: BarrierContext) -> Step:
     before = producer.emissions.get(COVER)
-    if not context.is_due(before):
-        return Step(producer)
+    is_due = context.is_due(before)
     unread = {
         partition: span
         for partition, span in sorted(producer.spans.items())
-        if context.now_ms - span.first_seen_ms >= context.policy.owner_unread_ms
+        if _is_to_ask(span, is_due=is_due)
+        and context.now_ms - span.first_seen_ms >= context.policy.owner_unread_ms
         and look_through(producer, partition, span, context) is Look.COORDINATOR_UNPROVEN
     }
     if not unread:
         return Step(producer)
     return _in_doubt(OwnerInDoubt, producer, unread, context.next_emission(before), context)
+
+
+def _is_to_ask(span: Span, *, is_due: bool) -> bool:
+    """Whether a question about the span is due; one about a new span does not wait for the others of its producer."""
+    return is_due or span.emission is None
 
 
 def _in_doubt(

@@ -173,6 +173,14 @@ def test_a_two_phase_transaction_is_asked_for_hourly() -> None:
     assert len(hours) == 3
 
 
+def test_a_question_about_new_data_does_not_wait_for_the_repeat_of_an_earlier_one() -> None:
+    run, other = BucketRun(now_ms=START_MS - BucketRun.step_ms), TopicPartition("orders", 1)
+    run.batch(transaction(1, S.ONGOING, ORDERS, other, timeout_ms=TWO_PHASE_TIMEOUT_MS), seen(0, 10, data=4))
+    assert doubted(run_until(run, START_MS + POLICY.two_phase_check_ms + 1_000)) == [(PRODUCER, ORDERS, 4)]
+    assert doubted(run.batch(seen(0, 10, data=7, partition=other))) == [(PRODUCER, other, 7)]
+    assert doubted(run.batch()) == []
+
+
 def test_nothing_is_doubted_that_is_not_held_or_not_read_to_its_end() -> None:
     run = watching(timeout_ms=TWO_PHASE_TIMEOUT_MS)
     run.now_ms += 10**7
