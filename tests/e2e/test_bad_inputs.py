@@ -85,7 +85,9 @@ def workers_without_protobuf(directory: Path) -> dict[str, str]:
         (lambda _: {}, ("--checkpoint", "s3a://bucket/x"), "S3AFileSystem not found; --checkpoint: add the jars"),
         (lambda _: {"PYSPARK_PYTHON": "/no/python"}, (), "PYSPARK_PYTHON: expected a Python interpreter"),
         (driver_without_pandas, (), "check PYSPARK_PYTHON: it must be a Python"),
-        (workers_without_protobuf, (), "check PYSPARK_PYTHON: it must be a Python"),
+        pytest.param(
+            *(workers_without_protobuf, (), "check PYSPARK_PYTHON: it must be a Python"), marks=pytest.mark.long
+        ),
     ],
     ids=["no Java", "bad master", "no jars", "no interpreter", "no pandas", "no protobuf"],
 )
@@ -174,7 +176,7 @@ def test_a_damaged_state(kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path,
     bad_inputs.keep("Checkpoints", line, code=code)
 
 
-@pytest.mark.matrix
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["offsets", "commits", "metadata"])
 def test_a_damaged_file_is_refused_before_spark_starts(
     kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str, bad_inputs: BadInputs
@@ -192,7 +194,7 @@ def test_a_damaged_file_is_refused_before_spark_starts(
     bad_inputs.keep("Checkpoints", line, before="a damaged file of ", code=code)
 
 
-@pytest.mark.matrix
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["offsets", "metadata", "state"])
 def test_a_checkpoint_that_was_moved_in_part_is_refused(
     kafka: EmbeddedKafka, checkpoint: Path, tmp_path: Path, part: str, bad_inputs: BadInputs

@@ -79,7 +79,7 @@ def load(kafka: EmbeddedKafka, cluster: Cluster) -> Iterator[None]:
             writer.stop()
 
 
-@pytest.mark.parametrize("after_s", [0.2, 3.0])
+@pytest.mark.parametrize("after_s", [pytest.param(0.2, marks=pytest.mark.long), 3.0])
 def test_while_spark_starts(watch: Callable[..., RunningWatch], stop_times: StopTimes, after_s: float) -> None:
     running = watch()
     running.until("checkpoint ")
