@@ -6,6 +6,7 @@ Keys, under `txnwatch:{<cluster id>}:`
   events            stream of all events, with a maximum length
   filled            since when the keys exist (epoch milliseconds); missing if Redis was emptied: all is sent again
   heartbeat:<hash>  hash of a watcher's heartbeat and its signature; expires a day after the last one
+  page, page-wanted see redis_page.py
   open              sorted set of the oldest open transactions, also healthy ones, by their start; each member is a
                     JSON object; expires a minute after the last write
 
@@ -111,6 +112,11 @@ def is_refusal(exc: redis.RedisError) -> bool:
     return any(text in str(exc).lower() for text in _REFUSALS)
 
 
+def hint_of(exc: redis.RedisError) -> str:
+    """What helps after a refusal. Not every one names the command: one in a script does not."""
+    return " (`txnwatch doctor --redis-url` lists the missing rights)" if is_refusal(exc) else ""
+
+
 def _reason(exc: redis.RedisClusterException) -> redis.RedisError:
     """The refusal that is the cause: redis-py reports it as a server without cluster mode."""
     found: BaseException | None = exc
@@ -189,7 +195,8 @@ class RedisMirror:
         self._made: tuple[Any, Script] | None = None
 
     @property
-    def _client(self) -> Any:  # noqa: ANN401 - redis-py types answers as anything
+    def client(self) -> Any:  # noqa: ANN401 - redis-py types answers as anything
+        """The client; a client of a Redis Cluster connects here, at the first use."""
         return self._connected()[0]
 
     def _connected(self) -> tuple[Any, Script]:
@@ -245,7 +252,7 @@ class RedisMirror:
             SinkError: Redis refuses the command, so an emptied Redis would stay empty.
         """
         try:
-            return bool(self._client.set(f"{self._prefix}filled", _now_ms(self._client), nx=True))
+            return bool(self.client.set(f"{self._prefix}filled", _now_ms(self.client), nx=True))
         except redis.ResponseError as exc:
             raise self._failed(exc) from exc
         except redis.RedisError:
@@ -258,9 +265,9 @@ class RedisMirror:
             SinkError: Redis refuses a command.
         """
         try:
-            shown: Any = self._client.zrange(f"{self._prefix}incidents", 0, -1)
+            shown: Any = self.client.zrange(f"{self._prefix}incidents", 0, -1)
             for incident_id in filter(has_ended, (member.decode(errors="backslashreplace") for member in shown)):
-                with self._client.pipeline(transaction=True) as changes:
+                with self.client.pipeline(transaction=True) as changes:
                     changes.zrem(f"{self._prefix}incidents", incident_id)
                     changes.delete(f"{self._prefix}incident:{incident_id}")
                     changes.execute()
@@ -277,7 +284,7 @@ class RedisMirror:
         """
         key = f"{self._prefix}open"
         try:
-            with self._client.pipeline(transaction=True) as changes:
+            with self.client.pipeline(transaction=True) as changes:
                 changes.delete(key)
                 if transactions:
                     changes.zadd(key, {_member(transaction): transaction.since_ms for transaction in transactions})
@@ -297,7 +304,7 @@ class RedisMirror:
         if self._keys is not None:
             held["signature"] = self._keys.sign(self._place, heartbeat.key, value)
         try:
-            with self._client.pipeline(transaction=True) as changes:
+            with self.client.pipeline(transaction=True) as changes:
                 changes.delete(key)
                 changes.hset(key, mapping=held)
                 changes.expire(key, _KEEP_HEARTBEAT_S)
@@ -306,9 +313,8 @@ class RedisMirror:
             raise self._failed(exc) from exc
 
     def _failed(self, exc: redis.RedisError) -> SinkError:
-        """The error of Redis, with the place. Not every refusal names the command: one in a script does not."""
-        hint = " (`txnwatch doctor --redis-url` lists the missing rights)" if is_refusal(exc) else ""
-        return SinkError(f"{self.name}: {exc}{hint}")
+        """The error of Redis, with the place."""
+        return SinkError(f"{self.name}: {exc}{hint_of(exc)}")
 
     def close(self) -> None:
         """Closes the connections."""

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.owners.owners_file import read_owners
-from txnwatch.page.store import BatchEnd, PageStore, Watched
+from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
 from txnwatch.push.push_file import read_push_file
 from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties, client_properties
@@ -30,7 +30,7 @@ from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.text import redacted
 from txnwatch.streaming.admin.broker_settings import scan_interval_warning
@@ -218,6 +218,11 @@ class Watch:
         except Exception:  # noqa: BLE001 - Spark is shutting down: the progress is unknown
             return None
 
+    def ends(self) -> Mapping[TopicPartition, Offset]:
+        """The ends of the scanned partitions; none while the progress of the query is not known."""
+        progress = self._progress()
+        return progress.ends if progress is not None else {}
+
     def open_ledger(self) -> RunningLedger:
         """Opens a ledger with its sinks and loads the published events; closes the previous ledger first.
 
@@ -242,6 +247,8 @@ class Watch:
                 on_event=self._on_event,
                 progress=self._progress,
                 missing_evidence=lambda: self.coverage.evidence,
+                is_ready=lambda: self.coverage.is_ready,
+                page=self.page,
                 push=self._push,
             )
             self.page.origin = self.sinks.origin
@@ -326,19 +333,19 @@ class Watch:
         self.sinks.on_batch(emitted)
         ledger = self.sinks.ledger
         self._source.write(emitted, ledger, self.options.buckets)
-        self.sinks.beat(emitted, wall_clock_ms())
         self.metrics.take_passed_over(self._listening.passed_over.counts)
         is_ready, evidence = self.coverage.is_ready, self.coverage.evidence
         self.metrics.on_batch(batch_id, emitted, ledger, is_ready=is_ready, evidence=evidence)
         now_ms = wall_clock_ms()
-        seen = BatchEnd(
+        seen = KnownNow(
             incidents=ledger.incidents,
-            evidence=evidence,
+            reach=Reach(evidence.unproven, is_log_read=evidence.is_log_read),
             is_ready=is_ready,
             watched=Watched(*self.sinks.watched(now_ms)),
             undelivered=ledger.topic.waiting,
         )
         self.page.take(emitted, seen, now_ms)
+        self.sinks.beat(emitted, now_ms)
         if self.access is CoordinatorAccess.NONE:
             self.timeout_limit.refresh(functools.partial(broker_timeouts, self.sinks.cluster), wall_clock_ms())
         if self.coverage.is_ready:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from txnwatch.config import RunSettings
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, grantee_of, librdkafka_config
+from txnwatch.page.document import document_of, encoded
+from txnwatch.page.store import PageStore
 from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.group_lease import GroupLease
 from txnwatch.sinks.abort.run_abort import RunningAbort
@@ -18,6 +20,7 @@ from txnwatch.sinks.delivery.background import BackgroundMirror
 from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
+from txnwatch.sinks.delivery.redis_page import PAGE_PAUSE_MS, PageKeys, Wish
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
@@ -57,6 +60,8 @@ class SinkSet:
         on_event: receives every incident event.
         progress: returns the progress of the running query.
         missing_evidence: returns the partitions without evidence.
+        is_ready: returns whether the watch is ready.
+        page: what the page shows; Redis gets it while a page elsewhere asks for it.
         push: the targets that get every event over HTTP; they outlive a query.
         cluster: the connection of the ledger's own requests.
     """
@@ -74,6 +79,8 @@ class SinkSet:
     on_event: Callable[[IncidentEvent], None]
     progress: Callable[[], Progress | None]
     missing_evidence: Callable[[], MissingEvidence]
+    is_ready: Callable[[], bool]
+    page: PageStore
     push: PushTargets
     cluster: Cluster = field(init=False)
     _ledger: RunningLedger | None = field(default=None, init=False)
@@ -113,9 +120,7 @@ class SinkSet:
         self._bury = topic.bury
         targets = [HeartbeatTarget(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
         mirrors = self._mirrors(targets)
-        self._heartbeats = HeartbeatSender(
-            self.instance, self.cluster_id, self.cluster, self.options, self.progress, targets, self.missing_evidence
-        )
+        self._heartbeats = self._sender(targets)
         log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
         may_read_log = self.coordinator_view is CoordinatorAccess.LOG
         ledger = RunningLedger(
@@ -139,6 +144,19 @@ class SinkSet:
         self._abort = self._auto_abort(ledger, config)
         return ledger
 
+    def _sender(self, targets: Sequence[HeartbeatTarget]) -> HeartbeatSender:
+        return HeartbeatSender(
+            self.instance,
+            self.cluster_id,
+            self.cluster,
+            self.options,
+            self.progress,
+            targets,
+            self.missing_evidence,
+            self.is_ready,
+            lambda: self.ledger.topic.waiting,
+        )
+
     def _mirrors(self, targets: list[HeartbeatTarget]) -> list[MirrorQueue]:
         """The destinations beside the events topic; those that take heartbeats are added to the targets."""
         if self.settings.redis_url is None:
@@ -157,8 +175,20 @@ class SinkSet:
             mirror.offer("open", functools.partial(open_list.on_batch, lists, wall_clock_ms()))
 
         targets.append(HeartbeatTarget(beat, _REDIS_HEARTBEAT_MS))
+        targets.append(self._page_target(redis, mirror))
         self._show_open = show_open
         return [mirror]
+
+    def _page_target(self, redis: RedisMirror, mirror: BackgroundMirror) -> HeartbeatTarget:
+        """Writes the document of the page with each heartbeat, while a page asks for it."""
+        keys = PageKeys(lambda: redis.client, self.cluster_id, self.events.keys)
+
+        def show(heartbeat: Heartbeat) -> None:
+            progress = self.progress()
+            ends = progress.ends if progress is not None else {}
+            mirror.offer("page", lambda: keys.write(encoded(document_of(self.page, heartbeat, ends))))
+
+        return HeartbeatTarget(show, PAGE_PAUSE_MS, wants=Wish(keys.is_wanted, mirror.offer).look)
 
     @property
     def origin(self) -> Origin:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
@@ -61,6 +61,8 @@ class Heartbeat:
         is_coordinator_read: whether at least a part of `__transaction_state` is read to its end: else nothing at all is
             proven. Without that log (`coordinator_view`), whether the watch reads at all.
         coordinator_view: how the coordinators' view is known.
+        is_ready: whether the watch has read what it needs once.
+        undelivered_events: how many events the events topic has not taken.
     """
 
     instance: str
@@ -77,6 +79,8 @@ class Heartbeat:
     unread_log_partitions: int
     is_coordinator_read: bool
     coordinator_view: str
+    is_ready: bool | None = None
+    undelivered_events: int | None = None
 
     @property
     def key(self) -> str:
@@ -119,7 +123,17 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "furthest_behind": is_number(0, INT64),
     "is_coordinator_read": lambda value: type(value) is bool,
     "coordinator_view": lambda value: value in tuple(CoordinatorAccess),
+    "is_ready": lambda value: value is None or type(value) is bool,
+    "undelivered_events": lambda value: value is None or is_number(0, INT64)(value),
 }
+
+
+_FIELDS: Final = fields(Heartbeat)
+
+
+def invalid_field(found: Mapping[str, Any]) -> str | None:
+    """The name of a field whose value is not valid; None if all are."""
+    return next((name for name, check in _CHECKS.items() if not check(found[name])), None)
 
 
 def to_bytes(heartbeat: Heartbeat) -> bytes:
@@ -138,12 +152,12 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
         raise BadEventError(SkipReason.TOO_LARGE, message)
     try:
         raw = read_json(value)
-        found = {spec.name: raw[spec.name] for spec in fields(Heartbeat)}
+        found = {spec.name: raw[spec.name] if spec.default is MISSING else raw.get(spec.name) for spec in _FIELDS}
     except Exception as exc:  # a decoder can raise anything on invalid bytes
         raise BadEventError(SkipReason.UNDECODABLE, f"expected a heartbeat, found {value[:40]!r}...") from exc
-    wrong = [name for name, check in _CHECKS.items() if not check(found[name])]
-    if wrong:
-        raise BadEventError(SkipReason.INVALID, f"expected a heartbeat: {wrong[0]} has an invalid value")
+    wrong = invalid_field(found)
+    if wrong is not None:
+        raise BadEventError(SkipReason.INVALID, f"expected a heartbeat: {wrong} has an invalid value")
     heartbeat = Heartbeat(**{**found, "unproven_names": tuple(found["unproven_names"])})
     if heartbeat.key != key:
         raise BadEventError(SkipReason.WRONG_KEY, "expected a heartbeat under its own instance's key")

@@ -394,23 +394,36 @@ def _hash(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(str(part) for part in parts).encode()).hexdigest()[:32]
 
 
-def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEvent]:
+class LatestEvents:
     """The latest event of each incident, by cluster and incident id.
 
-    Input and result are in the order of the events topic. Of two events with the same sequence the first counts,
-    because a consumer that deduplicates by `ce_id` drops the second. A spent event counts only as the end of a known
-    incident: a watch may have had no lower sequence left for it. An event never affects an incident of another cluster.
+    Events come in the order of the events topic. Of two events with the same sequence the first counts, because a
+    consumer that deduplicates by `ce_id` drops the second. A spent event counts only as the end of a known incident: a
+    watch may have had no lower sequence left for it. An event never affects an incident of another cluster.
     """
-    found: dict[tuple[str, str], IncidentEvent] = {}
-    for event in events:
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], IncidentEvent] = {}
+
+    def take(self, event: IncidentEvent) -> bool:
+        """Takes the next event; returns whether it is now the latest one of its incident."""
         key = event.cluster_id, event.incident_id
-        known = found.get(key)
+        known = self.known.get(key)
         if event.is_spent and (event.is_open or known is None):
-            continue
-        if known is None or known.sequence < event.sequence:
-            found.pop(key, None)
-            found[key] = event
-    return found
+            return False
+        if known is not None and known.sequence >= event.sequence:
+            return False
+        self.known.pop(key, None)
+        self.known[key] = event
+        return True
+
+
+def latest(events: Iterable[IncidentEvent]) -> dict[tuple[str, str], IncidentEvent]:
+    """The latest event of each incident, in the order of the events topic; see LatestEvents."""
+    found = LatestEvents()
+    for event in events:
+        found.take(event)
+    return found.known
 
 
 def resolved(event: IncidentEvent, now_ms: TimestampMs, resolution: Resolution) -> IncidentEvent:

@@ -18,9 +18,10 @@ from support.page_client import a_stream, get
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from support.watch import RunningWatch
+from support.watch import RunningPage, RunningWatch
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.redis import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
 
 SEEN_S = 30.0
@@ -44,10 +45,15 @@ def cluster(alone: EmbeddedKafka) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def url(alone: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def places(redis_server: EmbeddedRedis) -> tuple[str, ...]:
+    """Where the watch publishes, as flags of it and of the page elsewhere."""
+    return ("--events-topic", unique("page.events"), "--redis-url", redis_server.url)
+
+
+@pytest.fixture(scope="module")
+def url(alone: EmbeddedKafka, places: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     checkpoint = tmp_path_factory.mktemp("checkpoint")
-    flags = ("--events-topic", unique("page.events"), "--http-port", "0")
-    with RunningWatch(alone.bootstrap_servers, checkpoint, *flags) as watch:
+    with RunningWatch(alone.bootstrap_servers, checkpoint, *places, "--http-port", "0") as watch:
         address = watch.until("the page is at ").rpartition("the page is at ")[2].rstrip("/")
         assert get(address, "/api/v1/status").json["state"] == "unknown", "it is served before Spark runs"
         watch.until_ready()
@@ -85,3 +91,37 @@ def test_a_hang_is_on_the_page_and_leaves_it(url: str, cluster: Cluster) -> None
         assert time.monotonic() - since < SEEN_S
         tab.until(producer.transactional_id, "table")
         assert tab.said == []
+
+
+def test_a_page_elsewhere_shows_the_same_with_redis_and_says_what_it_lacks_without(
+    url: str, places: tuple[str, ...], alone: EmbeddedKafka, cluster: Cluster
+) -> None:
+    (partition,) = create_topic(cluster, unique("elsewhere"))
+    name, flags = "/c/cluster/api/v1", ("-b", alone.bootstrap_servers)
+    with RunningPage(*flags, *places) as with_redis, RunningPage(*flags, *places[:2]) as without:
+        for page in (with_redis, without):
+            eventually(lambda at=page.url: get(at, f"{name}/status").json["state"] == "clear", SEEN_S, "all clear")
+        producer = late_write_after_abort(cluster, unique("zombie"), partition)
+        own = eventually(
+            lambda: get(url, "/api/v1/snapshot").json["picture"]["lanes"].get(str(partition)), SEEN_S, "the lane"
+        )
+
+        def same() -> Any:
+            picture = get(with_redis.url, f"{name}/snapshot").json["picture"]
+            lane = picture["lanes"].get(str(partition))
+            is_whole = lane is not None and lane["holder"]["phase"] == "hanging" and lane["end"] is not None
+            return picture if is_whole else None
+
+        elsewhere = eventually(same, SEEN_S, "the same lane elsewhere")
+        lane = elsewhere["lanes"][str(partition)]
+        assert (lane["last_stable"], lane["end"], lane["hidden"]) == (own["last_stable"], own["end"], own["hidden"])
+        assert elsewhere["status"]["judged_within_ms"] == 15_000
+        assert rows(url)[producer.transactional_id]["command"].startswith("txnwatch abort ")
+        found = eventually(lambda: get(without.url, f"{name}/incidents").json["rows"], SEEN_S, "the incident")
+        assert [row["places"] for row in found] == [[str(partition)]]
+        status = get(without.url, f"{name}/status").json
+        assert status["open_missing"].startswith("Open transactions are not known here: give Redis")
+        assert (status["judged_within_ms"], status["ready"], status["undelivered"]) == (60_000, True, 0)
+        abort_by_hand(cluster, partition, producer.producer_id)
+        for page in (with_redis, without):
+            eventually(lambda at=page.url: get(at, f"{name}/status").json["state"] == "clear", SEEN_S, "all clear")

@@ -99,11 +99,11 @@ class Tab:
 
 @contextlib.contextmanager
 def a_tab(
-    browser: Any, url: str, path: str = "/", *, width: int = 1440, is_dark: bool = False, **how: Any
+    browser: Any, url: str, path: str = "/", *, width: int = 1440, height: int = 900, is_dark: bool = False, **how: Any
 ) -> Iterator[Tab]:
     """A tab with the page at a path."""
     scheme = "dark" if is_dark else "light"
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **how)
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **how)
     tab = Tab(context.new_page(), url)
     tab.page.on("console", lambda found: tab.said.append(f"{found.type}: {found.text}"))
     tab.page.on("pageerror", lambda found: tab.said.append(f"error: {found}"))

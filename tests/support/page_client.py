@@ -62,11 +62,11 @@ class Stream:
 
 
 @contextlib.contextmanager
-def a_stream(url: str, client: str = "127.0.0.1") -> Iterator[Stream]:
+def a_stream(url: str, client: str = "127.0.0.1", path: str = "/api/v1/stream") -> Iterator[Stream]:
     """An open stream."""
     at = urlsplit(url)
     with socket.create_connection((at.hostname or "", at.port or 0), 10.0, source_address=(client, 0)) as connection:
-        connection.sendall(b"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         with connection.makefile("rb") as lines:
             status = int(lines.readline().split()[1])
             yield Stream(connection, status, lines)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from support.incidents import an_event, an_evidence
 from txnwatch.owners.owners_file import owners_of
 from txnwatch.page.served_page import PageSite
-from txnwatch.page.store import BatchEnd, PageStore, Watched
+from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.findings import (
@@ -35,7 +35,6 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.web.server import WebServer
 
@@ -130,17 +129,13 @@ class PageWorld:
 
     def __post_init__(self) -> None:
         self.store = PageStore("watch-0:/var/lib/txnwatch", ORIGIN, self.access)
-        self.site = PageSite(self.store, now_ms, self.progress)
+        self.site = PageSite(self.store, now_ms, lambda: self.ends)
 
-    def progress(self) -> Progress:
-        """The progress of the query."""
-        return Progress({}, self.ends, self.ends)
-
-    def seen(self) -> BatchEnd:
+    def seen(self) -> KnownNow:
         """The end of a micro-batch, beside its output."""
-        return BatchEnd(
+        return KnownNow(
             incidents=list(self.incidents),
-            evidence=self.evidence,
+            reach=Reach(self.evidence.unproven, is_log_read=self.evidence.is_log_read),
             is_ready=self.is_ready,
             watched=self.watched,
             undelivered=self.undelivered,

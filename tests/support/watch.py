@@ -35,23 +35,15 @@ _SLOW_MACHINE = (
 )
 
 
-class RunningWatch:
-    """One `txnwatch run`, in a directory of its own if one is given; a context manager that ends it.
+class RunningCommand:
+    """A command of `txnwatch` that runs until it is stopped; a context manager that ends it.
 
     -P is what the `txnwatch` script does: the directory is not where modules are looked for.
-
-    Attributes:
-        state: the directory of this version in the checkpoint, for the view `log`.
     """
 
-    def __init__(self, bootstrap: str, checkpoint: Path | str, *flags: str, directory: Path | None = None) -> None:
-        self.checkpoint = str(checkpoint)
-        self.state = f"{checkpoint}/{state_name(CoordinatorAccess.LOG)}"
+    def __init__(self, *arguments: str, directory: Path | None = None) -> None:
         self._directory = directory
-        self.command = [
-            *(sys.executable, "-P", "-m", "txnwatch", "run", "--bootstrap-server", bootstrap),
-            *("--checkpoint", str(checkpoint), *flags),
-        ]
+        self.command = [sys.executable, "-P", "-m", "txnwatch", *arguments]
         self.lines: list[str] = []
         self._starts = 0
         self._process: subprocess.Popen[str] | None = None
@@ -174,6 +166,32 @@ class RunningWatch:
         assert self._process is not None
         self._process.send_signal(number)
         return self.wait()
+
+
+class RunningWatch(RunningCommand):
+    """One `txnwatch run`, in a directory of its own if one is given.
+
+    Attributes:
+        state: the directory of this version in the checkpoint, for the view `log`.
+    """
+
+    def __init__(self, bootstrap: str, checkpoint: Path | str, *flags: str, directory: Path | None = None) -> None:
+        self.checkpoint = str(checkpoint)
+        self.state = f"{checkpoint}/{state_name(CoordinatorAccess.LOG)}"
+        where = ("--bootstrap-server", bootstrap, "--checkpoint", str(checkpoint))
+        super().__init__("run", *where, *flags, directory=directory)
+
+
+class RunningPage(RunningCommand):
+    """One `txnwatch page`."""
+
+    def __init__(self, *flags: str) -> None:
+        super().__init__("page", *flags, "--http-port", "0")
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self.until("the page is at ", timeout_s=30.0).rpartition("the page is at ")[2].rstrip("/")
 
 
 def events_of(bootstrap: str, topic: str = EVENTS_TOPIC) -> list[IncidentEvent]:

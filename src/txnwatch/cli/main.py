@@ -47,6 +47,7 @@ COMMANDS = (
     "owners",
     "events",
     "status",
+    "page",
     "completion",
 )
 GROUP = "txnwatch.commands"

@@ -21,6 +21,7 @@ from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import flag_values
 from txnwatch.cli.supervision import Reload, StepTooLongError, StopRequest, StopRequestedError, exit_now, supervise
 from txnwatch.config import RunSettings
+from txnwatch.page.own_hosts import OwnHosts
 from txnwatch.page.served_page import PageSite
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.state.model.errors import CheckpointError
@@ -69,7 +70,7 @@ def _run_until_stopped(watch: Watch, stop: StopRequest, reload: Reload) -> None:
     stop.run(watch.check)
     reload.certificates, reload.timeout_limit = watch.certificates, watch.timeout_limit
     with locked(watch.checkpoint), _scratch(stop) as scratch, contextlib.ExitStack() as serving:
-        page = PageSite(watch.page, wall_clock_ms, watch.metrics.progress, watch.settings.http_names)
+        page = PageSite(watch.page, wall_clock_ms, watch.ends, OwnHosts(watch.settings.http_names))
         reload.server = serving.enter_context(served(watch.settings, watch.metrics, watch.log, page))
         partitions = sum(len(topic.partitions) for topic in watch.topics)
         LOG.info(f"watching cluster {watch.cluster_id}: {len(watch.topics)} topics, {partitions} partitions")

@@ -12,13 +12,13 @@ start is the last stable offset that the log shows; if a lower one stands there,
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from txnwatch.page.store import BatchEnd, PageStore
-from txnwatch.page.truth import CALM, JUDGED_WITHIN_MS, Facts, PageState, judge
+from txnwatch.page.store import KnownNow, PageStore, Reach
+from txnwatch.page.truth import CALM, Facts, PageState, judge
 from txnwatch.page.whom_to_call import about_event, names_of_owners, with_holders_owner
 from txnwatch.page.words import (
     counted,
@@ -40,7 +40,7 @@ from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.incidents.event_builder import Origin, explain_id, explain_partition, suggested
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
-from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_log
+from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
 
 LANES: Final = 60
@@ -67,7 +67,7 @@ class Knowledge:
     """
 
     store: PageStore
-    seen: BatchEnd
+    seen: KnownNow
     now_ms: TimestampMs
     ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
@@ -77,15 +77,18 @@ class Knowledge:
         """What decides whether the page may be green."""
         seen = self.seen
         verdicts = None if seen.incidents is None else [event.verdict for event in seen.incidents if event.is_open]
-        unproven = None if seen.evidence is None else len({*seen.evidence.unproven, *seen.evidence.unproven_by_census})
+        reach = seen.reach
         return Facts(
             now_ms=self.now_ms,
+            judged_within_ms=seen.judged_within_ms,
+            is_source_read=seen.is_source_read,
             judged_ms=seen.judged_ms,
             access=self.store.access,
             is_ready=seen.is_ready,
-            is_log_read=seen.evidence.is_log_read if seen.evidence is not None else None,
-            unproven=unproven,
+            is_log_read=reach.is_log_read if reach is not None else None,
+            unproven=reach.unproven if reach is not None else None,
             open_verdicts=verdicts,
+            unread=seen.unread,
             undelivered=seen.undelivered,
         )
 
@@ -109,7 +112,7 @@ class Spans(NamedTuple):
     standing: Mapping[TopicPartition, Offset]
 
 
-def spans_of(seen: BatchEnd) -> Spans:
+def spans_of(seen: KnownNow) -> Spans:
     """The open lists of a micro-batch, by partition."""
     found: dict[TopicPartition, list[HeldBack]] = defaultdict(list)
     for transaction in transactions_of(seen):
@@ -121,7 +124,7 @@ def spans_of(seen: BatchEnd) -> Spans:
     return Spans(found, standing)
 
 
-def transactions_of(seen: BatchEnd) -> Iterable[OpenTransaction]:
+def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
     """All open transactions of the lists."""
     return itertools.chain.from_iterable(one.transactions for one in seen.lists)
 
@@ -156,37 +159,40 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
     seen, facts = known.seen, known.facts
     truth = judge(facts)
     urgent = [event for event in incidents if event.verdict not in CALM]
-    unproven = seen.evidence.unproven if seen.evidence is not None else ()
+    reach = seen.reach if seen.reach is not None else Reach()
+    unproven = [str(one) for one in reach.named[:NAMED]]
     stopped = {one for event in incidents for one in groups(event, GroupState.STOPPED)}
     at_risk = {one for event in incidents for one in groups(event, GroupState.AT_RISK)} - stopped
-    states: Counter[str] = Counter()
-    for count in seen.counts:
-        states.update(dict(count.states))
-    oldest = [count.oldest_open_ms for count in seen.counts if count.oldest_open_ms is not None]
+    totals = seen.totals
     critical = any(event.severity is Severity.CRITICAL for event in urgent)
     return {
         "state": truth.state,
         "why": truth.why,
         "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
-        "headline": headline(truth, facts, urgent, [str(one) for one in unproven[:NAMED]]),
-        "detail": _detail(known, urgent, stopped, at_risk, states.total()),
+        "headline": headline(truth, facts, urgent, unproven, seen.problem),
+        "detail": _detail(known, urgent, stopped, at_risk),
+        "problem": seen.problem,
         "judged_ms": seen.judged_ms,
-        "judged_within_ms": JUDGED_WITHIN_MS,
-        "barrier": seen.counts[0].barrier if seen.counts else None,
+        "judged_within_ms": seen.judged_within_ms,
+        "barrier": totals.barrier,
         "ready": seen.is_ready,
         "view": known.store.access,
         "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
-        "unproven_names": [str(one) for one in unproven[:NAMED]],
-        "unread_log_partitions": sum(map(is_log, unproven)),
+        "unproven_names": unproven,
+        "unread_log_partitions": reach.of_log,
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,
         "open_incidents": len(urgent),
         "early_warnings": sum(event.verdict is Verdict.LONG_RUNNING for event in incidents),
         "groups_stopped": len(stopped),
         "groups_at_risk": len(at_risk),
-        "open_transactions": states.total(),
-        "states": dict(states),
-        "oldest_ms": min(oldest, default=None),
+        "open_missing": seen.open_missing,
+        "open_transactions": totals.open if seen.open_missing is None else None,
+        "states": dict(totals.states),
+        "oldest_ms": totals.oldest_ms,
+        "watchers": [
+            {**one._asdict(), "instance": name(one.instance), "version": name(one.version)} for one in seen.watchers
+        ],
         "worst": urgent[0].incident_id if urgent else None,
         "search_command": _search(known.store.origin),
     }
@@ -200,9 +206,7 @@ def _search(origin: Origin | None) -> str | None:
     return f"txnwatch find-hanging --fail-on-found{explain}"
 
 
-def _detail(
-    known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str], at_risk: set[str], open_now: int
-) -> list[str | int]:
+def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str], at_risk: set[str]) -> list[str | int]:
     """The line below the headline; numbers are times, as in a headline."""
     seen = known.seen
     total = seen.watched.scanned + seen.watched.census
@@ -215,7 +219,10 @@ def _detail(
         parts.append(f"to call: {owners}")
     if seen.judged_ms is not None:
         parts.append(f"evaluated on {counted(total, 'partition')}")
-        parts.append(f"{counted(open_now, 'open transaction')}")
+        if seen.open_missing is None:
+            parts.append(counted(seen.totals.open, "open transaction"))
+    if urgent and seen.problem is not None:
+        parts.append(seen.problem)
     ended = [event.time_ms for event in seen.incidents or () if event.resolution is not None]
     if ended and not urgent:
         return [" · ".join(map(str, parts)), " · the last incident ended ", max(ended), " ago"]
@@ -364,14 +371,13 @@ def _others(known: Knowledge, lanes: Sequence[Mapping[str, Any]]) -> dict[str, A
     drawn = {bar["producer_id"] for lane in lanes for bar in (lane["holder"], *lane["behind"]) if bar is not None}
     listed = [one for one in transactions_of(known.seen) if one.producer_id not in drawn]
     ages_s = [max(0, known.now_ms - one.since_ms) / 1000 for one in listed]
-    total = sum(count for bucket in known.seen.counts for _, count in bucket.states)
     bins = [
         [low, high, count]
         for low, high in itertools.pairwise(_AGES_S)
         if (count := sum(low <= age < high for age in ages_s))
     ]
     return {
-        "count": max(0, total - len(drawn)),
+        "count": max(0, known.seen.totals.open - len(drawn)),
         "listed": len(listed),
         "oldest_ms": min((one.since_ms for one in listed), default=None),
         "ages_s": bins,

@@ -1,20 +1,32 @@
 """What the page knows: references to what the driver has anyway, replaced after each micro-batch.
 
+`txnwatch page` has the same store, and fills it from the events topic and from Redis (`announced.py`).
+
 Law: a micro-batch pays for one tuple of references. It encodes nothing, copies no list of transactions, and takes no
 lock that a viewer can hold. The page thread reads attributes of `PageStore`, and each of them is replaced as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
-from txnwatch.state.model.values import NO_TIME, CoordinatorAccess, DurationMs, TimestampMs, elapsed
-from txnwatch.watch.coverage import MissingEvidence
+from txnwatch.state.model.values import (
+    BarrierNumber,
+    CoordinatorAccess,
+    DurationMs,
+    Offset,
+    TimestampMs,
+    TopicPartition,
+    elapsed,
+    is_log,
+)
 
 LIVES: Final = 200  # incidents whose events are kept
 EVENTS_OF_ONE: Final = 20
@@ -28,31 +40,116 @@ class Watched(NamedTuple):
     census: int
 
 
+class WatcherRow(NamedTuple):
+    """A watcher by its last heartbeat; `doubt` is why it is ignored, None if it is not."""
+
+    instance: str
+    version: str
+    evaluated_ms: TimestampMs
+    is_active: bool
+    view: str
+    doubt: str | None
+
+
 NOT_WATCHED: Final = Watched(0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchEnd:
-    """The end of a micro-batch.
+class Totals(NamedTuple):
+    """The open transactions at the last barrier, all buckets together.
 
     Attributes:
-        judged_ms: when the last barrier was evaluated, by our clock; None before the first one.
-        batch_ms: from the listing of that barrier to its end.
-        counts: of each bucket at that barrier.
+        states: how many are in each state.
+        oldest_ms: since when the oldest is open, by our clock; None if nothing is open.
+    """
+
+    barrier: BarrierNumber | None = None
+    states: tuple[tuple[str, int], ...] = ()
+    oldest_ms: TimestampMs | None = None
+
+    @property
+    def open(self) -> int:
+        """How many transactions are open."""
+        return sum(count for _, count in self.states)
+
+
+NOTHING_OPEN: Final = Totals()
+
+
+def totals_of(counts: Sequence[BucketCount]) -> Totals:
+    """The counts of all buckets as one."""
+    states: Counter[str] = Counter()
+    for one in counts:
+        states.update(dict(one.states))
+    oldest = [one.oldest_open_ms for one in counts if one.oldest_open_ms is not None]
+    return Totals(counts[0].barrier, tuple(states.items()), min(oldest, default=None))
+
+
+class Reach(NamedTuple):
+    """The partitions about which nothing is proven: those that are known by name, and how many more there are.
+
+    Attributes:
+        more_of_log: how many of the further ones are partitions of the coordinators' log.
+        is_log_read: whether a part of that log is read to its end.
+    """
+
+    named: Sequence[TopicPartition] = ()
+    more: int = 0
+    more_of_log: int = 0
+    is_log_read: bool = False
+
+    @property
+    def unproven(self) -> int:
+        """How many there are."""
+        return len(self.named) + self.more
+
+    @property
+    def of_log(self) -> int:
+        """How many of them are partitions of the coordinators' log."""
+        return sum(map(is_log, self.named)) + self.more_of_log
+
+    def lacks(self, at: TopicPartition) -> bool | None:
+        """Whether nothing is proven about a partition; None if that is not known."""
+        return True if at in self.named else None if self.more else False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownNow:
+    """What is known of a cluster at one moment: the end of a micro-batch, or what was announced about it.
+
+    Attributes:
+        judged_ms: when the last barrier was evaluated; None before the first one.
+        judged_within_ms: how long ago that may be.
+        batch_ms: from the listing of that barrier to its end; None if it is not known.
+        totals: the open transactions at that barrier.
         lists: the open list of each bucket.
+        ends: the ends of partitions, as far as `lists` came with them.
+        open_missing: why the open transactions are not known, in words; None if they are.
         incidents: the last event of each incident that is open, or ended less than a day ago.
         undelivered: events that the events topic has not taken.
+        is_source_read, unread: see `Facts`.
+        problem: what could not be read or believed, in words; None if there is nothing.
+        watchers: the watchers of the cluster; empty if this process is the watcher.
     """
 
     judged_ms: TimestampMs | None = None
-    batch_ms: DurationMs = NO_TIME
-    counts: Sequence[BucketCount] = ()
+    judged_within_ms: DurationMs = JUDGED_WITHIN_MS
+    batch_ms: DurationMs | None = None
+    totals: Totals = NOTHING_OPEN
     lists: Sequence[OpenTransactions] = ()
+    ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
+    open_missing: str | None = None
     incidents: Sequence[IncidentEvent] | None = None
-    evidence: MissingEvidence | None = None
-    is_ready: bool = False
+    reach: Reach | None = None
+    is_ready: bool | None = None
     watched: Watched = NOT_WATCHED
     undelivered: int | None = None
+    is_source_read: bool = False
+    unread: int | None = None
+    problem: str | None = None
+    watchers: Sequence[WatcherRow] = ()
+
+
+NOTHING_EVALUATED: Final = KnownNow(is_source_read=True, unread=0)  # a watch that has just started
 
 
 @dataclass(slots=True)
@@ -63,42 +160,54 @@ class PageStore:
         origin: what the commands of this watch share; None until the cluster is known.
         access: how the coordinators' view is known.
         instance: the name of this watch.
-        seen: the last micro-batch.
+        seen: what is known now.
         lives: the events of the latest incidents since this process was started, oldest first.
         latencies_ms: from the hang to the event, of the last incidents.
-        on_change: is called after each micro-batch, in the driver's thread; must not wait.
+        on_change: is called after each change, in the thread that fills the store; must not wait.
     """
 
     instance: str = ""
     origin: Origin | None = None
     access: CoordinatorAccess | None = None
-    seen: BatchEnd = field(default_factory=BatchEnd)
+    seen: KnownNow = NOTHING_EVALUATED
     lives: dict[str, tuple[IncidentEvent, ...]] = field(default_factory=dict)
     latencies_ms: tuple[DurationMs, ...] = ()
     on_change: Callable[[], None] = lambda: None
 
-    def take(self, emitted: Sequence[Finding], found: BatchEnd, now_ms: TimestampMs) -> None:
+    def take(self, emitted: Sequence[Finding], found: KnownNow, now_ms: TimestampMs) -> None:
         """Takes the output of a micro-batch; without an evaluated barrier, the former one stays the last."""
         counts = tuple(finding for finding in emitted if isinstance(finding, BucketCount))
         if counts:
             lists = tuple(finding for finding in emitted if isinstance(finding, OpenTransactions))
             batch_ms = elapsed(counts[0].data_listed_ms, now_ms)
-            found = replace(found, judged_ms=now_ms, batch_ms=batch_ms, counts=counts, lists=lists)
+            found = replace(found, judged_ms=now_ms, batch_ms=batch_ms, totals=totals_of(counts), lists=lists)
         else:
             last = self.seen
             found = replace(
-                found, judged_ms=last.judged_ms, batch_ms=last.batch_ms, counts=last.counts, lists=last.lists
+                found, judged_ms=last.judged_ms, batch_ms=last.batch_ms, totals=last.totals, lists=last.lists
             )
-        self.seen = found
+        self.replace(replace(found, is_source_read=True, unread=0))
+
+    def replace(self, seen: KnownNow) -> None:
+        """Takes what is known now."""
+        self.seen = seen
         self.on_change()
 
-    def take_event(self, event: IncidentEvent) -> None:
-        """Takes an event of this watch; the end of its micro-batch follows."""
+    @property
+    def latency_p99_ms(self) -> DurationMs | None:
+        """From the hang to the event, of 99 of 100 incidents; None if there was none."""
+        latencies = sorted(self.latencies_ms)
+        return latencies[len(latencies) * 99 // 100] if latencies else None
+
+    def take_event(self, event: IncidentEvent, *, is_new: bool = True) -> None:
+        """Takes an event; what is known with it follows. One that is not new says nothing about the latency now."""
         lives = dict(self.lives)
         life = lives.pop(event.incident_id, ())
+        if life and life[-1].sequence >= event.sequence:  # a topic that is read again
+            return
         lives[event.incident_id] = (*life[1 - EVENTS_OF_ONE :], event)
         if len(lives) > LIVES:
             del lives[next(iter(lives))]
         self.lives = lives
-        if event.status is IncidentStatus.OPENED:
+        if event.status is IncidentStatus.OPENED and is_new:
             self.latencies_ms = (*self.latencies_ms[1 - LATENCIES :], event.detection_latency_ms)

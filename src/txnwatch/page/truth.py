@@ -2,9 +2,10 @@
 
 Law: the page is never green by default. `judge` asks every condition, and the first one that is not met decides the
 state. A value that is not known is None, and meets no condition. Only if all conditions are met, the state is `clear`.
+The table is the same for the page of a watcher and for a page that is made from the events topic.
 
 The browser adds two conditions that only it can check: a message came within 3 s, and the last barrier is not older
-than `JUDGED_WITHIN_MS` at the moment of drawing. Pure: no I/O, no clock.
+than `judged_within_ms` at the moment of drawing. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -39,22 +40,28 @@ class Facts:
 
     Attributes:
         judged_ms: when a barrier was last evaluated, by the clock of `now_ms`.
+        judged_within_ms: how long ago that may be: longer if it is known from heartbeats, which have pauses.
+        is_source_read: whether everything was read that the page is made from.
         access: how the coordinators' view is known.
         is_ready: whether the watch has read what it needs once.
         is_log_read: whether a part of the coordinators' log is read to its end.
         unproven: the number of partitions that are unproven for 30 s or since the start, hidden or not described; those
             of the coordinators' log included.
         open_verdicts: the verdict of each open incident.
+        unread: the number of documents about the cluster that are broken, or that somebody else has written.
         undelivered: the number of events that the events topic has not taken.
     """
 
     now_ms: TimestampMs
+    judged_within_ms: DurationMs = JUDGED_WITHIN_MS
+    is_source_read: bool | None = None
     judged_ms: TimestampMs | None = None
     access: CoordinatorAccess | None = None
     is_ready: bool | None = None
     is_log_read: bool | None = None
     unproven: int | None = None
     open_verdicts: Sequence[Verdict] | None = None
+    unread: int | None = None
     undelivered: int | None = None
 
 
@@ -67,7 +74,7 @@ class Condition(NamedTuple):
 
 
 def _is_judged_lately(facts: Facts) -> bool:
-    return facts.judged_ms is not None and facts.now_ms - facts.judged_ms <= JUDGED_WITHIN_MS
+    return facts.judged_ms is not None and facts.now_ms - facts.judged_ms <= facts.judged_within_ms
 
 
 def _sees_hangs(facts: Facts) -> bool:
@@ -83,12 +90,14 @@ def _sees_everything(facts: Facts) -> bool:
 
 
 CONDITIONS: Final[tuple[Condition, ...]] = (
+    Condition("the source is read", lambda facts: facts.is_source_read is True, PageState.UNKNOWN),
     Condition("a barrier was evaluated", lambda facts: facts.judged_ms is not None, PageState.UNKNOWN),
     Condition("it was evaluated lately", _is_judged_lately, PageState.UNKNOWN),
     Condition("the view shows hangs", _sees_hangs, PageState.UNKNOWN),
     Condition("no incident is open", _has_no_incident, PageState.INCIDENT),
     Condition("the watch is ready", lambda facts: facts.is_ready is True, PageState.UNKNOWN),
     Condition("the coordinators' log is read", lambda facts: facts.is_log_read is True, PageState.UNKNOWN),
+    Condition("every document is believed", lambda facts: facts.unread == 0, PageState.UNKNOWN),
     Condition("every partition is proven", lambda facts: facts.unproven == 0, PageState.PARTIAL),
     Condition("the events topic has every event", lambda facts: facts.undelivered == 0, PageState.PARTIAL),
     Condition("every verdict is detected", _sees_everything, PageState.LIMITED),

@@ -184,47 +184,56 @@ def moment(event: IncidentEvent, before: IncidentEvent | None) -> str:
 
 
 def headline(
-    truth: PageTruth, facts: Facts, open_incidents: Sequence[IncidentEvent], unproven: Sequence[str]
+    truth: PageTruth,
+    facts: Facts,
+    open_incidents: Sequence[IncidentEvent],
+    unproven: Sequence[str],
+    problem: str | None = None,
 ) -> list[Part]:
-    """The one sentence of the overview."""
+    """The one sentence of the overview; `problem` is what could not be read or believed."""
     match truth.state:
         case PageState.CLEAR:
             return ["All clear.", " Every transaction that holds a reader back ends by itself."]
         case PageState.INCIDENT:
             return _standing(open_incidents)
-        case PageState.PARTIAL if facts.unproven:
-            some = ", ".join(unproven)
-            return [
-                f"Nothing is known about {counted(facts.unproven, 'partition')}:",
-                f" {some}. The others are clear.",
-            ]
         case PageState.PARTIAL:
-            waiting = counted(facts.undelivered or 0, "event")
-            return [
-                "No incident is open,",
-                f" but the events topic does not take {waiting}: consumers of it are not told.",
-            ]
+            return _partial(facts, unproven)
         case PageState.LIMITED:
             assert facts.access is not None
             missing = ", ".join(undetected(facts.access))
             return ["No hang.", f" In the view {facts.access}, {missing} are not detected."]
         case _:
-            return _unknown(truth, facts)
+            return [*_unknown(truth, facts), *([f" Reason: {printable(problem)}."] if problem is not None else [])]
+
+
+# By the name of the condition that is not met.
+_UNKNOWN: Final = {
+    "the source is read": "Nothing was read about this cluster. A hang would not be seen.",
+    "a barrier was evaluated": "The watcher has not evaluated anything yet. A hang would not be seen.",
+    "every document is believed": "A document about this cluster cannot be believed, and it may be about a hang.",
+    "the view shows hangs": "The coordinators' log is not read, and the coordinators are not asked: no hang is proven.",
+    "the watch is ready": "The watcher is still reading the coordinators' log for the first time.",
+    "the coordinators' log is read": "The coordinators' log is not read, so no hang is proven.",
+}
 
 
 def _unknown(truth: PageTruth, facts: Facts) -> list[Part]:
-    if facts.judged_ms is None:
-        return ["Unknown.", " The watcher has not evaluated anything yet. A hang would not be seen."]
     if truth.why == "it was evaluated lately":
-        return ["Unknown.", " Nothing was evaluated for ", facts.judged_ms, ". A new hang would not be seen."]
-    if truth.why == "the view shows hangs":
-        return [
-            "Unknown.",
-            " The coordinators' log is not read, and the coordinators are not asked: no hang is proven.",
-        ]
-    if truth.why == "the watch is ready":
-        return ["Unknown.", " The watcher is still reading the coordinators' log for the first time."]
-    return ["Unknown.", " The coordinators' log is not read, so no hang is proven."]
+        return ["Unknown.", " Nothing was evaluated for ", facts.judged_ms or 0, ". A new hang would not be seen."]
+    if truth.why == "the watch is ready" and facts.is_ready is None:
+        return ["Unknown.", " The heartbeat does not say whether the watcher is ready."]
+    return ["Unknown.", f" {_UNKNOWN[truth.why or '']}"]
+
+
+def _partial(facts: Facts, unproven: Sequence[str]) -> list[Part]:
+    if facts.unproven != 0:
+        names = f" {', '.join(unproven)}." if unproven else ""
+        count = counted(facts.unproven or 0, "partition")
+        return [f"Nothing is known about {count}{':' if names else '.'}", f"{names} The others are clear."]
+    if facts.undelivered is None:
+        return ["No incident is open,", " but it is not known whether the events topic has every event."]
+    waiting = counted(facts.undelivered, "event")
+    return ["No incident is open,", f" but the events topic does not take {waiting}: consumers of it are not told."]
 
 
 def _standing(open_incidents: Sequence[IncidentEvent]) -> list[Part]:

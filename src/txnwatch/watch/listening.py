@@ -81,11 +81,12 @@ _TOPICS_MS = DurationMs(60_000)
 
 @dataclass(slots=True)
 class HeartbeatTarget:
-    """One sink of heartbeats, and the pause between two."""
+    """One sink of heartbeats, and the pause between two; one that wants none at the moment costs nothing."""
 
     beat: Callable[[Heartbeat], None]
     pause_ms: DurationMs
     due_ms: TimestampMs = AT_ONCE
+    wants: Callable[[], bool] = lambda: True
 
 
 @dataclass(slots=True)
@@ -97,6 +98,8 @@ class HeartbeatSender:
         progress: returns the progress of the query; None while it is unknown.
         targets: the sinks of heartbeats.
         evidence: returns the missing evidence, after the batch of the heartbeat.
+        is_ready: returns whether the watch is ready.
+        undelivered: returns how many events the events topic has not taken.
     """
 
     instance: str
@@ -106,13 +109,15 @@ class HeartbeatSender:
     progress: Callable[[], Progress | None]
     targets: Sequence[HeartbeatTarget]
     evidence: Callable[[], MissingEvidence]
+    is_ready: Callable[[], bool]
+    undelivered: Callable[[], int]
     _partitions: tuple[int, int] = (0, 0)
     _topics_due_ms: TimestampMs = AT_ONCE
 
     def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Sends a heartbeat to each sink that is due, if the micro-batch has evaluated a barrier."""
         count = any_count(emitted)
-        due = [target for target in self.targets if now_ms >= target.due_ms]
+        due = [target for target in self.targets if now_ms >= target.due_ms and target.wants()]
         if count is None or not due:
             return
         heartbeat = self._heartbeat(count.barrier, emitted, now_ms)
@@ -144,6 +149,8 @@ class HeartbeatSender:
             unread_log_partitions=sum(map(is_log, unproven)),
             is_coordinator_read=evidence.is_log_read,
             coordinator_view=self.options.coordinator_access,
+            is_ready=self.is_ready(),
+            undelivered_events=self.undelivered(),
         )
 
     def watched(self, now_ms: TimestampMs) -> tuple[int, int]:

@@ -23,6 +23,8 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -286,44 +288,74 @@ def _completed(headers: Sequence[tuple[bytes, bytes]], chosen: Mapping[str, str]
     return [*headers, *((name, value) for name, value in found.items() if name not in own)]
 
 
-# Serves a watch, if its settings say so.
+# Serves a site at the place that the settings name.
 
 _PUBLIC: Final = " (without users: whoever reaches it reads the names of topics, ids and groups; see docs/hardening.md)"
 
 
-def _is_private(settings: RunSettings, web: WebConfig) -> bool:
+class HttpPlace(Protocol):
+    """Where the server listens, and how it is protected: the settings of `run` and the flags of `page`."""
+
+    @property
+    def http_host(self) -> str:
+        """The address."""
+
+    @property
+    def http_web_config_file(self) -> Path | None:
+        """The file with TLS, users and headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the server has beside a site.
+
+    Attributes:
+        is_ready: what the probe `/-/ready` answers.
+        on_refused: is called for each refused connection.
+    """
+
+    registry: CollectorRegistry
+    is_ready: Callable[[], bool]
+    on_refused: Callable[[], None] = lambda: None
+
+
+def _is_private(place: HttpPlace, web: WebConfig) -> bool:
     """Whether only this machine, or somebody with a password or a certificate, reaches the page."""
-    is_local = settings.http_host in {"127.0.0.1", "::1", "localhost"}
+    is_local = place.http_host in {"127.0.0.1", "::1", "localhost"}
     has_certificates = web.tls is not None and web.tls.context.verify_mode is ssl.CERT_REQUIRED
     return is_local or web.users is not None or has_certificates
 
 
 @contextlib.contextmanager
-def served(settings: RunSettings, metrics: Metrics, log: Log, site: Site | None = None) -> Iterator[WebServer | None]:
-    """Serves the site and the metrics while the block runs, if `http_port` is set; yields the server.
+def serving(place: HttpPlace, port: int, served: Served, log: Log, site: Site | None = None) -> Iterator[WebServer]:
+    """Serves the site and the metrics while the block runs; yields the server.
 
     Raises:
         ConfigError: the port is in use, or the web configuration file is invalid.
     """
-    port = settings.http_port
-    if port is None:
-        yield None
-        return
-    web = read_web_config(settings.http_web_config_file)
+    web = read_web_config(place.http_web_config_file)
     server = WebServer(
-        metrics.registry,
-        settings.http_host,
-        port,
-        lambda: metrics.is_judging,
-        web,
-        metrics.count_refused_connection,
-        site,
-        log.warning,
+        served.registry, place.http_host, port, served.is_ready, web, served.on_refused, site, log.warning
     )
     if site is not None:
-        log.info(f"the page is at {server.url}/{'' if _is_private(settings, web) else _PUBLIC}")
+        log.info(f"the page is at {server.url}/{'' if _is_private(place, web) else _PUBLIC}")
     log.info(f"metrics at {server.url}/metrics")
     try:
         yield server
     finally:
         server.close()
+
+
+@contextlib.contextmanager
+def served(settings: RunSettings, metrics: Metrics, log: Log, site: Site | None = None) -> Iterator[WebServer | None]:
+    """Serves a watch while the block runs, if `http_port` is set; yields the server.
+
+    Raises:
+        ConfigError: see `serving`.
+    """
+    if settings.http_port is None:
+        yield None
+        return
+    of_watch = Served(metrics.registry, lambda: metrics.is_judging, metrics.count_refused_connection)
+    with serving(settings, settings.http_port, of_watch, log, site) as server:
+        yield server

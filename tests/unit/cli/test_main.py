@@ -12,7 +12,7 @@ from txnwatch.cli import run
 from txnwatch.cli.main import COMMANDS, main, parser
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "redis", "confluent_kafka", "fastavro", "prometheus_client")
-FOR_A_LOOK = tuple(name for name in COMMANDS if name not in {"run", "events", "status", "abort", "fence"})
+FOR_A_LOOK = tuple(name for name in COMMANDS if name not in {"run", "events", "status", "page", "abort", "fence"})
 
 
 def test_every_command_is_in_the_tree_under_its_own_name() -> None:
@@ -45,6 +45,11 @@ USES = {
     "decode": (("decode", "--file", "/dev/null"), 0, "BaseOffset"),
     "a cluster that does not answer": (("list", "-b", "127.0.0.1:1"), 1, "no broker answered"),
     "the events topic": (("events", "-b", "127.0.0.1:1"), 1, "events topic"),
+    "the page": (
+        ("page", "-b", "127.0.0.1:1", "--http-web-config-file", "/none", "--http-port", "0"),
+        2,
+        "http_web_config_file",
+    ),
     "an abort": (
         ("abort", "-b", "127.0.0.1:1", "--topic", "t", "--partition", "0", "--start-offset", "0"),
         1,

@@ -8,7 +8,7 @@ import pytest
 
 from support.page_client import HttpAnswer, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open
-from txnwatch.page.served_page import is_own_host
+from txnwatch.page.own_hosts import is_own_host
 
 BROWSER = "text/html,application/xhtml+xml"
 

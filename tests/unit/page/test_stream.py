@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from support.page_client import a_stream, get
-from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, now_ms
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, now_ms
 from support.waiting import eventually
 from txnwatch.page.picture import applied
 from txnwatch.page.stream import MOST, MOST_OF_ONE
@@ -102,8 +102,7 @@ def test_a_viewer_that_reads_nothing_delays_nobody() -> None:
 
 def test_spark_that_does_not_answer_delays_no_incident() -> None:
     world, answered = a_busy_cluster(), threading.Event()
-    progress = world.progress()
-    world.site.progress = lambda: (answered.wait(20.0), progress)[1]
+    world.site.ends = lambda: (answered.wait(20.0), world.ends)[1]
     with world.served() as url, a_stream(url) as stream:
         try:
             picture = stream.until("snapshot")["picture"]
@@ -127,7 +126,7 @@ def test_a_picture_that_is_not_made_anew_gets_old(monkeypatch: pytest.MonkeyPatc
         async def stuck() -> None:
             await asyncio.sleep(0)
 
-        monkeypatch.setattr(world.site, "refresh", stuck)
+        monkeypatch.setattr(world.site.live, "refresh", stuck)
         world.batch()
         assert stream.until("beat")["judged_ms"] == judged_ms
 
@@ -151,7 +150,7 @@ def test_a_watch_never_waits_for_a_viewer() -> None:
     world = a_busy_cluster()
     with world.served() as url, a_stream(url) as stream:
         stream.until("snapshot")
-        emitted, seen = [*world.store.seen.counts, *world.store.seen.lists], world.seen()
+        emitted, seen = [a_count({"Ongoing": 9_871}), *world.store.seen.lists], world.seen()
         times = []
         for _ in range(200):
             since = time.perf_counter()

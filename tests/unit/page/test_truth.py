@@ -10,22 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txnwatch.page.truth import CONDITIONS, JUDGED_WITHIN_MS, Condition, Facts, PageState, judge
+from txnwatch.state.incidents.heartbeat import FRESH_MS
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
 NOW_MS = TimestampMs(1_000_000)
 GOOD = Facts(
     now_ms=NOW_MS,
+    is_source_read=True,
     judged_ms=TimestampMs(NOW_MS - 400),
     access=CoordinatorAccess.LOG,
     is_ready=True,
     is_log_read=True,
     unproven=0,
     open_verdicts=(),
+    unread=0,
     undelivered=0,
 )
 # What differs from good facts in one value, and the state that follows.
 TABLE: tuple[tuple[str, Facts, PageState], ...] = (
+    ("the source is read", replace(GOOD, is_source_read=False), PageState.UNKNOWN),
+    ("the source is read", replace(GOOD, is_source_read=None), PageState.UNKNOWN),
+    ("the source is read", replace(GOOD, is_source_read=False, open_verdicts=(Verdict.LATE,)), PageState.UNKNOWN),
     ("a barrier was evaluated", replace(GOOD, judged_ms=None), PageState.UNKNOWN),
     ("it was evaluated lately", replace(GOOD, judged_ms=TimestampMs(NOW_MS - JUDGED_WITHIN_MS - 1)), PageState.UNKNOWN),
     ("the view shows hangs", replace(GOOD, access=CoordinatorAccess.NONE), PageState.UNKNOWN),
@@ -38,6 +44,8 @@ TABLE: tuple[tuple[str, Facts, PageState], ...] = (
     ("the watch is ready", replace(GOOD, is_ready=None), PageState.UNKNOWN),
     ("the coordinators' log is read", replace(GOOD, is_log_read=False), PageState.UNKNOWN),
     ("the coordinators' log is read", replace(GOOD, is_log_read=None), PageState.UNKNOWN),
+    ("every document is believed", replace(GOOD, unread=1), PageState.UNKNOWN),
+    ("every document is believed", replace(GOOD, unread=None), PageState.UNKNOWN),
     ("every partition is proven", replace(GOOD, unproven=1), PageState.PARTIAL),
     ("every partition is proven", replace(GOOD, unproven=None), PageState.PARTIAL),
     ("the events topic has every event", replace(GOOD, undelivered=1), PageState.PARTIAL),
@@ -78,6 +86,13 @@ def test_the_order_of_the_conditions_decides() -> None:
     assert judge(stale).state is PageState.UNKNOWN, "an old incident is not told as a new one"
     assert judge(replace(GOOD, open_verdicts=(Verdict.LATE,), unproven=3)).state is PageState.INCIDENT
     assert judge(replace(GOOD, open_verdicts=(Verdict.LATE,), is_ready=False)).state is PageState.INCIDENT
+    assert judge(replace(GOOD, open_verdicts=(Verdict.LATE,), unread=1)).state is PageState.INCIDENT
+
+
+def test_heartbeats_have_a_longer_limit_and_no_other_one() -> None:
+    minute = replace(GOOD, judged_within_ms=FRESH_MS, judged_ms=TimestampMs(NOW_MS - FRESH_MS))
+    assert judge(minute).state is PageState.CLEAR
+    assert judge(replace(minute, judged_ms=TimestampMs(NOW_MS - FRESH_MS - 1))).why == "it was evaluated lately"
 
 
 def test_it_is_not_green_by_default() -> None:
@@ -85,6 +100,8 @@ def test_it_is_not_green_by_default() -> None:
 
 
 _VALUES = {
+    "is_source_read": st.none() | st.booleans(),
+    "unread": st.none() | st.integers(0, 3),
     "judged_ms": st.none() | st.sampled_from([NOW_MS, TimestampMs(0), TimestampMs(NOW_MS - JUDGED_WITHIN_MS)]),
     "access": st.none() | st.sampled_from(list(CoordinatorAccess)),
     "is_ready": st.none() | st.booleans(),

@@ -59,8 +59,17 @@ class Watch:
         progress = Progress({}, {DATA: 30, LOG: 9}, {DATA: 10, LOG: 9})
         self.now_ms = NOW_MS
         self.coverage = Coverage(LogLines(), progress=lambda: progress, now_ms=lambda: self.now_ms)
+        self.undelivered = 0
         self.pulse = HeartbeatSender(
-            "host:/c", "cluster", cluster, options, lambda: progress, places, lambda: self.coverage.evidence
+            "host:/c",
+            "cluster",
+            cluster,
+            options,
+            lambda: progress,
+            places,
+            lambda: self.coverage.evidence,
+            lambda: self.coverage.is_ready,
+            lambda: self.undelivered,
         )
 
     def batch(self, *emitted: Finding, after_ms: int = 0) -> None:

@@ -1,6 +1,7 @@
 // What the server has said last, and whether it is still true.
 //
 // Ages come from the server's clock in each message and from performance.now(), never from the clock of this machine.
+import { BASE } from "./words.js";
 
 const SILENT_MS = 3000;
 const POLL_MS = 5000;
@@ -48,7 +49,7 @@ function apply(difference) {
 
 function open() {
   close();
-  source = new EventSource("/api/v1/stream");
+  source = new EventSource(`${BASE}/api/v1/stream`);
   source.addEventListener("snapshot", (event) => {
     const message = JSON.parse(event.data);
     heard(message);
@@ -85,7 +86,7 @@ async function poll() {
   close();
   live.isPolling = true;
   try {
-    const answer = await fetch("/api/v1/snapshot", { cache: "no-store" });
+    const answer = await fetch(`${BASE}/api/v1/snapshot`, { cache: "no-store" });
     live.isRefused = answer.status === 401;
     if (answer.ok) {
       const message = await answer.json();

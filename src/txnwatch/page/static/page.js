@@ -2,6 +2,7 @@
 import { html, nothing, render, svg } from "./lit-html.js";
 import { begin, live, now, state } from "./live.js";
 import * as views from "./views.js";
+import { BASE } from "./words.js";
 
 const root = document.getElementById("page");
 root.replaceChildren(); // what the shell says until this runs
@@ -10,8 +11,10 @@ const page = {
   picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, now: 0, trueNow: 0, isStale: true,
   isRefused: false, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
 };
+const LOST = new Set(["asking", "silent", "not judged"]);
 let paused = null; // { picture, head, at }
 let detail = { address: null, found: null, error: null, isAsked: false, askedAt: -Infinity };
+let isSeriesAsked = false;
 let said = "";
 let notFound = "";
 let keysOff = localStorage.getItem("keys") === "off";
@@ -25,17 +28,22 @@ const ROUTES = [
   [/^\/open$/, () => "/api/v1/open", views.oldest, "Oldest"],
 ];
 
+/** The address within the pages of the cluster. */
+const path = () => location.pathname.slice(BASE.length);
+
 function route() {
-  if (location.pathname === "/id") return { address: `/api/v1/ids${location.search}`, view: views.client, title: "Transactional id" };
+  if (page.picture?.clusters) return { address: null, view: views.clusters, title: null };
+  if (path() === "/id") return { address: `/api/v1/ids${location.search}`, view: views.client, title: "Transactional id" };
   for (const [pattern, address, view, title] of ROUTES) {
-    const match = pattern.exec(location.pathname);
+    const match = pattern.exec(path());
     if (match) return { address: address(...match.slice(1)), view, title };
   }
-  return { address: null, view: { "/incidents": views.allIncidents, "/watcher": views.watcherView }[location.pathname] ?? views.overview, title: null };
+  return { address: null, view: { "/incidents": views.allIncidents, "/watcher": views.watcherView }[path()] ?? views.overview, title: null };
 }
 
-export function go(address) {
-  history.pushState(null, "", address);
+/** Goes to another address within the pages of the cluster. */
+function go(address) {
+  history.pushState(null, "", BASE + address);
   scrollTo(0, 0);
   draw(true);
 }
@@ -47,7 +55,7 @@ async function ask(address) {
   asked.isAsked = true;
   asked.askedAt = performance.now();
   try {
-    const answer = await fetch(address, { cache: "no-store" });
+    const answer = await fetch(BASE + address, { cache: "no-store" });
     const message = await answer.json();
     asked.found = answer.ok ? message.answer : asked.found;
     asked.error = answer.ok ? null : message.error;
@@ -59,8 +67,10 @@ async function ask(address) {
 }
 
 async function askSeries() {
+  if (!page.picture || page.picture.clusters) return;
+  isSeriesAsked = true;
   try {
-    const answer = await fetch("/api/v1/series", { cache: "no-store" });
+    const answer = await fetch(`${BASE}/api/v1/series`, { cache: "no-store" });
     if (answer.ok) page.series = (await answer.json()).columns;
   } catch {
     // The plots keep what they have.
@@ -72,30 +82,32 @@ function content() {
   const { address, view, title } = route();
   if (address === null) return page.picture ? view(page) : nothing;
   if (detail.address !== address) return nothing;
-  const crumbs = html`<nav class="crumbs" aria-label="Where this is"><a href="/">Overview</a> / ${title}</nav>`;
+  const crumbs = html`<nav class="crumbs" aria-label="Where this is"><a href=${`${BASE}/`}>Overview</a> / ${title}</nav>`;
   if (!detail.found) return html`${crumbs}${detail.error ? html`<section class="card"><div class="body"><h1 class="big">Nothing is found.</h1><p>${detail.error}</p></div></section>` : nothing}`;
   return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.found, page)}`;
 }
 
-const link = (path, text) => html`<a href=${path} aria-current=${location.pathname === path ? "page" : nothing}>${text}</a>`;
+const link = (to, text) => html`<a href=${BASE + to} aria-current=${path() === to ? "page" : nothing}>${text}</a>`;
 
 function bar() {
   const isLive = page.truth.state !== "unknown";
-  const connection = paused ? "paused" : page.truth.why === "silent" ? "no answer" : isLive ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated";
-  return html`<header class="bar"><a class="brand" href="/">txnwatch</a><span class="cluster mono"><bdi>${page.head?.cluster ?? ""}</bdi></span>
-    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}</nav>
-    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a transactional id, a producer id or a group" placeholder="partition, id, producer, group"><kbd>/</kbd><div role="status">${notFound}</div></form>
-    <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}</span>
+  const connection = paused ? "paused" : page.truth.why === "silent" ? "no answer" : isLive || !page.isStale ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated";
+  const isList = Boolean(page.picture?.clusters);
+  return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
+    <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
+    <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a transactional id, a producer id or a group" placeholder="partition, id, producer, group"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
+    <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}</span>
     <button type="button" class="wide" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
 }
 
-const foot = () => html`<footer><span>txnwatch ${page.head?.version ?? ""}</span><span>${page.status?.barrier ? `barrier ${page.status.barrier}` : ""}</span><span>times are UTC</span><a href="/metrics">metrics</a><a href="/api/v1/snapshot">API</a></footer>`;
+const foot = () => html`<footer><span>txnwatch ${page.head?.version ?? ""}</span><span>${page.status?.barrier ? `barrier ${page.status.barrier}` : ""}</span><span>times are UTC</span><a href="/metrics">metrics</a><a href=${`${BASE}/api/v1/snapshot`}>API</a></footer>`;
 
 function take() {
   page.truth = state();
   page.trueNow = now();
   page.isRefused = live.isRefused;
-  page.isStale = page.truth.state === "unknown";
+  // A cluster that is unknown makes the list unknown, and not the other lines.
+  page.isStale = live.picture?.clusters ? LOST.has(page.truth.why) : page.truth.state === "unknown";
   page.head = live.head;
   page.status = live.picture?.status ?? null;
   page.picture = paused ? paused.picture : live.picture;
@@ -107,6 +119,7 @@ function draw(hasChanged) {
   take();
   const { address } = route();
   if (address && hasChanged && !paused) ask(address);
+  if (!isSeriesAsked) askSeries();
   render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
   sentenceChanged();
   measure();
@@ -149,7 +162,7 @@ async function find(event) {
   event.preventDefault();
   const text = document.getElementById("find").value.trim();
   if (!text) return;
-  const answer = await fetch(`/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
+  const answer = await fetch(`${BASE}/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
   notFound = answer?.ok ? "" : "nothing that is open has this name";
   if (answer?.ok) {
     document.getElementById("find").blur();
@@ -163,7 +176,7 @@ function pause() {
 }
 
 function choose(step) {
-  const ids = page.picture?.order.incidents.filter((id) => document.querySelector(`[data-incident="${id}"]`)) ?? [];
+  const ids = page.picture?.order.incidents?.filter((id) => document.querySelector(`[data-incident="${id}"]`)) ?? [];
   if (!ids.length) return;
   const at = ids.indexOf(page.chosen);
   page.chosen = ids[Math.min(ids.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
@@ -172,7 +185,7 @@ function choose(step) {
 }
 
 const KEYS = {
-  "/": ["find", () => document.getElementById("find").focus()],
+  "/": ["find", () => document.getElementById("find")?.focus()],
   j: ["next incident", () => choose(1)],
   k: ["previous incident", () => choose(-1)],
   Enter: ["open the chosen incident", () => page.chosen && go(`/incident/${page.chosen}`)],
@@ -183,6 +196,8 @@ const KEYS = {
   p: ["pause, or go on", pause],
   "?": ["these keys", help],
 };
+
+const OF_THE_LIST = new Set(["p", "?"]); // the others are about one cluster
 
 function help() {
   const dialog = document.getElementById("keys") ?? document.body.appendChild(Object.assign(document.createElement("dialog"), { id: "keys" }));
@@ -200,12 +215,12 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input, textarea, select");
   if (event.key === "Escape") {
     if (isTyping) event.target.blur();
-    else if (location.pathname !== "/") go("/");
+    else if (path() !== "/") go("/");
     return;
   }
   if (isTyping || keysOff || (event.key === "Enter" && event.target.matches("a, button"))) return;
   const known = KEYS[event.key];
-  if (known) {
+  if (known && (!page.picture?.clusters || OF_THE_LIST.has(event.key))) {
     event.preventDefault();
     known[1]();
   }
@@ -213,13 +228,14 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("click", (event) => {
   const found = event.target.closest?.("a[href^='/']");
   if (!found || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  if (/^\/(metrics|api|static)/.test(found.getAttribute("href"))) return;
+  const to = found.getAttribute("href");
+  // What is not of this cluster is another page, with a stream of its own.
+  if (!to.startsWith(`${BASE}/`) || /^\/(metrics|api|static|c)\b/.test(to.slice(BASE.length)) || page.picture?.clusters) return;
   event.preventDefault();
-  go(found.getAttribute("href"));
+  go(to.slice(BASE.length));
 });
 addEventListener("popstate", () => draw(true));
 addEventListener("resize", () => draw(false));
 setInterval(askSeries, 5000);
-askSeries();
 begin(draw);
 draw(true);

@@ -1,7 +1,7 @@
 // The views: each makes its content from the last picture, or from the answer about one thing.
 import { html, nothing } from "./lit-html.js";
 import { axis, axisFor, formOf, histogram, lane, plot, proof, ruler, sign } from "./draw.js";
-import { clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./words.js";
+import { BASE, clock, count, duration, endsBy, ofClient, ofIncident, ofPartition, plural } from "./words.js";
 
 const RUNBOOK = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md";
 const AHEAD = "Look again before you act.";
@@ -32,12 +32,13 @@ export function sentence(page, isSmall) {
   const { status, truth, now } = page;
   const lost = truth.state === "unknown" && LOST[truth.why];
   const tone = lost || !status ? "unknown" : status.tone;
+  const verb = page.picture?.clusters ? "read" : "evaluated";
   const judged = page.head?.judged_ms ?? null;
   const title = lost || !status ? html`<b>${lost?.[0] ?? "Unknown."}</b>` : parts(status.headline, now);
   const detail = lost || !status ? (page.isRefused ? "The server asks for a user: load the page again and log in." : lost?.[1]) : plain(status.detail, now);
   return html`<section class="sentence ${tone}${isSmall ? " small-sentence" : ""}" id="sentence">
     ${sign(tone)}<h1>${title}</h1><p>${detail}</p>
-    ${judged === null ? nothing : html`<div class="age"><span class="small">${lost ? "last evaluated" : "evaluated"}</span> <strong>${duration(page.trueNow - judged)}</strong> <span class="small">ago</span></div>`}
+    ${judged === null ? nothing : html`<div class="age"><span class="small">${lost ? `last ${verb}` : verb}</span> <strong>${duration(page.trueNow - judged)}</strong> <span class="small">ago</span></div>`}
   </section>`;
 }
 
@@ -89,10 +90,18 @@ function recent(page) {
 }
 
 // --- the timeline
+/** Words for what is not known; an address in them is from the operator's file. */
+const notKnown = (text) => {
+  const [before, url, after] = text.split(/(https?:\/\/[^\s]*[^\s.])/);
+  return html`<p>${foreign(before)}${url ? html`<a href=${url} rel="noreferrer">${url}</a>` : nothing}${after ?? ""}</p>`;
+};
+
 const form = (phase, text) => html`<span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="1" y=${phase === "open" ? 4.5 : 2} width="28" height=${phase === "open" ? 5 : 10} rx="2" fill=${formOf({ phase }).fill} stroke=${phase === "unowned" ? "var(--critical)" : "none"} stroke-dasharray="3 2.5"/></svg>${text}</span>`;
 
 function timeline(page) {
   const { order, lanes, others } = page.picture;
+  const missing = page.status?.open_missing;
+  if (missing) return html`<section class="card" aria-labelledby="h-lanes"><header><h2 id="h-lanes">What stands in the way of readers</h2></header><div class="body">${notKnown(missing)}</div></section>`;
   const rows = order.lanes.map((key) => lanes[key]).filter(Boolean);
   const oldest = Math.max(0, ...rows.map((row) => page.now - row.since_ms), others.oldest_ms ? page.now - others.oldest_ms : 0) / 1000;
   const scale = axisFor(oldest, page.isLinear);
@@ -106,7 +115,7 @@ function timeline(page) {
       <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.more + row.behind.length ? `${count(row.more + row.behind.length)} more open · ` : ""}${duration(page.now - row.since_ms)}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${count(order.more_lanes)} more partitions</p>` : nothing}
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
-      <div class="figure"><div class="small">not drawn one by one</div><div><a href="/open">list the oldest</a></div></div></div>` : nothing}</div>
+      <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
     <div class="key">${form("hanging", "hanging: never ends")}${form("stuck_prepare", "prepared: markers missing")}${form("late", "late")}${form("long_running", "long running")}${form("unowned", "no owner at one look")}${form("open", "open, healthy")}
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><path d="M11 4h8l-4 6z" fill="var(--muted)"/></svg>its own timeout</span>
       <span><svg viewBox="0 0 30 14" aria-hidden="true"><rect x="4" y="1" width="25" height="12" fill="url(#hidden)"/><line x1="3" x2="3" y1="0" y2="14" stroke="var(--text)" stroke-width="2"/></svg>last stable offset, and what it hides</span></div></section>`;
@@ -134,6 +143,13 @@ function toDo(page) {
 export const overview = (page) => [toDo(page), html`<div class="pair">${incidents(page)}${timeline(page)}</div>`, watcher(page), recent(page)];
 export const allIncidents = (page) => [incidents(page, true), recent(page)];
 
+function watchers(page) {
+  const { watchers: rows, problem } = page.status;
+  if (page.head.instance) return nothing;
+  return html`<section class="card"><header><h2 id="h-watchers">The watchers of this cluster</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-watchers">${problem ? html`<p>${foreign(problem)}</p>` : nothing}${rows.length ? html`<table><thead><tr><th scope="col">watcher</th><th scope="col">version</th><th scope="col">view</th><th scope="col">evaluated</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><td>${foreign(row.instance)}</td><td>${foreign(row.version)}</td><td>${row.view}</td><td>${row.doubt ? foreign(`ignored, ${row.doubt}`) : html`${duration(page.trueNow - row.evaluated_ms)} ago${row.is_active ? "" : html`: <b>not active</b>`}`}</td></tr>`)}</tbody></table>` : html`<p>No heartbeat of a watcher was found.</p>`}</div></section>`;
+}
+
 export function watcherView(page) {
   const { status } = page;
   const facts = [
@@ -146,9 +162,9 @@ export function watcherView(page) {
     ["of these, of the coordinators' log", count(status.unread_log_partitions)],
     ["last barrier", status.barrier === null ? "none" : count(status.barrier)],
     ["events that the topic has not taken", status.undelivered === null ? "not known" : count(status.undelivered)],
-    ["instance", page.head.instance],
+    ...(page.head.instance ? [["instance", page.head.instance]] : []),
   ];
-  return [watcher(page), html`<section class="card"><header><h2>What it covers</h2></header><div class="body"><dl class="facts">${facts.map(([name, text]) => html`<dt>${name}</dt><dd>${foreign(text)}</dd>`)}</dl></div></section>`];
+  return [watcher(page), watchers(page), html`<section class="card"><header><h2>What it covers</h2></header><div class="body"><dl class="facts">${facts.map(([name, text]) => html`<dt>${name}</dt><dd>${foreign(text)}</dd>`)}</dl></div></section>`];
 }
 
 // --- one incident
@@ -185,6 +201,18 @@ function waits(found, page) {
       <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${count(behind.hidden)} hidden`}</span></li>`)}
       <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind${one.owner ? html` · ${foreign(one.owner)}` : nothing}</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">it stops here too</span></li>` : nothing}</ul></li></ul></div></section>
     ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`The partition moves on to <b>${count(next.start)}</b>, where <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other transaction that is open for 2 s holds this partition. Readers come to its end."}</p></div></section>` : nothing}`;
+}
+
+// --- several clusters
+/** One line for each cluster, worst first. */
+export function clusters(page) {
+  const { clusters: rows, order } = page.picture;
+  return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-clusters"><header><h2 id="h-clusters">Clusters</h2><span class="muted small">worst first; the age is that of the last evaluation</span></header>
+    <ol class="clusters">${order.clusters.map((key) => rows[key]).filter(Boolean).map((row, i) => html`<li class=${page.isStale ? "unknown" : row.tone}>${sign(page.isStale ? "unknown" : row.tone)}
+      <div class="which"><a href=${`/c/${encodeURIComponent(order.clusters[i])}/`}><b>${foreign(row.name)}</b></a>${row.cluster_id ? html` <span class="mono muted small">${foreign(row.cluster_id)}</span>` : nothing}</div>
+      <div class="cell">${plain(row.text, page.now)}</div>
+      <div class="muted count">${row.incidents === null ? "not known" : plural(row.incidents, "incident")}</div>
+      <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration(page.trueNow - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
 }
 
 // --- one partition, one client, the oldest

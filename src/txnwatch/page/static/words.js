@@ -33,7 +33,10 @@ export function endsBy(row, now) {
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-const address = (path, ...parts) => [path, ...parts.map((part) => encodeURIComponent(part))].join("/");
+/** What every address of one cluster begins with on a page of several clusters; else nothing. */
+export const BASE = /^\/c\/[^/]+(?=\/)/.exec(location.pathname)?.[0] ?? "";
+
+const address = (path, ...parts) => [BASE + path, ...parts.map((part) => encodeURIComponent(part))].join("/");
 export const ofIncident = (id) => address("/incident", id);
 export const ofPartition = (topic, number) => address("/partition", topic, number);
 export const ofClient = (bar) =>

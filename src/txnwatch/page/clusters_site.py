@@ -1,0 +1,129 @@
+"""The page of several clusters over HTTP: the list at `/`, and the page of each cluster below `/c/<cluster id>/`.
+
+A cluster whose brokers have not answered yet has no id; its address has its name. With one cluster, `/` leads to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.types import Receive, Scope, Send
+
+from txnwatch.page.assets import Assets, answer
+from txnwatch.page.clusters_picture import OneCluster, clusters_picture, clusters_text
+from txnwatch.page.live_picture import Freshness, LivePicture
+from txnwatch.page.own_hosts import OwnHosts, Serve
+from txnwatch.page.picture import Picture
+from txnwatch.page.served_page import Collect, PageSite, file_routes
+from txnwatch.state.model.values import TimestampMs
+
+_HTML: Final = "text/html; charset=utf-8"
+
+
+@dataclass
+class ClustersSite:
+    """Everything that the HTTP server has beside the metrics and the probes."""
+
+    sites: Sequence[PageSite]
+    now_ms: Callable[[], TimestampMs]
+    hosts: OwnHosts = field(default_factory=OwnHosts)
+    assets: Assets = field(default_factory=Assets)
+    live: LivePicture = field(init=False)
+    _pace: Freshness = field(default_factory=Freshness)
+
+    def __post_init__(self) -> None:
+        self.live = LivePicture(self._make, self._describe, self.now_ms)
+        self._routers = {id(site): Router(site.pages) for site in self.sites}
+
+    async def work(self, collect: Collect) -> None:
+        """Publishes the changes of every picture while somebody looks at it, until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for site in self.sites:
+                group.create_task(site.work(collect))
+            group.create_task(self.live.work(lambda _: None))
+
+    def end(self) -> None:
+        """Ends the streams."""
+        for live in (self.live, *(site.live for site in self.sites)):
+            live.end()
+
+    async def _make(self) -> Picture | None:
+        if not self._pace.is_due(self):
+            return None
+        for site in self.sites:
+            await site.live.refresh()
+        self._pace.made(self)
+        return clusters_picture(map(self._cluster, self.sites), self.now_ms())
+
+    def _cluster(self, site: PageSite) -> OneCluster:
+        origin = site.store.origin
+        cluster_id = origin.cluster_id if origin is not None else None
+        return OneCluster(self._key(site), site.name or "", cluster_id, site.live.picture["status"])
+
+    def _key(self, site: PageSite) -> str:
+        """The part of its address: its id, if it is known, and no cluster before it in the list has the same id."""
+        origin = site.store.origin
+        if origin is None or self._site_of(origin.cluster_id) is not site:
+            return site.name or ""
+        return origin.cluster_id
+
+    def _site_of(self, key: str) -> PageSite | None:
+        """The first cluster with this name, or else with this id."""
+        by_name = (site for site in self.sites if site.name == key)
+        by_id = (site for site in self.sites if site.store.origin is not None and site.store.origin.cluster_id == key)
+        return next(itertools.chain(by_name, by_id), None)
+
+    def _describe(self) -> dict[str, Any]:
+        return {"cluster": None, "name": None, "instance": ""}
+
+    # What is answered.
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The paths."""
+        guarded = self.hosts.guarded
+        return [
+            Route("/", guarded(self._overview)),
+            *(Route(f"/api/v1/{path}", guarded(serve)) for path, serve in self._resources()),
+            *file_routes(self.assets, self.hosts),
+            Route("/c/{cluster}", guarded(self._with_slash)),
+            Mount("/c/{cluster}", app=self._below),
+        ]
+
+    def _resources(self) -> Iterable[tuple[str, Serve]]:
+        yield from self.live.resources()
+        yield (
+            "clusters",
+            self.live.with_picture(
+                lambda picture, _: {
+                    "rows": [{"key": key, **picture["clusters"][key]} for key in picture["order"]["clusters"]]
+                }
+            ),
+        )
+
+    async def _overview(self, request: Request) -> Response:
+        if len(self.sites) == 1:
+            return RedirectResponse(f"/c/{self._key(self.sites[0])}/", 307)
+        if "text/html" in request.headers.get("accept", ""):
+            return answer(request, self.assets.shell, _HTML)
+        await self.live.refresh()
+        return PlainTextResponse(clusters_text(self.live.picture, self.now_ms()))
+
+    async def _with_slash(self, request: Request) -> Response:
+        site = self._site_of(request.path_params["cluster"])
+        return _NO_CLUSTER if site is None else RedirectResponse(f"/c/{self._key(site)}/", 307)
+
+    async def _below(self, scope: Scope, receive: Receive, send: Send) -> None:
+        site = self._site_of(scope["path_params"]["cluster"])
+        serve = self._routers[id(site)] if site is not None else _NO_CLUSTER
+        await serve(scope, receive, send)
+
+
+_NO_CLUSTER: Final = PlainTextResponse("expected a cluster of this page\n", 404)

@@ -1,0 +1,168 @@
+"""A picture that is kept up to date while somebody looks: for the page of one cluster, and for that of several.
+
+Law: the picture is made at most twice a second for all viewers together. Its messages have the time of the picture, so
+that an old picture gets old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from txnwatch import __version__
+from txnwatch.page.assets import answer
+from txnwatch.page.own_hosts import Serve
+from txnwatch.page.picture import Picture, changes
+from txnwatch.page.stream import Viewers, message
+from txnwatch.state.model.values import TimestampMs
+
+JSON: Final = "application/json"
+encode: Final = msgspec.json.Encoder().encode
+_PAUSE_S: Final = 0.5
+_QUIET_S: Final = 1.0  # time alone changes the picture, too
+_NEW_S: Final = 0.4  # less than a pause, so that each pause ends with a new picture
+
+
+class Freshness:
+    """When a picture has to be made anew: if it does not show the last change, or has become old."""
+
+    def __init__(self) -> None:
+        self._made_s = -1.0
+        self._shown: object = None
+
+    def is_due(self, shows: object) -> bool:
+        """Whether to make it anew; `shows` is what it would be made of."""
+        return self._shown is not shows or asyncio.get_running_loop().time() - self._made_s >= _NEW_S
+
+    def made(self, shows: object) -> None:
+        """It is made."""
+        self._made_s, self._shown = asyncio.get_running_loop().time(), shows
+
+
+class LivePicture:
+    """The last picture, its number, and everybody who looks at it; used in one event loop.
+
+    `make` makes a picture, and returns None if the last one still shows everything. `describe` returns what every
+    message has beside the time and the number.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Awaitable[Picture | None]],
+        describe: Callable[[], Mapping[str, Any]],
+        now_ms: Callable[[], TimestampMs],
+    ) -> None:
+        self._make, self._describe, self._now_ms = make, describe, now_ms
+        self._boot = secrets.token_hex(4)
+        self._number = 0
+        self._published: Picture = {}
+        self._viewers = self._nobody()
+        self.picture: Picture = {}
+
+    def _nobody(self) -> Viewers:
+        return Viewers(self._snapshot_message, self._beat_message)
+
+    async def work(self, begin: Callable[[Callable[[], None]], None]) -> None:
+        """Publishes the changes while somebody looks, until it is cancelled.
+
+        `begin` gets a function that any thread may call when something has changed.
+        """
+        loop, self._viewers = asyncio.get_running_loop(), self._nobody()
+        changed = asyncio.Event()
+
+        def wake() -> None:
+            if len(self._viewers):
+                loop.call_soon_threadsafe(changed.set)
+
+        begin(wake)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), _QUIET_S)
+            changed.clear()
+            if len(self._viewers):
+                await self._publish()
+                await asyncio.sleep(_PAUSE_S)
+
+    def end(self) -> None:
+        """Ends the streams."""
+        self._viewers.end(message("bye", self.event_id, encode({"why": "shutdown"})))
+
+    async def _publish(self) -> None:
+        await self.refresh()
+        before, self._published = self._published, self.picture
+        if before is not self._published:
+            difference = {**self.head(self._published), **changes(before, self._published)}
+            self._viewers.publish(message("delta", self.event_id, encode(difference)))
+
+    async def refresh(self) -> None:
+        """Makes the picture anew, if anything may have changed."""
+        picture = await self._make()
+        if picture is not None and picture != self.picture:
+            self._number += 1
+            self.picture = picture
+
+    @property
+    def event_id(self) -> str:
+        """The number of the picture, and of the process."""
+        return f"{self._boot}-{self._number}"
+
+    def head(self, picture: Picture) -> dict[str, Any]:
+        """What every message has; `judged_ms` is that of the picture, so that an old picture gets old."""
+        return {
+            "boot": self._boot,
+            "seq": self._number,
+            "server_ms": self._now_ms(),
+            "judged_ms": picture["status"]["judged_ms"] if picture else None,
+            "version": __version__,
+            **self._describe(),
+        }
+
+    def _snapshot_message(self) -> bytes:
+        whole = {**self.head(self._published), "picture": self._published}
+        return message("snapshot", self.event_id, encode(whole))
+
+    def _beat_message(self) -> bytes:
+        return message("beat", self.event_id, encode(self.head(self._published)))
+
+    # What is answered.
+
+    def resources(self) -> Iterable[tuple[str, Serve]]:
+        """The paths under `/api/v1` that each picture has."""
+        yield "stream", self._stream
+        yield "snapshot", self._snapshot
+        yield "status", self.with_picture(lambda picture, _: picture["status"])
+
+    async def _snapshot(self, request: Request) -> Response:
+        await self.refresh()
+        tag = f'"{self.event_id}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return answer(request, encode({**self.head(self.picture), "picture": self.picture}), JSON, ETag=tag)
+
+    def with_picture(self, found: Callable[[Picture, Request], Any]) -> Serve:
+        """Serves a part of the picture."""
+
+        async def serve(request: Request) -> Response:
+            await self.refresh()
+            return answer(request, encode(found(self.picture, request)), JSON)
+
+        return serve
+
+    async def _stream(self, request: Request) -> Response:
+        address = request.client.host if request.client is not None else ""
+        if not self._viewers.has_room(address):
+            return PlainTextResponse("too many viewers\n", 503, headers={"Retry-After": "10"})
+        await self.refresh()
+        if not len(self._viewers):
+            self._published = self.picture
+        connection = request.scope.get("state", {}).get("connection")
+        before_each = connection.continues if connection is not None else lambda: None
+        stream = self._viewers.messages(address, before_each)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

@@ -1,0 +1,181 @@
+"""Several clusters side by side: their order, the sentence about all, and the page of each below its id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from support.clusters_world import ClustersWorld, OneWorld, five_clusters, watched, with_a_hang
+from support.page_client import a_stream, get
+from support.page_world import now_ms
+from txnwatch.page.clusters_picture import OneCluster, clusters_picture
+from txnwatch.page.truth import PageState
+from txnwatch.page.words import as_text
+
+BROWSER = "text/html,application/xhtml+xml"
+
+
+@pytest.fixture
+def five() -> Iterator[str]:
+    with five_clusters().served() as url:
+        yield url
+
+
+def test_the_worst_is_first_and_unknown_comes_before_clear(five: str) -> None:
+    rows = get(five, "/api/v1/clusters").json["rows"]
+    assert [(row["name"], row["state"]) for row in rows] == [
+        ("payments-eu", "incident"),
+        ("metering-eu", "unknown"),
+        ("orders-us", "partial"),
+        ("payments-us", "clear"),
+        ("telemetry", "clear"),
+    ]
+    assert [row["key"] for row in rows][:2] == ["PAYMENTS-EU", "METERING-EU"]
+    assert [row["incidents"] for row in rows] == [1, None, 0, 0, 0]
+    assert as_text(rows[3]["text"], now_ms()) == "All clear on 1,906 partitions."
+    assert as_text(rows[1]["text"], now_ms()).startswith("Unknown. Nothing was evaluated for 6 min 0")
+
+
+def test_the_sentence_names_the_worst_and_each_one_that_is_not_watched(five: str) -> None:
+    status = get(five, "/api/v1/status").json
+    assert as_text(status["headline"], now_ms()) == "payments-eu: 1 partition stands still. metering-eu is not watched."
+    assert status["detail"] == ["5 clusters · 2 clear · 1 with incidents · 2 not fully known"]
+    assert (status["state"], status["tone"], status["open_incidents"]) == ("incident", "critical", 1)
+
+
+def headline(*clusters: OneWorld) -> str:
+    world = ClustersWorld(list(clusters))
+    with world.served() as url:
+        return as_text(get(url, "/api/v1/status").json["headline"], now_ms())
+
+
+def broken(name: str) -> OneWorld:
+    found = OneWorld(name)
+    found.problem = "no broker answers"
+    return found.show()
+
+
+def test_the_sentence_without_an_incident() -> None:
+    late = [watched(name, age_s=90) for name in ("a", "b", "c")]
+    assert headline(watched("eu"), watched("us")) == "All 2 clusters are clear."
+    assert headline(watched("eu"), *late) == "a, b and c are not watched."
+    assert headline(watched("eu", coordinator_view="api")) == (
+        "eu: No hang. In the view api, stuck_prepare, late, long_running are not detected."
+    )
+    assert headline(broken("us"), *late[:1]) == "a is not watched. us is not known."
+    many = headline(*(watched(f"n{number}", age_s=90) for number in range(20)))
+    assert many.endswith("n19 and 8 more are not watched.") or " and 8 more are not watched." in many
+
+
+@pytest.mark.parametrize("state", PageState)
+def test_the_state_of_all_is_that_of_the_worst(state: PageState) -> None:
+    def one(name: str, of: PageState) -> OneCluster:
+        watched_now = {"scanned": 1, "census": 0}
+        status = {"state": of, "why": None, "tone": of, "headline": ["x"], "open_incidents": 0, "judged_ms": 1}
+        return OneCluster(name, name, name, {**status, "partitions": watched_now})
+
+    found = clusters_picture([one("a", PageState.CLEAR), one("b", state)], now_ms())
+    assert found["status"]["state"] is state
+    assert found["order"]["clusters"][0] == ("a" if state is PageState.CLEAR else "b")
+
+
+def test_each_cluster_has_its_own_page_and_api(five: str) -> None:
+    assert get(five, "/c/PAYMENTS-EU/", Accept=BROWSER).text == get(five, "/", Accept=BROWSER).text, "one shell"
+    hang = get(five, "/c/PAYMENTS-EU/api/v1/snapshot").json
+    assert (hang["cluster"], hang["name"], hang["picture"]["status"]["state"]) == (
+        "PAYMENTS-EU",
+        "payments-eu",
+        "incident",
+    )
+    assert get(five, "/c/TELEMETRY/api/v1/status").json["state"] == "clear"
+    incident = hang["picture"]["order"]["incidents"][0]
+    assert get(five, f"/c/PAYMENTS-EU/api/v1/incidents/{incident}").json["answer"]["id"] == incident
+    assert get(five, f"/c/TELEMETRY/api/v1/incidents/{incident}").status == 404
+    assert get(five, f"/c/PAYMENTS-EU/incident/{incident}", Accept=BROWSER).status == 200
+    with a_stream(five, path="/c/PAYMENTS-EU/api/v1/stream") as stream:
+        assert stream.until("snapshot")["picture"]["lanes"]["payments-0"]["holder"]["name"] == "checkout-7"
+
+
+@pytest.mark.parametrize("path", ["/c/none/", "/c/none/api/v1/status", "/c/none", "/incidents", "/c/..%2f/"])
+def test_what_is_no_cluster_is_not_found(five: str, path: str) -> None:
+    assert get(five, path).status == 404
+
+
+def test_a_cluster_is_found_by_its_name_as_well(five: str) -> None:
+    assert get(five, "/c/telemetry/api/v1/status").json["state"] == "clear"
+    assert get(five, "/c/telemetry").headers["Location"] == "/c/TELEMETRY/"
+
+
+def test_one_cluster_alone_is_the_first_page() -> None:
+    with ClustersWorld([with_a_hang("eu")]).served() as url:
+        answer = get(url, "/", Accept=BROWSER)
+        assert (answer.status, answer.headers["Location"]) == (307, "/c/EU/")
+        assert get(url, "/c/EU/").text.startswith("1 partition stands still. payments-0")
+
+
+def test_a_cluster_without_an_answer_has_its_name_as_address() -> None:
+    silent = OneWorld("eu")
+    with ClustersWorld([silent, watched("us")]).served() as url:
+        rows = get(url, "/api/v1/clusters").json["rows"]
+        assert [(row["key"], row["cluster_id"], row["state"]) for row in rows] == [
+            ("eu", None, "unknown"),
+            ("US", "US", "clear"),
+        ]
+        assert get(url, "/c/eu/api/v1/status").json["state"] == "unknown"
+
+
+def test_two_entries_for_one_cluster_are_two_lines() -> None:
+    first, second = watched("eu"), watched("again")
+    second.announced.cluster_id = "EU"
+    second.show()
+    with ClustersWorld([first, second]).served() as url:
+        assert [row["key"] for row in get(url, "/api/v1/clusters").json["rows"]] == ["again", "EU"]
+
+
+def test_curl_gets_a_line_for_each_cluster(five: str) -> None:
+    lines = get(five, "/").text.splitlines()
+    assert lines[0] == "payments-eu: 1 partition stands still. metering-eu is not watched."
+    assert lines[3].startswith("INCIDENT  payments-eu  1 partition stands still. payments-0 for 4 min")
+    assert lines[3].endswith("/c/PAYMENTS-EU/")
+    assert "Nothing is known about 32 partitions: orders-1. The others are clear." in lines[5]
+
+
+def test_the_list_changes_while_somebody_looks() -> None:
+    world = ClustersWorld([watched("eu"), watched("us")])
+    with world.served() as url, a_stream(url) as stream:
+        assert stream.until("snapshot")["picture"]["status"]["state"] == "clear"
+        hang = with_a_hang("us")
+        world.clusters[1].store.replace(hang.store.seen)
+        while (delta := stream.until("delta")["set"]).get("clusters", {}).get("US") is None:
+            pass
+        assert delta["clusters"]["US"]["state"] == "incident"
+        assert delta["order"]["clusters"] == ["US", "EU"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/v1/clusters", "/c/TELEMETRY/", "/c/TELEMETRY/api/v1/snapshot", "/c/TELEMETRY"]
+)
+def test_another_host_gets_nothing(five: str, path: str) -> None:
+    assert get(five, path, Host="evil.example").status == 421
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/", "/api/v1/clusters", "/c/TELEMETRY/", "/c/TELEMETRY/api/v1/stream"])
+def test_nothing_can_be_written(five: str, path: str, method: str) -> None:
+    assert get(five, path, method=method).status == 405
+
+
+def test_it_ends_at_once_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    with ExitStack() as looking:
+        with five_clusters().served() as url:
+            paths = ("/api/v1/stream", "/c/TELEMETRY/api/v1/stream")
+            streams = [looking.enter_context(a_stream(url, path=path)) for path in paths]
+            for stream in streams:
+                stream.until("snapshot")
+            since = time.monotonic()
+        assert time.monotonic() - since < 1.0
+        assert [stream.until("bye") for stream in streams] == [{"why": "shutdown"}] * 2
+    assert "Traceback" not in capfd.readouterr().err
