@@ -1,14 +1,15 @@
-"""Spark's stateful operator: unpacks facts, runs the pure bucket, writes changes to the state store.
+"""Spark's stateful operator: one key is one bucket, and its state is a log (state/store/bucket_log.py).
 
-One key is one bucket. Its state is a log (state/store/bucket_log.py). A worker process caches decoded buckets. It takes
-a bucket out of the cache before it works on it, and puts it back after all writes, so a failed attempt leaves no bucket
-in the cache. A cached bucket may be from an attempt whose writes were not committed; `load` detects that.
+Law: this module imports only what creates the operator and declares its state, for which Spark starts a Python process
+when it plans the query. What processes a batch is in bucket_step.py.
 """
 
 from __future__ import annotations
 
-import os
+import threading
 from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql import Row
@@ -20,25 +21,22 @@ from pyspark.sql.streaming.stateful_processor import (
     ValueState,
 )
 
-from txnwatch.state.detection.bucket import process
-from txnwatch.state.model.facts import Barrier
-from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.serializer import Serializer
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, load
-from txnwatch.streaming.source.datasource import freeze_what_stays
-from txnwatch.streaming.source.rows import PARTITION_BUCKET, unpack_facts
+from txnwatch.streaming.source.worker_memory import freeze_what_stays
+
+if TYPE_CHECKING:
+    from txnwatch.state.store.bucket_log import KeptBucket
 
 # Rows from the stateful operator to the driver: one finding each, encoded as all of the model is.
 
 OUTPUT_DDL = "finding BINARY"
-FINDINGS = Serializer[Finding](Finding)
 
 # The names and the columns of the state in Spark's state store.
 _HEAD = ("head", "bytes BINARY")
 _LOG = ("log", "sequence BIGINT", "bytes BINARY")
 STATE_VARIABLES = (_HEAD, _LOG)
 
+_OF_TASKS = ("txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.plans")
 _FINDING_ROW = Row("finding")
 RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
 kept_buckets: dict[tuple[str, int], KeptBucket] = {}
@@ -64,27 +62,29 @@ class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
         timerValues: TimerValues,  # noqa: ARG002, N803 - passed by keyword
     ) -> Iterator[Row]:
         """Processes one batch of one bucket completely before it returns."""
+        from txnwatch.streaming.job.bucket_step import step  # noqa: PLC0415 - as the docstring says
+
         (number,) = key
-        facts = [fact for row in rows for fact in unpack_facts(row[1])]
-        barrier = next(fact for fact in facts if isinstance(fact, Barrier))
         store = SparkLogStore(self._head, self._log)
-        place = (_run_id(), number)
-        kept = load(kept_buckets.pop(place, None), store, number)
-        emitted = process(kept.bucket, kept, facts, self._policy, reports_partitions=number == PARTITION_BUCKET)
-        kept.write(store, os.urandom(TOKEN_BYTES), barrier.coordinator_listed_ms, self._policy.idle_retention_ms)
-        kept_buckets[place] = kept
-        return iter([_FINDING_ROW(FINDINGS.encode(finding)) for finding in emitted])
+        found = step(kept_buckets, (_run_id(), number), (row[1] for row in rows), store, self._policy)
+        return iter([_FINDING_ROW(finding) for finding in found])
 
     def close(self) -> None:
         """Nothing to release."""
 
 
 def no_rows(rows: Iterator[object]) -> Iterator[object]:
-    """A task that does nothing: its worker imports this module, and so all that the tasks of a query need.
+    """A task after which its worker imports what the tasks of a query need, while it waits for one.
 
     It reads its rows to the end, because Spark does not use a worker again that has left some.
     """
+    threading.Thread(target=_import_what_tasks_need, daemon=True).start()
     return filter(None, (None for _ in rows))
+
+
+def _import_what_tasks_need() -> None:
+    for name in _OF_TASKS:
+        import_module(name)
 
 
 class SparkLogStore:

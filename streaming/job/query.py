@@ -27,10 +27,11 @@ from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.job.bucket_step import FINDINGS
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.operator import FINDINGS, OUTPUT_DDL, BucketProcessor, no_rows
-from txnwatch.streaming.job.python_path import installed_pyspark, search_path
+from txnwatch.streaming.job.operator import OUTPUT_DDL, BucketProcessor, no_rows
 from txnwatch.streaming.job.scratch import has_room_for_sockets
+from txnwatch.streaming.job.search_paths import classes_first, quick_home, search_path
 from txnwatch.streaming.job.spark_conf import (
     arguments_of_the_jvm,
     check_checkpoint_place,
@@ -177,8 +178,8 @@ def spark_session(
     context.setLogLevel("ERROR")
     with warming(context):
         session = SparkSession(context)
-    if scratch is not None and is_local(master):
-        load_classes(session, scratch)
+        if scratch is not None and is_local(master):
+            load_classes(session, scratch)
     plan_without_daemons(session)
     TransactionsDataSource.register(session)  # starts Python to list the data sources
     run_tasks_with_daemons(session)
@@ -243,8 +244,9 @@ def _gateway(conf: SparkConf, master: str, scratch: Path | None, output: int | N
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     popen = {"start_new_session": True, "stdout": output, "stderr": output}
     uses_own_python = is_local(master) and os.environ.get("PYSPARK_PYTHON") == sys.executable
-    home = installed_pyspark(Path(_find_spark_home()), scratch) if uses_own_python and scratch is not None else None
-    with home or nullcontext():
+    real = Path(_find_spark_home())
+    with quick_home(real, scratch) if uses_own_python and scratch is not None else nullcontext() as home:
+        conf.setAll(list(classes_first(home).items()) if home is not None else [])
         return launch_gateway(conf, popen_kwargs=popen)
 
 

@@ -40,7 +40,6 @@ from txnwatch.streaming.log.range_read import Fold, RangeRead
 from txnwatch.streaming.source.offsets import SourceOffset
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
-PACKED_DDL: Final = "bucket INT, facts BINARY"
 PARTITION_BUCKET: Final = 0  # the bucket that handles facts about a whole partition
 
 

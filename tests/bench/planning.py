@@ -28,7 +28,6 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.source.census_schedule import Census
 from txnwatch.streaming.source.datasource import TransactionsStreamReader
 from txnwatch.streaming.source.offsets import SourceOffset
-from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 
 BATCHES, SETTLING = 9, 2
@@ -130,8 +129,8 @@ def _with_ratios(points: list[Point]) -> list[Point]:
 
 
 def _measure(partitions: int, growth: int) -> Point:
-    reader = TransactionsStreamReader(parse_options(OPTIONS))
-    reader._lister = GrowingLister(partitions, growth)  # type: ignore[assignment]
+    reader = TransactionsStreamReader(OPTIONS)
+    reader.plans._lister = GrowingLister(partitions, growth)  # type: ignore[assignment]
     text, spent, walls, size = json.dumps(reader.initialOffset()), [], [], 0
     for _ in range(BATCHES):
         cpu_s, wall_s = time.process_time(), time.perf_counter()

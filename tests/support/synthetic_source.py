@@ -17,7 +17,8 @@ from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.query import spark_session
-from txnwatch.streaming.source.rows import PACKED_DDL, bucket_of, packed_batch
+from txnwatch.streaming.source.datasource import PACKED_DDL
+from txnwatch.streaming.source.rows import bucket_of, packed_batch
 
 FORMAT = "synthetic-facts"
 TIMEOUT_MS = 900_000

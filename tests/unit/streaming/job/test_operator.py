@@ -19,8 +19,9 @@ from txnwatch.state.model.serializer import VERSION_BYTES
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.store.bucket_log import MAX_ENTRIES
-from txnwatch.streaming.job import operator
-from txnwatch.streaming.job.operator import FINDINGS, BucketProcessor
+from txnwatch.streaming.job import bucket_step, operator
+from txnwatch.streaming.job.bucket_step import FINDINGS
+from txnwatch.streaming.job.operator import BucketProcessor
 from txnwatch.streaming.source.rows import PACKED_SCHEMA, pack_facts
 
 HOUR_MS = 3_600_000
@@ -101,7 +102,7 @@ def test_a_new_run_of_the_query_clears_the_cache(monkeypatch: pytest.MonkeyPatch
     job.batch(transaction(1, S.ONGOING, ORDERS))
     assert operator.kept_buckets.keys() == {("the first run", 0)}
     in_run(monkeypatch, "the second run")
-    with mock.patch.object(operator, "load", wraps=operator.load) as load:
+    with mock.patch.object(bucket_step, "load", wraps=bucket_step.load) as load:
         job.batch()
     assert load.call_args.args[0] is None, "the first batch of a run reads its state"
     assert operator.kept_buckets.keys() == {("the second run", 0)}

@@ -11,12 +11,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from bench.planning import OPTIONS, GrowingLister
 from txnwatch.streaming.source.datasource import TransactionsStreamReader
 from txnwatch.streaming.source.offsets import SourceOffset
-from txnwatch.streaming.source.options import parse_options
 
 
 def a_reader() -> TransactionsStreamReader:
-    reader = TransactionsStreamReader(parse_options(OPTIONS))
-    reader._lister = GrowingLister(3, growth=10)  # type: ignore[assignment]
+    reader = TransactionsStreamReader(OPTIONS)
+    reader.plans._lister = GrowingLister(3, growth=10)  # type: ignore[assignment]
     return reader
 
 

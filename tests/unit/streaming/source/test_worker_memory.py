@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from txnwatch.streaming.source import datasource
-from txnwatch.streaming.source.datasource import UNFROZEN_EVERY, freeze_what_stays
+from txnwatch.streaming.source import worker_memory
+from txnwatch.streaming.source.worker_memory import UNFROZEN_EVERY, freeze_what_stays
 
 MANY_KEPT, FEW_KEPT = 10_000, 10
 
@@ -23,7 +23,7 @@ class OfTask:
 
 @pytest.fixture(autouse=True)
 def _a_new_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(datasource, "tasks_begun", 0)
+    monkeypatch.setattr(worker_memory, "tasks_begun", 0)
     yield
     gc.unfreeze()
     gc.enable()
