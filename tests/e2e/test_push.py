@@ -87,6 +87,7 @@ def waiting(watch: RunningWatch, sink: str) -> float | None:
     return Scrape.at(watch.metrics_url).value("sink_waiting_events", sink=sink)
 
 
+@pytest.mark.long
 def test_no_target_delays_another_one_or_the_watch_and_a_kill_loses_nothing(
     kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, stage: Stage
 ) -> None:

@@ -1,7 +1,8 @@
-"""The whole job on a real Kafka and Redis: silence for the healthy, a name for the hung, and no loss or repetition."""
+"""The whole job on a real Kafka, a Redis and a web hook: silence for the healthy, a name for the hung, nothing lost."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 import redis
 
+from support.http_receiver import Receiver, receiving
 from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.metrics import Scrape
+from support.push_world import ids_of
 from support.raw_producer import RawProducer
 from support.redis_view import RedisView
 from support.servers import connect
@@ -31,11 +34,20 @@ EVENTS = "e2e.events"
 
 
 @pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
 def watch(
-    kafka: EmbeddedKafka, redis_server: EmbeddedRedis, tmp_path_factory: pytest.TempPathFactory
+    kafka: EmbeddedKafka, redis_server: EmbeddedRedis, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningWatch]:
     checkpoint = tmp_path_factory.mktemp("checkpoint")
+    push_file = tmp_path_factory.mktemp("push") / "push.toml"
+    push_file.write_text(f'[[webhook]]\nname = "pager"\nurl = "{receiver.url}/hook"\n')
     flags = ("--events-topic", EVENTS, "--redis-url", redis_server.url, "--metrics-port", "0")
+    flags = (*flags, "--push-file", str(push_file))
     directory = tmp_path_factory.mktemp("with files named like modules")
     for module in ("grp", "random", "numpy"):
         (directory / f"{module}.py").write_text("raise ImportError('a file of the user')")
@@ -249,7 +261,7 @@ def test_a_broker_that_goes_away_and_comes_back_kills_nothing(
 
 
 def test_kill_9_loses_nothing_and_repeats_nothing(
-    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
+    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, receiver: Receiver, partition: TopicPartition
 ) -> None:
     other, third = create_topic(cluster, unique("e2e"), 2)
     before = len(events_of(kafka.bootstrap_servers, EVENTS))
@@ -266,6 +278,10 @@ def test_kill_9_loses_nothing_and_repeats_nothing(
     assert [(event.topic, event.partition, event.status) for event in new] == [
         (*at, "opened") for at in (partition, other, third)
     ]
+    eventually(lambda: new[-1].event_id in ids_of(receiver.taken), VERDICT_S, "the last event at the web hook")
+    pushed = Counter(ids_of(receiver.taken))
+    assert list(pushed) == [event.event_id for event in events_of(kafka.bootstrap_servers, EVENTS)]
+    assert pushed.total() - len(pushed) <= 1, "the delivery that was under way at the kill"
 
 
 def test_sigterm_to_the_whole_group_stops_between_batches(watch: RunningWatch) -> None:
