@@ -27,10 +27,6 @@ from txnwatch.streaming.source.worker_memory import freeze_what_stays
 if TYPE_CHECKING:
     from txnwatch.state.store.bucket_log import KeptBucket
 
-# Rows from the stateful operator to the driver: one finding each, encoded as all of the model is.
-
-OUTPUT_DDL = "finding BINARY"
-
 # The names and the columns of the state in Spark's state store.
 _HEAD = ("head", "bytes BINARY")
 _LOG = ("log", "sequence BIGINT", "bytes BINARY")

@@ -27,12 +27,13 @@ from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.job.bucket_step import FINDINGS
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.operator import OUTPUT_DDL, BucketProcessor, no_rows
+from txnwatch.streaming.job.operator import BucketProcessor, no_rows
+from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.scratch import has_room_for_sockets
 from txnwatch.streaming.job.search_paths import classes_first, quick_home, search_path
 from txnwatch.streaming.job.spark_conf import (
+    LOOPBACK,
     arguments_of_the_jvm,
     check_checkpoint_place,
     file_system_settings,
@@ -240,6 +241,8 @@ def _gateway(conf: SparkConf, master: str, scratch: Path | None, output: int | N
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
+    if is_local(master):  # without it Spark looks for an address of this host, and may ask its DNS
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     popen = {"start_new_session": True, "stdout": output, "stderr": output}

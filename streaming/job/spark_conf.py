@@ -154,11 +154,11 @@ def _is_on_this_host(master: str) -> bool:
 #
 # Spark's RPC runs code that a client sends. By default it listens on an address of the host and authenticates nobody.
 
-_LOOPBACK: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 # A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
 # `spark.authenticate.secret`; without one the driver does not start. See docs/hardening.md.
 _AUTHENTICATED: Final = {"spark.authenticate": "true"}
-_LOCAL: Final = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
+_LOCAL: Final = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
 _ENCRYPTED: Final = {
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.saslFallback": "false",

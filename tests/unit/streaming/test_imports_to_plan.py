@@ -47,6 +47,14 @@ def test_a_process_that_plans_imports_nothing_to_read(imports: str, work: str) -
     assert not {name for name in found if name.startswith(("txnwatch.streaming.client", "txnwatch.streaming.log"))}
 
 
+def test_the_driver_imports_nothing_that_only_tasks_need() -> None:
+    code = "import json, sys; import txnwatch.cli.watch_process; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = set(json.loads(done.stdout))
+    assert "txnwatch.streaming.job.query" in found
+    assert not found & {"numpy", "pyarrow", "pandas", "txnwatch.streaming.source.tasks"}
+
+
 def test_the_packed_schema_is_that_of_the_batches() -> None:
     columns = [column.split()[0] for column in PACKED_DDL.split(", ")]
     assert columns == PACKED_SCHEMA.names
