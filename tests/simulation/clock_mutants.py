@@ -100,8 +100,8 @@ def _middle(
 
 CLOCK_MUTANTS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (OneClockForAll, USUAL, 0),
-    (AFormerLeadersStamp, USUAL, 0),
-    (LateAtOnce, CLEAN_FAILOVERS, 0),
-    (OnlyTimestampsCount, USUAL, 65),
+    (AFormerLeadersStamp, USUAL, 18),
+    (LateAtOnce, CLEAN_FAILOVERS, 18),
+    (OnlyTimestampsCount, USUAL, 71),
     (MiddleOfEverything, USUAL, 0),
 )

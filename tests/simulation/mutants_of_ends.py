@@ -50,6 +50,6 @@ class EveryAbortIsTheClients(Wrapped):
 
 
 MUTANTS_OF_ENDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (TheNewestStateIsTheEnd, SLOW, 0),
+    (TheNewestStateIsTheEnd, SLOW, 6),
     (EveryAbortIsTheClients, SLOW, 0),
 )

@@ -66,8 +66,8 @@ def _answered(offset: SourceOffset) -> SourceOffset:
 
 
 MUTANTS_OF_IDLENESS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (NothingIsEverDue, USUAL, 0),
-    (AnyBatchWillDo, FEW_FAULTS, 65),
-    (WhatDoesNotAnswerHasNothingNew, USUAL, 0),
-    (EveryBarrierIsCounted, USUAL, 0),
+    (NothingIsEverDue, USUAL, 20),
+    (AnyBatchWillDo, FEW_FAULTS, 75),
+    (WhatDoesNotAnswerHasNothingNew, USUAL, 18),
+    (EveryBarrierIsCounted, USUAL, 3),
 )

@@ -151,8 +151,8 @@ MUTANTS_OF_THE_TABLE: tuple[tuple[type[WorldReader], Setting, int], ...] = (
 
 
 MUTANTS_OF_READING: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (NothingIsGivenUp, USUAL, 0),
-    (GivenUpIsForgotten, DISKS_FAIL, 0),
-    (EmptyAnswerIsTheEnd, HEALTHY_AND_QUICK, 0),
+    (NothingIsGivenUp, USUAL, 23),
+    (GivenUpIsForgotten, DISKS_FAIL, 3),
+    (EmptyAnswerIsTheEnd, HEALTHY_AND_QUICK, 12),
     *MUTANTS_OF_THE_TABLE,
 )

@@ -76,7 +76,7 @@ class OneFactForAProducerId(WorldReader):
 
 
 MUTANTS_OF_SHARED_IDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 0),
+    (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 15),
     (ASecondIdIsNotLookedFor, SHARED_AND_AWAY, 751),
-    (OneFactForAProducerId, SHARED_AND_LOST, 55),
+    (OneFactForAProducerId, SHARED_AND_LOST, 60),
 )
