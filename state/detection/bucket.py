@@ -63,6 +63,7 @@ from txnwatch.state.model.values import (
     Remedy,
     TimestampMs,
     TopicPartition,
+    elapsed,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
 
@@ -304,6 +305,7 @@ def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iter
         oldest_open_ms=oldest_open_ms,
         oldest_prepared_ms=oldest_prepared_ms,
         due_ms=_due_ms(bucket),
+        log_after_ms=elapsed(context.barrier.data_listed_ms, context.barrier.coordinator_listed_ms),
     )
     if must_emit(bucket, open_list, context.barrier.number):
         yield open_list

@@ -25,6 +25,7 @@ from txnwatch.state.incidents.event_order import (
 )
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.listing_times import LookTimes
 from txnwatch.state.incidents.naming import named
 from txnwatch.state.incidents.own_findings import Findings, key_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
@@ -48,6 +49,7 @@ class Book:
     Attributes:
         findings: what this process has found; the abort uses nothing else.
         store: the latest event of each incident.
+        looks: when the last barriers were listed.
         acted: the last decision of this process about each incident, as it was published.
         contested: open incidents whose last record differs from what is known, and that this process has not found yet.
     """
@@ -55,6 +57,7 @@ class Book:
     origin: Origin
     findings: Findings
     store: IncidentStore = field(init=False)
+    looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)
     contested: set[str] = field(default_factory=set)
 

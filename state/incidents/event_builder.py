@@ -10,6 +10,7 @@ from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
 from txnwatch.state.evidence.ending import blocked_reads, decided_outcome
 from txnwatch.state.evidence.outcome import Outcome, known_outcome, with_outcome
+from txnwatch.state.incidents.listing_times import NOT_LISTED, ListedAt, LookTimes
 from txnwatch.state.model.findings import (
     SpanCandidate,
     StrayWrite,
@@ -188,6 +189,7 @@ def span_event(
     cleanup_policy: str | None,
     now_ms: TimestampMs,
     outcome: Outcome | None = None,
+    first_look: ListedAt = NOT_LISTED,
 ) -> IncidentEvent:
     """The event that opens an incident about a confirmed span; `outcome` is what is known of it, by all reads."""
     reading, producer = _read(found)
@@ -217,7 +219,7 @@ def span_event(
         last_write_ms=producer.last_timestamp_ms,
         age_ms=elapsed(span.first_seen_ms, now_ms),
         cleanup_policy=cleanup_policy,
-        evidence=_span_evidence(origin, candidate, found, now_ms),
+        evidence=_span_evidence(origin, candidate, found, now_ms, first_look),
         expected_outcome=outcome.outcome,
         suggested_command=_command_about(origin, candidate, producer, description, outcome.outcome),
         detected_at_ms=now_ms,
@@ -301,10 +303,11 @@ def _since_ms(view: TransactionView, *, is_decided: bool) -> TimestampMs:
     return view.start_ms
 
 
-def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> IncidentEvent:
+def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: LookTimes) -> IncidentEvent:
     """The event about data that no transaction owned and that a later transaction took in."""
     joined, view = stray.joined, stray.view
     first_barrier, second_barrier = stray.looks if stray.looks is not None else (None, None)
+    first, second = looks.of(first_barrier), looks.of(second_barrier)
     return IncidentEvent(
         incident_id=_span_id(origin, stray.topic_id, stray, joined.start_offset),
         sequence=1,
@@ -329,6 +332,10 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs) -> Incid
             complete=True,
             first_barrier=first_barrier,
             second_barrier=second_barrier,
+            first_data_listed_ms=first.data_ms,
+            first_coordinator_listed_ms=first.log_ms,
+            data_listed_ms=second.data_ms,
+            coordinator_listed_ms=second.log_ms,
             joined_at_offset=joined.offset,
             joined_by_epoch=joined.epoch,
             coordinator_log=_log_place(view),
@@ -370,12 +377,16 @@ def _log_place(view: TransactionView | None) -> str | None:
     return f"{view.log_partition}@{view.log_offset}"
 
 
-def _span_evidence(origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> Evidence:
+def _span_evidence(
+    origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs, first_look: ListedAt
+) -> Evidence:
     (reading, producer), description, view = _read(found), found.description, candidate.view
     return Evidence(
         complete=True,
         first_barrier=candidate.first_barrier,
         second_barrier=candidate.second_barrier,
+        first_data_listed_ms=first_look.data_ms,
+        first_coordinator_listed_ms=first_look.log_ms,
         data_listed_ms=candidate.data_listed_ms,
         coordinator_listed_ms=candidate.coordinator_listed_ms,
         confirmed_ms=now_ms,

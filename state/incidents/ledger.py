@@ -165,6 +165,7 @@ class Ledger:
         """One micro-batch: what others have written, then ends, new candidates and open incidents, then the rest."""
         now_ms = yield from ask(Now())
         self.refuted.clear()
+        self.book.looks.take(emitted)
         yield from self._tidy(now_ms)
         yield from self._published(self._first(emitted, now_ms), now_ms)
         for later in (self._outcomes.found(emitted, now_ms), self._owners.found(now_ms)):

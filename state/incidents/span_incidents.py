@@ -100,7 +100,7 @@ class SpanIncidents:
         store = self.book.store
         for stray in emitted:
             if isinstance(stray, StrayWrite):
-                event = event_builder.stray_event(self.book.origin, stray, now_ms)
+                event = event_builder.stray_event(self.book.origin, stray, now_ms, self.book.looks)
                 is_known = store.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
                 if is_known or self.book.is_published(event):
                     continue
@@ -145,7 +145,10 @@ class SpanIncidents:
         """Stores the evidence of a confirmed candidate, and makes the step that follows."""
         key, now_ms = key_of(candidate), (yield from ask(Now()))
         evidence = self.book.findings.confirmed(candidate, found, now_ms)
-        event = event_builder.span_event(self.book.origin, candidate, found, cleanup_policy, now_ms, evidence.known)
+        first_look = self.book.looks.of(candidate.first_barrier)
+        event = event_builder.span_event(
+            self.book.origin, candidate, found, cleanup_policy, now_ms, evidence.known, first_look
+        )
         event = around.added_to(event) if around is not None else event
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
         yield from self._hanging(self.book.open_about(candidate), event)

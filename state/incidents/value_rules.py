@@ -102,7 +102,13 @@ APPLICATION: Final[dict[str, Check]] = {
 }
 EVIDENCE: Final[dict[str, Check]] = {
     **dict.fromkeys(("first_barrier", "second_barrier", "end_before", "end_after"), _INT64),
-    **dict.fromkeys(("data_listed_ms", "coordinator_listed_ms", "confirmed_ms"), _TIME),
+    **dict.fromkeys(
+        (
+            *("first_data_listed_ms", "first_coordinator_listed_ms"),
+            *("data_listed_ms", "coordinator_listed_ms", "confirmed_ms"),
+        ),
+        _TIME,
+    ),
     **dict.fromkeys(("leader", "leader_epoch", "last_sequence"), _INT32),
     "coordinator_producer_id": _INT64,
     "coordinator_producer_epoch": _EPOCH,

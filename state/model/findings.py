@@ -212,6 +212,7 @@ class BucketCount(Variant, frozen=True):
         behind: data partitions of the whole cluster that were listed and, because of a limit, not read to their ends; a
             census shows what is open there.
         clocks: bounds on the brokers' clocks.
+        data_listed_ms: our clock when D was listed; T was listed `log_after_ms` later (a row has 64 bytes).
         oldest_open_ms, oldest_prepared_ms: since when, by our clock; None if nothing is open.
         due_ms: when, by our clock, the bucket must run again if no fact arrives before; 0 is at once.
     """
@@ -226,6 +227,7 @@ class BucketCount(Variant, frozen=True):
     oldest_open_ms: TimestampMs | None
     oldest_prepared_ms: TimestampMs | None
     due_ms: TimestampMs
+    log_after_ms: DurationMs
 
 
 class OpenSpan(NamedTuple):

@@ -188,6 +188,8 @@ class Evidence:
     complete: bool
     first_barrier: BarrierNumber | None = None
     second_barrier: BarrierNumber | None = None
+    first_data_listed_ms: TimestampMs | None = None
+    first_coordinator_listed_ms: TimestampMs | None = None
     data_listed_ms: TimestampMs | None = None
     coordinator_listed_ms: TimestampMs | None = None
     confirmed_ms: TimestampMs | None = None

@@ -82,6 +82,8 @@ def test_a_hang_is_on_the_page_and_leaves_it(url: str, cluster: Cluster) -> None
         assert [one["barrier"] for one in found["proof"]["looks"]] == sorted(
             one["barrier"] for one in found["proof"]["looks"]
         )
+        times = [one[listed] for one in found["proof"]["looks"] for listed in ("data_listed_ms", "log_listed_ms")]
+        assert times == sorted(times), "both looks have their times"
         assert get(url, "/").text.startswith("1 partition stands still.")
     with a_browser() as browser, a_tab(browser, url) as tab:
         tab.until(f"{partition} for")

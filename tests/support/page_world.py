@@ -93,6 +93,7 @@ def a_count(states: Mapping[str, int], barrier: int = 7) -> BucketCount:
         oldest_open_ms=listed_ms,
         oldest_prepared_ms=None,
         due_ms=AT_ONCE,
+        log_after_ms=DurationMs(40),
     )
 
 
@@ -106,7 +107,11 @@ def an_incident(name: str, age_s: float, **changes: Any) -> IncidentEvent:
         "last_write_ms": since_ms + 50,
         "detection_latency_ms": 1_100,
         "evidence": an_evidence(
-            data_listed_ms=since_ms + 700, coordinator_listed_ms=since_ms + 740, confirmed_ms=since_ms + 1_150
+            first_data_listed_ms=since_ms + 200,
+            first_coordinator_listed_ms=since_ms + 240,
+            data_listed_ms=since_ms + 700,
+            coordinator_listed_ms=since_ms + 740,
+            confirmed_ms=since_ms + 1_150,
         ),
     }
     return an_event(name, **{**times, **changes})

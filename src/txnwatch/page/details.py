@@ -1,7 +1,7 @@
 """The answers about one incident, one partition and one transactional id. Pure: no I/O, no clock.
 
-What is not known is null, never an invented value. The first look of a proof has its barrier and no time, because no
-event has that time.
+What is not known is null, never an invented value: after a restart between the two looks of a proof, the first one has
+its barrier and no time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,13 @@ def _proof(event: IncidentEvent) -> dict[str, Any] | None:
     )
     return {
         "looks": [
-            _look(seen.first_barrier, None, None, first, "No owner. One look proves nothing."),
+            _look(
+                seen.first_barrier,
+                seen.first_data_listed_ms,
+                seen.first_coordinator_listed_ms,
+                first,
+                "No owner. One look proves nothing.",
+            ),
             _look(
                 seen.second_barrier,
                 seen.data_listed_ms,

@@ -30,7 +30,7 @@ def watch(tmp_path: Path) -> Watch:
 
 def emitted(watch: Watch) -> list[Finding]:
     """A count of each bucket, and one request to describe a partition."""
-    counts = [BucketCount(7, 0, (), (), 0, 0, (), -1, -1, 900) for _ in range(watch.options.buckets)]
+    counts = [BucketCount(7, 0, (), (), 0, 0, (), -1, -1, 900, 0) for _ in range(watch.options.buckets)]
     return [*counts, CensusRequest(ORDERS)]
 
 

@@ -14,7 +14,7 @@ AGREES = "the clock of broker 1 agrees with the clock of this machine again"
 
 def batch(bounds: dict[int, tuple[int, int | None]]) -> list[BucketCount]:
     clocks = tuple((broker, Clock(lowest_ms, highest_ms, 0)) for broker, (lowest_ms, highest_ms) in bounds.items())
-    return [BucketCount(7, 0, (), clocks, 0, 0, (), None, None, 0)]
+    return [BucketCount(7, 0, (), clocks, 0, 0, (), None, None, 0, 0)]
 
 
 CASES: dict[str, tuple[list[tuple[int, int | None]], list[str]]] = {

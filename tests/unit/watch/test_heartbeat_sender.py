@@ -21,7 +21,7 @@ from txnwatch.watch.listening import HeartbeatSender, HeartbeatTarget
 
 DATA, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 LOG, UNREAD = TopicPartition(TRANSACTION_STATE_TOPIC, 0), TopicPartition(TRANSACTION_STATE_TOPIC, 3)
-COUNT = BucketCount(7, 0, (), (), NOW_MS, 0, (), -1, -1, 0)
+COUNT = BucketCount(7, 0, (), (), NOW_MS, 0, (), -1, -1, 0, 0)
 
 
 class Place:

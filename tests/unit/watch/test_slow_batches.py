@@ -14,7 +14,7 @@ AGAIN = "micro-batches take less than 2 s again"
 
 
 def batch(listed_ms: int) -> list[BucketCount]:
-    return [BucketCount(7, 0, (), (), listed_ms, 0, (), None, None, 0)]
+    return [BucketCount(7, 0, (), (), listed_ms, 0, (), None, None, 0, 0)]
 
 
 CASES: dict[str, tuple[list[tuple[int, int]], list[str]]] = {

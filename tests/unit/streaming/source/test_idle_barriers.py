@@ -93,7 +93,7 @@ def test_a_bucket_emits_when_its_next_evaluation_is_due() -> None:
 
 
 def a_count(due_ms: int) -> BucketCount:
-    return BucketCount(7, 0, (), (), 0, 0, (), -1, -1, due_ms)
+    return BucketCount(7, 0, (), (), 0, 0, (), -1, -1, due_ms, 0)
 
 
 DUE: dict[str, tuple[list[BucketCount], bool, NextBarrierDue | None]] = {
