@@ -343,6 +343,7 @@ class Watch:
             is_ready=is_ready,
             watched=Watched(*self.sinks.watched(now_ms)),
             undelivered=ledger.topic.waiting,
+            stopped=[outbox.name for outbox in ledger.outboxes if outbox.tally.is_stopped],
         )
         self.page.take(emitted, seen, now_ms)
         self.sinks.beat(emitted, now_ms)

@@ -136,3 +136,12 @@ def test_the_pictures_of_the_docs(
         opened(tab).page.wait_for_timeout(1_500)
         tab.page.screenshot(path=directory / f"{name}.png", full_page=True)
     assert (directory / f"{name}.png").stat().st_size > 20_000
+
+
+def test_a_target_that_has_answered_410_is_on_the_page(browser: Any, serve: Serve) -> None:
+    world = a_busy_cluster()
+    world.stopped = ("webhook ops",)
+    with a_tab(browser, serve(world)) as tab:
+        opened(tab)
+        tab.until("webhook ops gets no events. It has answered 410.", "section.card")
+        assert tab.said == []

@@ -127,6 +127,7 @@ class PageWorld:
     evidence: MissingEvidence = field(default_factory=lambda: MissingEvidence(is_log_read=True))
     is_ready: bool = True
     undelivered: int = 0
+    stopped: tuple[str, ...] = ()
     watched: Watched = field(default_factory=lambda: Watched(900, 1_240))
     young: int = 40
     barrier: int = 80_000
@@ -144,6 +145,7 @@ class PageWorld:
             is_ready=self.is_ready,
             watched=self.watched,
             undelivered=self.undelivered,
+            stopped=self.stopped,
         )
 
     def batch(self, at_ms: TimestampMs | None = None) -> None:

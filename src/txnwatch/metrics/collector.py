@@ -168,6 +168,7 @@ class Metrics(Collector):
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.progress: Callable[[], Progress | None] = lambda: None
+        self.is_page_up: Callable[[], bool] = lambda: False
         self.cluster_id = ""
         self.jvm_pid: int | None = None
         self._now_ms = now_ms
@@ -360,6 +361,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Family]:
         """The metrics whose values are computed at the scrape."""
         yield gauge("up", {(): int(self.is_judging)})
+        yield gauge("page_up", {(): int(self.is_page_up())})
         yield gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
         picture, progress = self._picture, self.progress()
         if picture is not None:

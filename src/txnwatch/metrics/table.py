@@ -75,6 +75,15 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         HEALTH,
+        "page_up",
+        _G,
+        (),
+        "1 while the page is kept up to date, else 0. After an error of the page the watch and the metrics go on, and "
+        "the page is started again after a minute",
+        is_read=True,
+    ),
+    Metric(
+        HEALTH,
         "last_barrier_timestamp_seconds",
         _G,
         (),

@@ -50,6 +50,7 @@ class Assets:
     Attributes:
         prefix: the part of their addresses that changes with their content.
         shell: the HTML of every address of the page.
+        schema: the JSON schema of the API.
     """
 
     def __init__(self) -> None:
@@ -61,6 +62,7 @@ class Assets:
                 content = path.read_bytes()
                 found[path.name] = Asset(content, gzip.compress(content, 9, mtime=0), _TYPES[suffix])
         self._found = found
+        self.schema = (directory / "api.schema.json").read_bytes()
         digest = hashlib.sha256(b"".join(one.content for one in found.values())).hexdigest()[:16]
         self.prefix = f"/static/{digest}"
         self.shell = (directory / "index.html").read_bytes().replace(b"{static}", self.prefix.encode())
@@ -72,6 +74,10 @@ class Assets:
             KeyError: there is none of that name.
         """
         return self._found[name]
+
+    async def serve_schema(self, request: Request) -> Response:
+        """Answers with the schema of the API."""
+        return answer(request, self.schema, "application/schema+json")
 
     async def serve(self, request: Request) -> Response:
         """Answers a request for one of the files; another hash is an older page, which has to load again."""

@@ -99,6 +99,7 @@ class ClustersSite:
 
     def _resources(self) -> Iterable[tuple[str, Serve]]:
         yield from self.live.resources()
+        yield "schema", self.assets.serve_schema
         yield (
             "clusters",
             self.live.with_picture(

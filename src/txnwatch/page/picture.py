@@ -182,6 +182,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "unread_log_partitions": reach.of_log,
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,
+        "stopped_targets": [name(one) for one in seen.stopped],
         "open_incidents": len(urgent),
         "early_warnings": sum(event.verdict is Verdict.LONG_RUNNING for event in incidents),
         "groups_stopped": len(stopped),

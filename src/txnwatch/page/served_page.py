@@ -161,6 +161,7 @@ class PageSite:
 
     def _resources(self) -> Iterable[tuple[str, Serve]]:
         yield from self.live.resources()
+        yield "schema", self.assets.serve_schema
         yield "series", self.live.with_picture(lambda _, __: self._columns())
         yield "incidents", self.live.with_picture(_incidents)
         yield "incidents/{id}", self._about(lambda known, at: details.incident(known, at["id"]))

@@ -127,6 +127,7 @@ class KnownNow:
         incidents: the last event of each incident that is open, or ended less than a day ago.
         undelivered: events that the events topic has not taken.
         is_source_read, unread: see `Facts`.
+        stopped: the targets that want no more events.
         problem: what could not be read or believed, in words; None if there is nothing.
         watchers: the watchers of the cluster; empty if this process is the watcher.
     """
@@ -145,6 +146,7 @@ class KnownNow:
     undelivered: int | None = None
     is_source_read: bool = False
     unread: int | None = None
+    stopped: Sequence[str] = ()
     problem: str | None = None
     watchers: Sequence[WatcherRow] = ()
 

@@ -2,7 +2,9 @@
 
 Healthy means that the process answers: an unreachable cluster is no reason to restart it. Ready means that barriers are
 evaluated. One thread of the driver has an event loop for all connections; `connections.py` has their limits. If the
-loop ends with an error, the watch goes on, and the loop is started again.
+loop ends with an error, the watch goes on, and the loop is started again. If only the work of the page ends, the
+metrics and the probes go on as well, `txnwatch_page_up` is 0, and the work is started again after a minute. Meanwhile
+the streams have no new picture, so every browser says that nothing is known.
 
 Law:
     * Only one thread, always the same, collects the metrics and reads the query's progress: both go through Spark's
@@ -47,6 +49,7 @@ _COLLECTING_S: Final = 8  # less than the deadline of a request, so that the ans
 _END_S: Final = 0.5
 _WAITING: Final = 1024  # connections that the kernel keeps until they are accepted, or closed at once
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+SITE_PAUSE_S = 60.0
 # Every answer has these; the web configuration file may replace some of them.
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -83,6 +86,7 @@ class WebServer:
 
     Attributes:
         url: the address it listens on.
+        is_site_up: whether the work of the site goes on.
 
     Raises:
         ConfigError: the server cannot listen on the address.
@@ -105,6 +109,7 @@ class WebServer:
         self._passwords = ThreadPoolExecutor(max_workers=1, thread_name_prefix="web-passwords")
         self._web = WebConfig() if web is None else web
         self._closing = threading.Event()
+        self.is_site_up = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connections: Connections | None = None
         self._listening = _listening(host, port)
@@ -154,7 +159,7 @@ class WebServer:
         connections = self._connections = Connections(self._application(), self._web.tls, self._on_refused)
         jobs = [asyncio.ensure_future(connections.accept(self._listening))]
         if self._site is not None:
-            jobs.append(asyncio.ensure_future(self._site.work(self._collect)))
+            jobs.append(asyncio.ensure_future(self._work(self._site)))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait([*jobs, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -167,6 +172,18 @@ class WebServer:
             if self._site is not None:
                 self._site.end()
             await connections.end(_END_S)
+
+    async def _work(self, site: Site) -> None:
+        """The work of the site, until it is cancelled; after an error it is started again."""
+        while True:
+            self.is_site_up = True
+            try:
+                await site.work(self._collect)
+            except Exception as exc:  # noqa: BLE001 - the metrics and the probes go on
+                self._report(f"the page has ended, and starts again in {SITE_PAUSE_S:.0f} s: {exc!r}")
+            finally:
+                self.is_site_up = False
+            await asyncio.sleep(SITE_PAUSE_S)
 
     async def _collect(self, read: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the function returns
         return await asyncio.get_running_loop().run_in_executor(self._collector, read)
@@ -358,4 +375,5 @@ def served(settings: RunSettings, metrics: Metrics, log: Log, site: Site | None 
         return
     of_watch = Served(metrics.registry, lambda: metrics.is_judging, metrics.count_refused_connection)
     with serving(settings, settings.http_port, of_watch, log, site) as server:
+        metrics.is_page_up = lambda: server.is_site_up
         yield server

@@ -24,6 +24,7 @@ def watch(tmp_path: Path) -> Watch:
     watch = Watch(settings, LogLines(), lambda _: None)
     watch.sinks, watch.metrics = mock.Mock(), mock.Mock()
     watch.sinks.ledger.refuted, watch.sinks.ledger.can_wait = (), True
+    watch.sinks.ledger.outboxes = ()
     watch.sinks.watched.return_value = (3, 4)
     return watch
 

@@ -194,3 +194,11 @@ def test_groups_that_wait_for_their_offsets_are_named() -> None:
     assert len(row["waiting"]) + row["more_waiting"] == 40
     updated = replace(event, status=IncidentStatus.UPDATED)
     assert moment(updated, replace(event, waiting_groups=())) == "waiting for their offsets: app-0, app-1, app-2"
+
+
+def test_a_target_that_wants_no_more_events_is_named() -> None:
+    world = a_calm_cluster()
+    world.stopped = ("webhook \x1b[2J", "webhook b")
+    world.batch()
+    assert picture(world)["status"]["stopped_targets"] == ["webhook \\x1b[2J", "webhook b"]
+    assert picture(world)["status"]["state"] == PageState.CLEAR, "it says nothing about the cluster"

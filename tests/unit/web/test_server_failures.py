@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -15,6 +17,10 @@ from starlette.routing import BaseRoute, Route
 
 from support.page_client import get
 from support.waiting import eventually
+from txnwatch.metrics.collector import Metrics
+from txnwatch.state.model.values import TimestampMs
+from txnwatch.web import server as server_module
+from txnwatch.web.connections import Connections
 from txnwatch.web.server import WebServer
 
 
@@ -50,8 +56,16 @@ def a_server(site: FailingSite, said: list[str]) -> WebServer:
     return WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True, site=site, report=said.append)
 
 
-def test_a_server_that_has_ended_starts_again() -> None:
-    site, said = FailingSite(), list[str]()
+def test_a_server_that_has_ended_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, said, failures = FailingSite(), list[str](), [ValueError("planted")]
+    site.starts, accept = 1, Connections.accept
+
+    async def failing(connections: Connections, listening: socket.socket) -> None:
+        if failures:
+            raise failures.pop()
+        await accept(connections, listening)
+
+    monkeypatch.setattr(Connections, "accept", failing)
 
     def answers() -> bool:
         try:
@@ -60,8 +74,26 @@ def test_a_server_that_has_ended_starts_again() -> None:
             return False
 
     with closing(a_server(site, said)) as server:
-        assert eventually(lambda: site.starts == 2 and answers(), 10.0, "the second start")
+        assert eventually(lambda: site.starts == 3 and answers(), 10.0, "the second start")
     assert said == ["the HTTP server has ended, and starts again in 1 s: ValueError('planted')"]
+
+
+def test_a_page_that_has_ended_starts_again_and_the_metrics_and_the_probes_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, said = FailingSite(), list[str]()
+    assert server_module.SITE_PAUSE_S == 60.0
+    monkeypatch.setattr(server_module, "SITE_PAUSE_S", 2.0)
+    metrics = Metrics(lambda: TimestampMs(0))
+    with closing(WebServer(metrics.registry, "127.0.0.1", 0, lambda: True, site=site, report=said.append)) as server:
+        metrics.is_page_up = lambda: server.is_site_up
+        assert eventually(lambda: said or None, 10.0, "the end of the page")
+        assert "txnwatch_page_up 0.0" in get(server.url, "/metrics").text
+        assert get(server.url, "/-/healthy").status == 200
+        assert eventually(lambda: site.starts == 2, 10.0, "the second start")
+        assert "txnwatch_page_up 1.0" in get(server.url, "/metrics").text
+    assert said == ["the page has ended, and starts again in 2 s: ValueError('planted')"]
+    assert not server.is_site_up
 
 
 def test_one_answer_fails_and_no_text_of_its_error_is_shown() -> None:

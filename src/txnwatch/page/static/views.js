@@ -132,7 +132,7 @@ const FIGURES = [
 
 function watcher(page) {
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-watcher"><header><h2 id="h-watcher">The watcher itself</h2><span class="muted small">the last hour, since this process was started</span></header>
-    <div class="health">${FIGURES.map(([key, title, shown]) => html`<figure><figcaption>${title}</figcaption><div class="big">${page.isStale ? "not known" : shown(page.picture.watcher[key]?.[0] ?? null)}</div>${plot(page.series[key] ?? [])}</figure>`)}</div></section>`;
+    <div class="health">${FIGURES.map(([key, title, shown]) => html`<figure><figcaption>${title}</figcaption><div class="big">${page.isStale ? "not known" : shown(page.picture.watcher[key]?.[0] ?? null)}</div>${plot(page.series[key] ?? [])}</figure>`)}</div>${page.status?.stopped_targets.map((one) => html`<p class="more"><b>${foreign(one)} gets no events.</b> It has answered 410. If it should get them, start the watcher again.</p>`)}</section>`;
 }
 
 function toDo(page) {
