@@ -29,7 +29,7 @@ from txnwatch.state.model.transaction import (
     UnknownTransactionalId,
     epoch_text,
 )
-from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TimestampMs
+from txnwatch.state.model.values import BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs
 
 
 class ProducerIdentity(NamedTuple):
@@ -66,6 +66,11 @@ def identity_of(found: DescribedTransaction) -> ProducerIdentity | None:
 def may_begin_again(owner: DescribedTransaction, data: ProducerIdentity) -> bool:
     """Whether the next transaction of an id may begin under the producer id and epoch of some data."""
     return not is_fenced(owner, data.producer_id, data.producer_epoch)
+
+
+def last_door(log: str, broker: BrokerId) -> str:
+    """What ends a transaction if its coordinator does not end it; `log` is the partition of its log."""
+    return f"restart broker {broker}, or move the leader of {log} to another broker"
 
 
 def why_not(found: TransactionDescription) -> str | None:

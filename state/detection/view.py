@@ -265,7 +265,7 @@ def at_its_end(view: CoordinatorView) -> CoordinatorView:
 #
 # Pure: no I/O, no clock.
 
-_RAISES_EPOCH = 2  # the first transaction.version in which the client's EndTxn raises the epoch
+RAISES_EPOCH = 2  # the first transaction.version in which the client's EndTxn raises the epoch
 _COMMIT = "commit"
 
 
@@ -293,7 +293,7 @@ def _is_the_only_abort(prior: CoordinatorView, decided: FirstDecision) -> bool:
     if decided.producer_epoch == prior.producer_epoch:
         return True
     raised = prior.producer_epoch + 1
-    return decided.producer_epoch == raised and prior.client_transaction_version >= _RAISES_EPOCH
+    return decided.producer_epoch == raised and prior.client_transaction_version >= RAISES_EPOCH
 
 
 def _ended_by(prior: CoordinatorView, decided: FirstDecision) -> EndedBy:
@@ -306,7 +306,7 @@ def _ended_by(prior: CoordinatorView, decided: FirstDecision) -> EndedBy:
         return EndedBy.UNKNOWN
     if ended_with == began_with:
         return EndedBy.CLIENT
-    may_be_client = prior.client_transaction_version >= _RAISES_EPOCH and ended_with == began_with + 1
+    may_be_client = prior.client_transaction_version >= RAISES_EPOCH and ended_with == began_with + 1
     return EndedBy.UNKNOWN if may_be_client else EndedBy.COORDINATOR
 
 

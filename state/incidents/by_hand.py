@@ -201,9 +201,8 @@ class AbortByHand:
             raise BrokerError(f"{partition}: expected its leader to describe its producers, found: {reading.problem}")
         rows = [row for row in reading.producers if row.txn_start_offset is not None]
         listed = sorted(f"one from offset {row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
-        raise TxnwatchError(
-            f"{partition}: expected the requested open transaction, found {', '.join(listed) or 'none'}"
-        )
+        none = f"none: it is no longer open, and `txnwatch explain {partition}@OFFSET` tells how it ended"
+        raise TxnwatchError(f"{partition}: expected the requested open transaction, found {', '.join(listed) or none}")
 
     def _confirmed(self, candidate: SpanCandidate) -> Plan[SpanConfirmation]:
         ((_, found),) = yield from confirm_spans([candidate])

@@ -129,6 +129,18 @@ REASON_MEANS: dict[Reason, str] = {
     Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's last transaction",
     Reason.PRODUCER_ID_SUPERSEDED: "the id has another producer id now",
 }
+# If the outcome is known, one part of that sentence is left; the keys are values of ExpectedOutcome.
+_COMPLETED: dict[str, str] = {
+    "none": "the transaction of its id is complete, and never owned this data",
+    "abort": "the transaction is complete, and its marker is missing here",
+    "commit": "the transaction is complete, and its marker is missing here",
+}
+
+
+def reason_text(reason: Reason, expected_outcome: str) -> str:
+    """The reason as a sentence that agrees with the expected outcome."""
+    completed = _COMPLETED.get(expected_outcome) if reason is Reason.ALREADY_COMPLETED else None
+    return completed or REASON_MEANS[reason]
 
 
 class Family(StrEnum):

@@ -62,12 +62,13 @@ def test_explain_names_the_broker_whose_restart_ends_it(
         text = " ".join(json.loads(capsys.readouterr().out)["rows"][0]["text"])
         assert "its coordinator has not aborted it" in text
         assert re.search(
-            r"answered with CONCURRENT_TRANSACTIONS, or not at all: move the leader of __transaction_state-\d+ "
-            r"away from broker 1, or restart broker 1\.",
+            r"answered with CONCURRENT_TRANSACTIONS, or not at all: restart broker 1, or move the leader of "
+            r"__transaction_state-\d+ to another broker\.",
             text,
         )
         assert main(["fence", producer.transactional_id, *server, "--yes"]) == 1
-        assert "CONCURRENT_TRANSACTIONS" in json.loads(capsys.readouterr().out)["rows"][0]["detail"]
+        failed = json.loads(capsys.readouterr().out)["rows"][0]["detail"]
+        assert "answered with: CONCURRENT_TRANSACTIONS; restart broker 1, or move the leader of __transaction" in failed
         downgraded.broker(1).stop()
         downgraded.start_broker(1)
 

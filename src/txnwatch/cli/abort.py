@@ -19,7 +19,7 @@ from typing import Any
 
 from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.events_by_hand import add_publishing_flags, operator_name, publishing, topic_of
-from txnwatch.cli.explanation import incident_of_a_watcher
+from txnwatch.cli.explanation import IF_OLD_CLIENT, has_old_client, incident_of_a_watcher
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
@@ -183,7 +183,7 @@ def run(parsed: argparse.Namespace) -> int:
         decision = abort.decide(evidence, confirmation)
         if isinstance(decision, Refused):
             return _refused(parsed, abort.origin, incident, decision)
-        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident)
+        loss = _LOSS_BY_COMMIT if target.is_commit else _loss(incident, evidence.candidate)
         if parsed.dry_run:
             _show(parsed, incident, "dry_run", f"would write the {parsed.result.upper()} marker: {loss}")
             return 0
@@ -198,8 +198,10 @@ def run(parsed: argparse.Namespace) -> int:
         return 0 if result.result is ActionResult.VERIFIED else 1
 
 
-def _loss(incident: IncidentEvent) -> str:
+def _loss(incident: IncidentEvent, span: SpanCandidate) -> str:
     why = ""
+    if incident.expected_outcome == ExpectedOutcome.NONE and has_old_client(span):
+        why = f". {IF_OLD_CLIENT}"
     if incident.expected_outcome == ExpectedOutcome.UNKNOWN:
         why = f"{incident.outcome_detail} ({incident_of_a_watcher(incident.incident_id)})"
     return f"{_LOSS[incident.expected_outcome]}{why}"

@@ -131,6 +131,7 @@ def _transaction_version(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
     level = min((facts.transaction_version or 0 for facts in able), default=_VERSION_2)
     if level < _VERSION_2:
         detail = f"transaction.version {level}: an epoch has many transactions, so a late write can join the next one"
+        detail += ". The fix is for later: it changes the whole cluster, and ends nothing that is open now"
         fix = caller.grantee.admin_line("kafka-features.sh", "upgrade", "--feature", "transaction.version=2")
         yield CheckRow("version", "cluster", Health.WARNING, detail, "-", fix)
 

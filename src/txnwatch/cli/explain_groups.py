@@ -126,7 +126,8 @@ def of_group(question: Question, group: KnownGroup) -> Explanation:
 
 def _head(group: KnownGroup, offsets: Mapping[TopicPartition, Offset]) -> str:
     kind = f"{group.protocol or 'consumer'} group"
-    head = f"{group.group_id}: a {kind}, state {group.state}, at broker {group.coordinator}."
+    away = " (no member is connected now)" if group.state == "Empty" else ""
+    head = f"{group.group_id}: a {kind}, state {group.state}{away}, at broker {group.coordinator}."
     if group.is_share:
         return (
             f"{head} A share group commits no offsets, so it never waits for them: ask for a partition that it reads."

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from txnwatch.cli.group_texts import GroupsAround, affected_lines, held_text, waiting_lines
 from txnwatch.cli.output import duration, utc
-from txnwatch.state.abort.fencing import ProducerIdentity, identity_of
+from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, may_begin_again
+from txnwatch.state.detection.view import RAISES_EPOCH
 from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.ending import blocking_order, hidden_records
@@ -43,11 +44,11 @@ from txnwatch.state.model.values import (
     elapsed,
 )
 from txnwatch.state.model.verdicts import (
-    REASON_MEANS,
     TWO_PHASE_TIMEOUT_MS,
     DetectionPolicy,
     Verdict,
     is_two_phase,
+    reason_text,
 )
 from txnwatch.streaming.log.coordinator_log import LogRecord
 
@@ -62,6 +63,19 @@ _NEVER_SURE = {
     "none": "No transaction ever owned the data: an ABORT marker is right.",
     "unknown": "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
 }
+
+
+_FENCES = "The command fences the id first: the application that uses it is stopped, and must start again."
+_TO_END: dict[str, str] = {Verdict.LATE: "It is not known whether its coordinator will still end it. To end it"}
+IF_OLD_CLIENT = (
+    "Its client can be an old one. If that has sent InitProducerId twice, a transaction can have owned the data: if "
+    "you can, ask its owner first (the page of known limits, the first entry)."
+)
+
+
+def has_old_client(span: SpanCandidate) -> bool:
+    """Whether the client may use one producer epoch for several transactions (before transaction.version 2)."""
+    return span.view is None or span.view.client_transaction_version < RAISES_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,14 +259,17 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     text = (
         f"{span.partition}: HANGING.",
         f"{_what(span)} {_last_write(span.partition, written_ms)}",
-        f"{owned}{state}. No marker will come: {REASON_MEANS[proof.reason]} ({proof.reason}).",
+        f"{owned}{state}. No marker will come: {reason_text(proof.reason, outcome)} ({proof.reason}).",
         "No coordinator will end it: it stays open until txnwatch or an administrator writes a marker.",
         _NEVER_SURE[outcome],
+        *([IF_OLD_CLIENT] if outcome == ExpectedOutcome.NONE and has_old_client(span) else []),
         *(_doubt(origin, span, doubt) if doubt is not None else ()),
     )
     is_known = outcome != ExpectedOutcome.UNKNOWN
     data = HangingData(span.partition, start, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
     command = end_hanging(origin, data, described) if is_known else None
+    if command is not None and described is not None and may_begin_again(described, data.written_by):
+        text = (*text, _FENCES)
     return Explanation(
         target=str(span.partition),
         state=Verdict.HANGING,
@@ -471,8 +488,7 @@ def _sooner(origin: Origin, described: DescribedTransaction, last: LogRecord | N
     log = TRANSACTION_STATE_TOPIC
     if last is not None and last.partition is not None:
         log += f"-{last.partition}"
-    broker = f"broker {described.coordinator}"
-    move = f"move the leader of {log} away from {broker}, or restart {broker}"
+    move = last_door(log, described.coordinator)
     if described.state.is_prepare:
         waits_for = min(described.partitions, default=None)
         return Door(
@@ -483,8 +499,8 @@ def _sooner(origin: Origin, described: DescribedTransaction, last: LogRecord | N
     if identity is None:
         return None
     return Door(
-        "To end it sooner, restart its application or fence its id: both abort it, and consumers do not get its data. "
-        f"If that is answered with CONCURRENT_TRANSACTIONS, or not at all: {move}.",
+        f"{_TO_END.get(end.state, 'To end it sooner')}, restart its application or fence its id: both abort it, and "
+        f"consumers do not get its data. If that is answered with CONCURRENT_TRANSACTIONS, or not at all: {move}.",
         fence(origin, described.transactional_id, identity),
     )
 

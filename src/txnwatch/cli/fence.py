@@ -44,6 +44,7 @@ from txnwatch.state.abort.fencing import (
     is_as_named,
     is_fenced,
     is_over,
+    last_door,
     next_step,
     why_not,
 )
@@ -58,10 +59,20 @@ from txnwatch.state.model.transaction import (
     TransactionDescription,
     TransactionState,
 )
-from txnwatch.state.model.values import BrokerId, ErrorCode, Offset, Problem, ProducerEpoch, ProducerId, TopicPartition
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    ErrorCode,
+    Offset,
+    Problem,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 _TIMEOUT_S = 10.0
 _WAIT_S = 30.0  # a coordinator writes the markers of a transaction within milliseconds, if it can
@@ -268,8 +279,16 @@ class Fence:
             if time.monotonic() > until_s:
                 answered = f"; InitProducerId was answered with: {problem}" if problem is not None else ""
                 advice = f"see: {explain_id(origin, self._id)}"
+                if problem is not None and problem.code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                    advice = f"{last_door(self._log(), before.coordinator)}; {advice}"
                 return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}")
             time.sleep(_PAUSE_S)
+
+    def _log(self) -> str:
+        log = self._cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
+        if log is None or not log.partitions:
+            return f"its partition of {TRANSACTION_STATE_TOPIC}"
+        return f"{TRANSACTION_STATE_TOPIC}-{coordinator_partition(self._id, len(log.partitions))}"
 
     def _described(self) -> TransactionDescription:
         return self._admin.describe_transactions([self._id])[self._id]

@@ -315,14 +315,20 @@ def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = 
 
 
 def confirmed(shown: Iterable[str], question: str) -> bool:
-    """Shows what would happen, and asks on the terminal; without a terminal, the answer is no."""
+    """Shows what would happen, and asks on the terminal until the answer is yes or no; without a terminal it is no."""
     for line in shown:
         print(printable(line), file=sys.stderr)
     if not sys.stdin.isatty():
         print("txnwatch: expected a terminal for the confirmation, found none: use --yes", file=sys.stderr)
         return False
-    print(f"{question} [yes/no] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip() == "yes"
+    while True:
+        print(f"{question} [yes/no] ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if line.strip() == "yes":
+            return True
+        if not line or line.strip() == "no":
+            return False
+        print("txnwatch: please write the whole word yes or no", file=sys.stderr)
 
 
 def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]) -> int:

@@ -15,7 +15,7 @@ from txnwatch.page.words import holder, moment, name, number, places, worst_firs
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition
-from txnwatch.state.model.verdicts import REASON_MEANS, RULE_OF
+from txnwatch.state.model.verdicts import RULE_OF, reason_text
 
 LISTED: Final = 300
 _MOST: Final = 512
@@ -182,8 +182,9 @@ def row(transaction: OpenTransaction) -> dict[str, Any]:
 
 def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
     """Names and values; a number is a time."""
+    why = reason_text(event.reason, event.expected_outcome) if event.reason is not None else None
     known: Sequence[tuple[str, str | int | None]] = (
-        ("reason", f"{event.reason}: {REASON_MEANS[event.reason]}" if event.reason is not None else None),
+        ("reason", f"{event.reason}: {why}" if why is not None else None),
         ("expected outcome", str(event.expected_outcome)),
         ("why it is not known", event.outcome_detail and name(event.outcome_detail, _LONGEST)),
         ("open since", event.open_since_ms),

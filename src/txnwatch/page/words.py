@@ -25,7 +25,7 @@ from txnwatch.state.model.incident import (
     Refusal,
 )
 from txnwatch.state.model.values import TimestampMs
-from txnwatch.state.model.verdicts import REASON_MEANS, Verdict, rank, undetected
+from txnwatch.state.model.verdicts import Verdict, rank, reason_text, undetected
 from txnwatch.state.text import printable, two_units
 
 Part = str | int
@@ -86,7 +86,9 @@ _ENDS: Final = {
 
 def why(event: IncidentEvent) -> str:
     """What is wrong, in one or two sentences."""
-    reason = REASON_MEANS[event.reason] if event.reason is not None else "no live transaction holds it"
+    reason = "no live transaction holds it"
+    if event.reason is not None:
+        reason = reason_text(event.reason, event.expected_outcome)
     committed = event.expected_outcome is ExpectedOutcome.COMMIT
     texts = {
         Verdict.HANGING: "The client was told that it is committed. The marker is missing here and will never come."

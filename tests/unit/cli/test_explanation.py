@@ -153,6 +153,8 @@ def test_data_of_an_unused_epoch_has_no_owner(admin: FakeAdmin) -> None:
     admin.write(*admin.partitions, producer_id)
     found = explained(admin, handed_out(0, producer_id))
     assert "No transaction ever owned the data: an ABORT marker is right." in found.text
+    assert any("sent InitProducerId twice" in line for line in found.text), "the client can be an old one"
+    assert any("the application that uses it is stopped" in line for line in found.text), "by the fence"
     fence = f"txnwatch fence --transactional-id {NAME} --producer-id {producer_id} --producer-epoch 0"
     abort = "txnwatch abort --topic orders --partition 0 --start-offset 0"
     at = "--topic orders --partition 0 --start-offset 0"
@@ -237,8 +239,8 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     found = of(admin, a_record(admin, S.PREPARE_COMMIT, 0), age_ms=after_ms)
     assert (found.state, found.ends_by_itself) == (state, "unknown")
     assert found.text[3] == "Its outcome is decided: commit. It waits for the markers of orders-0."
-    assert found.text[4].startswith("If its partitions have leaders and it still waits: move the leader of ")
-    assert "__transaction_state-0 away from broker 1, or restart broker 1; " in found.text[4]
+    assert found.text[4].startswith("If its partitions have leaders and it still waits: restart broker 1, or move the ")
+    assert "move the leader of __transaction_state-0 to another broker; " in found.text[4]
     assert found.next == "txnwatch explain --topic orders --partition 0 --bootstrap-server a:1"
 
 
@@ -252,8 +254,14 @@ def test_an_old_transaction_leads_to_the_fence_and_to_the_leader_of_its_log(admi
     producer = admin.begin(NAME, *admin.partitions)
     found = of(admin, a_record(admin, S.ONGOING, 0), age_ms=10**7)
     assert found.ends_by_itself != "yes"
-    assert found.text[4].startswith("To end it sooner, restart its application or fence its id: ")
-    assert "CONCURRENT_TRANSACTIONS, or not at all: move the leader of __transaction_state-0 " in found.text[4]
+    late = (
+        "It is not known whether its coordinator will still end it. To end it, restart its application or fence its id"
+    )
+    assert found.text[4].startswith(late), "it may never end by itself"
+    assert (
+        "CONCURRENT_TRANSACTIONS, or not at all: restart broker 1, or move the leader of __transaction_state-0 "
+        in (found.text[4])
+    )
     identity = f"--producer-id {producer.producer_id} --producer-epoch 0"
     assert found.next == f"txnwatch fence --transactional-id {NAME} {identity} --bootstrap-server a:1"
 
