@@ -105,6 +105,8 @@ def _incomplete(case: Case) -> str | None:
         return "there is no fresh read"
     if found.answer is Answer.UNKNOWN:
         return found.why
+    if found.unlisted is not None:
+        return f"another transactional id may have this producer id, and own the data: {found.unlisted}"
     return None
 
 

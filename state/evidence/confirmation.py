@@ -41,10 +41,14 @@ _MISSING = Problem("it was not described")
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorReading:
-    """What the coordinators answer about one producer id: the id that maps to it, none, or why this is not known."""
+    """What the coordinators answer about one producer id: the id that maps to it, none, or why this is not known.
+
+    `unlisted` is why a second id with the producer id may be missing in the listing; None if the listing is whole.
+    """
 
     description: DescribedTransaction | None = None
     problem: Problem | None = None
+    unlisted: Problem | None = None
 
 
 def names_in_log(candidate: SpanCandidate) -> frozenset[str]:
@@ -91,9 +95,9 @@ def coordinator_reading(
         ids = ", ".join(map(repr, names))
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
-    if found and read:
-        return CoordinatorReading(found[0])
     missing = _whole(listing.problems)
+    if found and read:
+        return CoordinatorReading(found[0], unlisted=missing)
     return CoordinatorReading(found[0] if found and missing is None else None, missing)
 
 
@@ -145,6 +149,7 @@ class SpanConfirmation:
             that the state knows applies to all the data.
         log_epoch: the leader epoch of the log partition of the candidate's view, listed after all other readings; or
             why it is not known. None without a view.
+        unlisted: see CoordinatorReading; an abort waits for it, because the other id may own the data.
         history: what its log shows about the start of the span, once it was read (state/incidents/confirm.py).
     """
 
@@ -158,6 +163,7 @@ class SpanConfirmation:
     is_settled: bool = False
     log_epoch: CoordinatorEpoch | Problem | None = None
     history: SpanHistory = NOT_ASKED
+    unlisted: Problem | None = None
 
 
 def assess_span(
@@ -184,6 +190,7 @@ def assess_span(
         is_unchanged,
         is_unchanged and _is_as_seen(candidate, description),
         log_epoch,
+        unlisted=coordinator.unlisted,
     )
 
 

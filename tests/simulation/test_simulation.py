@@ -152,3 +152,11 @@ def test_a_seed_repeats_itself() -> None:
     first, again = (run(7, keep_timeline=True) for _ in range(2))
     assert first == again
     assert first.timeline
+
+
+def test_a_second_id_in_a_part_of_the_log_that_was_never_read_is_not_aborted() -> None:
+    outcome = run(95_011_674)
+    assert not outcome.problems
+    assert outcome.seen["two ids, one of them not listed"], (
+        "the verdict is false, and its evidence says what is missing"
+    )

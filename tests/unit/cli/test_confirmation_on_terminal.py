@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
     ],
 )
 def test_it_asks_until_yes_or_no(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, expected: bool, asked: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, typed: str, expected: bool, asked: int
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(typed))
     assert confirmed(["what it ends"], "Fence it?") is expected

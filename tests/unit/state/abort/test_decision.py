@@ -19,7 +19,7 @@ from txnwatch.state.model.incident import OutcomeDoubt, Refusal
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.state.model.verdicts import Reason, Verdict
 
 PARTITION = TopicPartition("orders", 3)
@@ -105,6 +105,7 @@ REFUSED: dict[str, tuple[Case, Refusal]] = {
     "the budget is used up": (with_usage(markers_last_hour=10), Refusal.BUDGET_EXHAUSTED),
     "a budget of nothing": (with_policy(budget_per_hour=0), Refusal.BUDGET_EXHAUSTED),
     "nothing read": (replace(CASE, found=None), Refusal.EVIDENCE_INCOMPLETE),
+    "not all ids listed": (with_found(unlisted=Problem("broker 2 is away")), Refusal.EVIDENCE_INCOMPLETE),
     "not all read": (with_found(answer=Answer.UNKNOWN, why="broker 2 is away"), Refusal.EVIDENCE_INCOMPLETE),
     "live and holding": (refuted("it is Ongoing", LIVE), Refusal.STILL_OWNED),
     "still writing its markers": (with_owner(state=S.PREPARE_ABORT), Refusal.STILL_OWNED),

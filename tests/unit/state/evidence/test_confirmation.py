@@ -193,7 +193,7 @@ COORDINATORS = {
         KNOWN,
         {NAME: COMPLETE},
         SHORT,
-        CoordinatorReading(COMPLETE),
+        CoordinatorReading(COMPLETE, unlisted=SHORT.problems[0]),
     ),
     "two brokers answer as its coordinators": (
         KNOWN,
