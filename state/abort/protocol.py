@@ -226,7 +226,10 @@ def _writer(written: MarkerSpec, marker: Marker, *, is_ours: bool) -> EndedBy:
 # The limits of the automatic abort: budget, circuit breaker and ages. Pure: the caller has the clock.
 
 HOUR_MS: Final = DurationMs(3_600_000)
-FRESH_MS: Final = DurationMs(5_000)  # the greatest age of the read on which a marker is written
+# The greatest age of the read on which a marker is written. It bounds surprises; the rules do not depend on it. An
+# operator may be far away from the brokers, and decides again after a failure.
+FRESH_MS: Final = DurationMs(5_000)
+FRESH_BY_HAND_MS: Final = DurationMs(30_000)
 # The state repeats a candidate within a minute, and a start takes less than another minute.
 UNPROVEN_MS: Final = DurationMs(150_000)
 IDLE_HOLDER_MS: Final = DurationMs(300_000)
@@ -263,9 +266,12 @@ def trip_by_result(result: MarkerResult, partition: TopicPartition) -> str | Non
     return None
 
 
-def outdated(read_ms: TimestampMs, now_ms: TimestampMs) -> str | None:
+def outdated(read_ms: TimestampMs, now_ms: TimestampMs, limit_ms: DurationMs) -> str | None:
     """Why no marker may be written on a fresh read any more; None while the read is fresh enough."""
-    return "the fresh read was too old" if now_ms - read_ms > FRESH_MS else None
+    age_ms = now_ms - read_ms
+    if age_ms <= limit_ms:
+        return None
+    return f"the fresh read began {-(-age_ms // 1000)} s ago, and the limit is {limit_ms // 1000} s"
 
 
 def is_left_undecided(done: Action | None, proven_ms: TimestampMs, after_ms: DurationMs, now_ms: TimestampMs) -> bool:

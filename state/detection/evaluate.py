@@ -46,13 +46,13 @@ def ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
     held = {
         partition: span
         for partition, span in sorted(producer.spans.items())
-        if view.holds(partition) and _is_to_ask(span, is_due=is_due)
+        if view.holds(partition) and (is_due or _is_new(span, context))
     }
     if not held:
         return Step(producer)
     next_ms = context.now_ms + context.policy.two_phase_check_ms
-    emission = Emission(1, next_ms) if is_two_phase(view) else context.next_emission(before)
-    return _in_doubt(CoverInDoubt, producer, held, emission, context)
+    after = Emission(1, next_ms) if is_two_phase(view) else context.next_emission(before)
+    return _in_doubt(CoverInDoubt, producer, held, after if is_due else before, context)
 
 
 def ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
@@ -78,27 +78,33 @@ def _ask_for_owner(producer: ProducerState, context: BarrierContext) -> Step:
     unread = {
         partition: span
         for partition, span in sorted(producer.spans.items())
-        if _is_to_ask(span, is_due=is_due)
+        if (is_due or span.emission is None)
         and context.now_ms - span.first_seen_ms >= context.policy.owner_unread_ms
         and look_through(producer, partition, span, context) is Look.COORDINATOR_UNPROVEN
     }
     if not unread:
         return Step(producer)
-    return _in_doubt(OwnerInDoubt, producer, unread, context.next_emission(before), context)
+    return _in_doubt(OwnerInDoubt, producer, unread, context.next_emission(before) if is_due else before, context)
 
 
-def _is_to_ask(span: Span, *, is_due: bool) -> bool:
-    """Whether a question about the span is due; one about a new span does not wait for the others of its producer."""
-    return is_due or span.emission is None
+def _is_new(span: Span, context: BarrierContext) -> bool:
+    """Whether nobody has asked about a span that is not young; such a question does not wait for an earlier one."""
+    return span.emission is None and context.now_ms >= _old_enough_ms(span, context)
+
+
+def _old_enough_ms(span: Span, context: BarrierContext) -> TimestampMs:
+    return TimestampMs(span.first_seen_ms + context.policy.owner_unread_ms)
 
 
 def _in_doubt(
     kind: type[CoverInDoubt | OwnerInDoubt],
     producer: ProducerState,
     spans: dict[TopicPartition, Span],
-    emission: Emission,
+    emission: Emission | None,
     context: BarrierContext,
 ) -> Step:
+    """Asks about spans; `emission` is when the questions of this producer are repeated."""
+    assert emission is not None, "without an earlier question all are due"
     number = context.barrier.number
     asked = tuple(kind(candidate_of(producer, partition, span, context, number)) for partition, span in spans.items())
     doubted = {
@@ -253,10 +259,14 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
         if passed is not None:
             before = producer.emissions.get(passed.verdict)
             dues.append(AT_ONCE if before is None else before.next_ms)
-        if any(view.holds(partition) for partition in producer.spans):
+        held = [span for partition, span in producer.spans.items() if view.holds(partition)]
+        if held:
             doubted = producer.emissions.get(COVER)
-            left_ms = doubt_ms(view, context.policy, context.scan_interval_ms) - assumed_ms
-            dues.append(context.now_ms + max(NO_TIME, left_ms) if doubted is None else doubted.next_ms)
+            doubt_from_ms = context.now_ms + max(
+                NO_TIME, doubt_ms(view, context.policy, context.scan_interval_ms) - assumed_ms
+            )
+            dues.append(doubt_from_ms if doubted is None else doubted.next_ms)
+            dues.extend(max(doubt_from_ms, _old_enough_ms(span, context)) for span in held if span.emission is None)
         dues.extend(context.now_ms + ahead.age_ms - assumed_ms for ahead in found if ahead.age_ms >= age_ms)
     return min(dues, default=NEVER_MS)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy, proven
-from txnwatch.state.abort.protocol import BY_HAND, MarkerResult, action, resolution
+from txnwatch.state.abort.protocol import BY_HAND, FRESH_BY_HAND_MS, MarkerResult, action, resolution
 from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort, unless_outcome_changed
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.search_result import Search
@@ -142,8 +142,6 @@ class AbortByHand:
     def end(self, incident: IncidentEvent, evidence: ProvenHang) -> Plan[MarkerResult | Refused]:
         """Reads once more, because the operator may have waited, and runs the protocol.
 
-        The events topic is read before the fresh read: it may take longer than a read may be old.
-
         Raises:
             SinkError: the announcement could not be published; no marker was written.
         """
@@ -166,11 +164,14 @@ class AbortByHand:
         )
         shown = incident if known is None else _continues(known, incident)
         delivery = _Announced()
-        protocol = MarkerProtocol(delivery.publish, lambda: too_old(read_ms), is_published=known is not None)
+        protocol = MarkerProtocol(
+            delivery.publish, lambda: too_old(read_ms, FRESH_BY_HAND_MS), is_published=known is not None
+        )
         event, result = yield from protocol.run(shown, spec, begun, found.reading)
         if isinstance(result, NotSent):
             assert event.action is not None
-            return delivery.with_problem(MarkerResult(ActionResult.FAILED, event.action.detail))
+            detail = f"{event.action.detail}; run the command again, nearer to the brokers if they answer slowly"
+            return delivery.with_problem(MarkerResult(ActionResult.FAILED, detail))
         is_ended = known is not None and result.is_closed and (yield from ask(AwaitEnd(known.incident_id)))
         if result.is_closed and not is_ended:
             now_ms = yield from ask(Now())
@@ -201,7 +202,9 @@ class AbortByHand:
             raise BrokerError(f"{partition}: expected its leader to describe its producers, found: {reading.problem}")
         rows = [row for row in reading.producers if row.txn_start_offset is not None]
         listed = sorted(f"one from offset {row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
-        none = f"none: it is no longer open, and `txnwatch explain {partition}@OFFSET` tells how it ended"
+        none = "none"
+        if self.target.start_offset is not None:
+            none = f"none; `txnwatch explain {partition}@{self.target.start_offset}` tells what is at this offset"
         raise TxnwatchError(f"{partition}: expected the requested open transaction, found {', '.join(listed) or none}")
 
     def _confirmed(self, candidate: SpanCandidate) -> Plan[SpanConfirmation]:

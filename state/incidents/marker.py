@@ -26,7 +26,7 @@ from txnwatch.state.abort.rules import AbortSpec, partition_of
 from txnwatch.state.incidents.wanted import FindClosingMarker, Now, Plan, ReadPartitions, WriteMarker, ask
 from txnwatch.state.model.incident import Action, IncidentEvent, updated
 from txnwatch.state.model.ports import NotSent, PartitionReading
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.values import DurationMs, TimestampMs
 
 _NOT_DELIVERED = "the event that announces it could not be delivered"
 
@@ -42,9 +42,9 @@ def _no_obstacle() -> Plan[None]:
     yield from ()
 
 
-def too_old(read_ms: TimestampMs) -> Plan[str | None]:
+def too_old(read_ms: TimestampMs, limit_ms: DurationMs) -> Plan[str | None]:
     """The obstacle of a fresh read that is too old; `read_ms` is when it began."""
-    return outdated(read_ms, (yield from ask(Now())))
+    return outdated(read_ms, (yield from ask(Now())), limit_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 
 from txnwatch.state.abort.case import AbortPolicy, Case, Marked, ProvenHang, Usage
 from txnwatch.state.abort.protocol import (
+    FRESH_MS,
     Breaker,
     action,
     is_left_undecided,
@@ -269,7 +270,7 @@ def _obstacle(read_ms: TimestampMs) -> Plan[str | None]:
     """Why the marker must not be written now, after its announcement."""
     if not (yield from ask(HoldLease(is_certain=True))).is_held:
         return "this instance no longer holds the lease"
-    return (yield from too_old(read_ms))
+    return (yield from too_old(read_ms, FRESH_MS))
 
 
 def _is_due(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> bool:

@@ -129,18 +129,23 @@ REASON_MEANS: dict[Reason, str] = {
     Reason.NOT_A_PARTICIPANT: "this partition is not a participant of the id's last transaction",
     Reason.PRODUCER_ID_SUPERSEDED: "the id has another producer id now",
 }
-# If the outcome is known, one part of that sentence is left; the keys are values of ExpectedOutcome.
-_COMPLETED: dict[str, str] = {
-    "none": "the transaction of its id is complete, and never owned this data",
-    "abort": "the transaction is complete, and its marker is missing here",
-    "commit": "the transaction is complete, and its marker is missing here",
+# The state of the id now does not show which of two causes it was; the outcome does. The keys are values of
+# ExpectedOutcome.
+_MARKER_IS_MISSING = "the transaction is complete, and its marker is missing here"
+_INITIALISED_SINCE = "the id was initialised since, and no transaction is open under it"
+_BY_OUTCOME: dict[tuple[Reason, str], str] = {
+    (Reason.ALREADY_COMPLETED, "none"): "the transaction of its id is complete, and never owned this data",
+    (Reason.ALREADY_COMPLETED, "abort"): _MARKER_IS_MISSING,
+    (Reason.ALREADY_COMPLETED, "commit"): _MARKER_IS_MISSING,
+    (Reason.NOT_STARTED, "abort"): f"{_INITIALISED_SINCE}: the marker of the transaction before is missing here",
+    (Reason.NOT_STARTED, "commit"): f"{_INITIALISED_SINCE}: the marker of the transaction before is missing here",
+    (Reason.NOT_STARTED, "unknown"): f"{_INITIALISED_SINCE}: the data is of a transaction before, or a stray write",
 }
 
 
 def reason_text(reason: Reason, expected_outcome: str) -> str:
     """The reason as a sentence that agrees with the expected outcome."""
-    completed = _COMPLETED.get(expected_outcome) if reason is Reason.ALREADY_COMPLETED else None
-    return completed or REASON_MEANS[reason]
+    return _BY_OUTCOME.get((reason, expected_outcome), REASON_MEANS[reason])
 
 
 class Family(StrEnum):

@@ -62,7 +62,7 @@ def test_explain_names_the_broker_whose_restart_ends_it(
         text = " ".join(json.loads(capsys.readouterr().out)["rows"][0]["text"])
         assert "its coordinator has not aborted it" in text
         assert re.search(
-            r"answered with CONCURRENT_TRANSACTIONS, or not at all: restart broker 1, or move the leader of "
+            r"CONCURRENT_TRANSACTIONS, or there is none\): restart broker 1, or move the leader of "
             r"__transaction_state-\d+ to another broker\.",
             text,
         )

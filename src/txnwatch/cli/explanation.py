@@ -60,7 +60,7 @@ NO_GROUPS = GroupsAround()
 _NEVER_SURE = {
     "abort": "Its outcome was an abort: an ABORT marker is right.",
     "commit": "Its commit was acknowledged to the client: an ABORT marker would destroy acknowledged data.",
-    "none": "No transaction ever owned the data: an ABORT marker is right.",
+    "none": "As far as the logs show, no transaction owned the data: an ABORT marker is right.",
     "unknown": "Its outcome (commit or abort) is not known: ask the owner of the application before you end it.",
 }
 
@@ -68,8 +68,8 @@ _NEVER_SURE = {
 _FENCES = "The command fences the id first: the application that uses it is stopped, and must start again."
 _TO_END: dict[str, str] = {Verdict.LATE: "It is not known whether its coordinator will still end it. To end it"}
 IF_OLD_CLIENT = (
-    "Its client can be an old one. If that has sent InitProducerId twice, a transaction can have owned the data: if "
-    "you can, ask its owner first (the page of known limits, the first entry)."
+    "If its client is an old one and has sent InitProducerId twice, a transaction may have owned the data: if you can, "
+    "ask the owner of the application first (docs/limits.md, the first entry)."
 )
 
 
@@ -500,7 +500,8 @@ def _sooner(origin: Origin, described: DescribedTransaction, last: LogRecord | N
         return None
     return Door(
         f"{_TO_END.get(end.state, 'To end it sooner')}, restart its application or fence its id: both abort it, and "
-        f"consumers do not get its data. If that is answered with CONCURRENT_TRANSACTIONS, or not at all: {move}.",
+        f"consumers do not get its data. If it is still in state {described.state} half a minute after that (the "
+        f"answer is CONCURRENT_TRANSACTIONS, or there is none): {move}.",
         fence(origin, described.transactional_id, identity),
     )
 

@@ -279,8 +279,10 @@ class Fence:
             if time.monotonic() > until_s:
                 answered = f"; InitProducerId was answered with: {problem}" if problem is not None else ""
                 advice = f"see: {explain_id(origin, self._id)}"
-                if problem is not None and problem.code == ErrorCode.CONCURRENT_TRANSACTIONS:
-                    advice = f"{last_door(self._log(), before.coordinator)}; {advice}"
+                # The first answer for an open transaction is always this one: its abort begins, so it is in Prepare*.
+                is_refused = problem is not None and problem.code == ErrorCode.CONCURRENT_TRANSACTIONS
+                if is_refused and isinstance(now, DescribedTransaction) and not now.state.is_prepare:
+                    advice = f"{last_door(self._log(), now.coordinator)}; {advice}"
                 return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}")
             time.sleep(_PAUSE_S)
 

@@ -71,7 +71,7 @@ def test_a_missing_right_opens_the_breaker_whatever_the_result_is(result: Action
 
 @pytest.mark.parametrize(("age_ms", "is_old"), [(0, False), (FRESH_MS, False), (FRESH_MS + 1, True)])
 def test_no_marker_is_written_on_an_old_read(age_ms: int, is_old: bool) -> None:  # noqa: FBT001
-    assert (outdated(NOW_MS - age_ms, NOW_MS) is not None) is is_old
+    assert (outdated(NOW_MS - age_ms, NOW_MS, FRESH_MS) is not None) is is_old
 
 
 _DECIDED = action(Decision.REFUSED, "host", NOW_MS)

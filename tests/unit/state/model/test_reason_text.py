@@ -1,4 +1,4 @@
-"""The reason of a hang as a sentence: it never says that a marker was lost if no transaction owned the data."""
+"""The reason of a hang as a sentence: it agrees with the expected outcome."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ import pytest
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.verdicts import REASON_MEANS, Reason, reason_text
 
-_LOST, _NEVER_OWNED = "marker is missing here", "never owned this data"
+COMPLETED, NOT_STARTED = Reason.ALREADY_COMPLETED, Reason.NOT_STARTED
 
 
-@pytest.mark.parametrize(
-    ("outcome", "part"),
-    [(ExpectedOutcome.NONE, _NEVER_OWNED), (ExpectedOutcome.ABORT, _LOST), (ExpectedOutcome.COMMIT, _LOST)],
-)
-def test_a_completed_transaction_by_its_outcome(outcome: ExpectedOutcome, part: str) -> None:
-    assert part in reason_text(Reason.ALREADY_COMPLETED, outcome)
+@pytest.mark.parametrize("reason", [COMPLETED, NOT_STARTED])
+@pytest.mark.parametrize("outcome", [ExpectedOutcome.ABORT, ExpectedOutcome.COMMIT])
+def test_if_a_transaction_owned_the_data_its_marker_is_missing(reason: Reason, outcome: ExpectedOutcome) -> None:
+    text = reason_text(reason, outcome)
+    assert text.endswith("is missing here")
+    assert "stray" not in text
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_without_a_known_outcome_both_causes_are_named(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [COMPLETED, NOT_STARTED])
+def test_if_no_transaction_owned_the_data_no_marker_was_lost(reason: Reason) -> None:
+    assert "marker" not in reason_text(reason, ExpectedOutcome.NONE)
+
+
+@pytest.mark.parametrize("reason", set(Reason) - {NOT_STARTED})
+def test_without_a_known_outcome_every_cause_is_named(reason: Reason) -> None:
     assert reason_text(reason, ExpectedOutcome.UNKNOWN) == REASON_MEANS[reason]
+
+
+def test_an_id_that_was_initialised_since_may_have_owned_the_data() -> None:
+    text = reason_text(NOT_STARTED, ExpectedOutcome.UNKNOWN)
+    assert "of a transaction before" in text
+    assert "a stray write" in text
