@@ -23,7 +23,7 @@ def test_if_no_transaction_owned_the_data_no_marker_was_lost(reason: Reason) -> 
     assert "marker" not in reason_text(reason, ExpectedOutcome.NONE)
 
 
-@pytest.mark.parametrize("reason", set(Reason) - {NOT_STARTED})
+@pytest.mark.parametrize("reason", [one for one in Reason if one is not NOT_STARTED])
 def test_without_a_known_outcome_every_cause_is_named(reason: Reason) -> None:
     assert reason_text(reason, ExpectedOutcome.UNKNOWN) == REASON_MEANS[reason]
 
