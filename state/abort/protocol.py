@@ -38,6 +38,7 @@ from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import DurationMs, Offset, Problem, TimestampMs, TopicPartition
 
 ABANDONED_MS = DurationMs(60_000)
+_WITH_MARKER = frozenset({Decision.ABORT, Decision.COMMIT})
 BY_HAND = "by hand"  # the detail of an action and a resolution by an operator, if there is no other
 
 
@@ -191,7 +192,7 @@ def not_written(announced: Action, why: str) -> Action:
 
 def is_left_without_result(announced: Action | None, instance: str, now_ms: TimestampMs) -> bool:
     """Whether `instance` has to find the result: its own from before a restart, or that of an instance that is gone."""
-    if announced is None or announced.decision is not Decision.ABORT or announced.result is not None:
+    if announced is None or announced.decision not in _WITH_MARKER or announced.result is not None:
         return False
     return announced.by == instance or now_ms - announced.at_ms > ABANDONED_MS
 

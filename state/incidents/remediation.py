@@ -253,7 +253,8 @@ class AutoAbort:
         """
         assert incident.action is not None
         claimed = replace(incident, evidence=replace(incident.evidence, end_before=None))
-        read = yield from ask(Within(CONFIRM_BUDGET_MS, read_after(claimed, commit=False)))
+        is_commit = incident.action.decision is Decision.COMMIT  # by hand, its process is gone
+        read = yield from ask(Within(CONFIRM_BUDGET_MS, read_after(claimed, commit=is_commit)))
         result = recovered(incident.action, read)
         if result is not None:
             now_ms = yield from ask(Now())

@@ -174,6 +174,11 @@ LEFT: dict[str, tuple[Action | None, int, bool]] = {
     "a refusal": (replace(BEGUN, decision=Decision.REFUSED), 10**9, False),
     "of another instance, just now": (replace(BEGUN, by="there"), 1_000 + ABANDONED_MS, False),
     "of another instance, long ago": (replace(BEGUN, by="there"), 1_001 + ABANDONED_MS, True),
+    "a commit by hand, long ago": (
+        replace(BEGUN, by="somebody@host", decision=Decision.COMMIT),
+        1_001 + ABANDONED_MS,
+        True,
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from support.abort_stage import AT_ONCE, AbortStage
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.ending import no_longer_open, partition_gone
-from txnwatch.state.model.incident import ActionResult, Decision, EndKind, resolved
+from txnwatch.state.model.incident import ActionResult, Decision, EndKind, Initiator, resolved, updated
 from txnwatch.state.model.ports import MarkerSpec
 
 
@@ -51,6 +51,19 @@ def test_after_a_crash_between_marker_and_event_the_event_still_comes_once(is_wr
     stage.restart()
     stage.batch()
     assert len(stage.actions) == 2
+
+
+def test_a_commit_by_hand_whose_process_is_gone_gets_its_result_from_the_log() -> None:
+    stage = AbortStage(mode="off")
+    stage.hang_and_move_on()
+    stage.batch()
+    begun = action(Decision.COMMIT, "somebody@host", stage.now_ms, initiator=Initiator.OPERATOR)
+    stage.topic.published.append(updated(replace(stage.last(), action=begun), stage.now_ms))
+    stage.restart()
+    stage.batch()
+    assert stage.actions == [("commit", None, None)], "it may still be at it"
+    stage.batch(after_ms=61_000)
+    assert stage.actions == [("commit", None, None), ("commit", None, "still_open")]
 
 
 GONE, OVER = partition_gone(5), no_longer_open(5, "the partition's leader no longer has the transaction open")
