@@ -278,13 +278,21 @@ def _merged(layer: Mapping[str, Any], values: Mapping[str, Any], source: str) ->
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    return _with_owners(toml_of(path, f"--config {path}"), path)
+
+
+def toml_of(path: Path, where: str, expected: str = "") -> dict[str, Any]:
+    """The content of a TOML file; `expected` is what stands before the reason in the error of one that is not readable.
+
+    Raises:
+        ConfigError: it cannot be read, or is no TOML.
+    """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
-        raise ConfigError(f"--config {path}: {exc.strerror}") from exc
+        raise ConfigError(f"{where}: {expected}{exc.strerror}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"--config {path}: expected TOML, found: {exc}") from exc
-    return _with_owners(found, path)
+        raise ConfigError(f"{where}: expected TOML, found: {exc}") from exc
 
 
 def _with_owners(found: dict[str, Any], path: Path) -> dict[str, Any]:

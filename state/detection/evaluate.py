@@ -52,7 +52,7 @@ def ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
         return Step(producer)
     next_ms = context.now_ms + context.policy.two_phase_check_ms
     after = Emission(1, next_ms) if is_two_phase(view) else context.next_emission(before)
-    return _in_doubt(CoverInDoubt, producer, held, after if is_due else before, context)
+    return _in_doubt(CoverInDoubt, producer, held, _repeat(before, after, context), context)
 
 
 def ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
@@ -79,12 +79,18 @@ def _ask_for_owner(producer: ProducerState, context: BarrierContext) -> Step:
         partition: span
         for partition, span in sorted(producer.spans.items())
         if (is_due or span.emission is None)
-        and context.now_ms - span.first_seen_ms >= context.policy.owner_unread_ms
+        and context.now_ms >= _old_enough_ms(span, context)
         and look_through(producer, partition, span, context) is Look.COORDINATOR_UNPROVEN
     }
     if not unread:
         return Step(producer)
-    return _in_doubt(OwnerInDoubt, producer, unread, context.next_emission(before) if is_due else before, context)
+    after = context.next_emission(before)
+    return _in_doubt(OwnerInDoubt, producer, unread, _repeat(before, after, context), context)
+
+
+def _repeat(before: Emission | None, after: Emission, context: BarrierContext) -> Emission:
+    """When the questions of a producer are repeated: one about a new span does not put off the others."""
+    return after if before is None or context.is_due(before) else before
 
 
 def _is_new(span: Span, context: BarrierContext) -> bool:
@@ -100,11 +106,10 @@ def _in_doubt(
     kind: type[CoverInDoubt | OwnerInDoubt],
     producer: ProducerState,
     spans: dict[TopicPartition, Span],
-    emission: Emission | None,
+    emission: Emission,
     context: BarrierContext,
 ) -> Step:
     """Asks about spans; `emission` is when the questions of this producer are repeated."""
-    assert emission is not None, "without an earlier question all are due"
     number = context.barrier.number
     asked = tuple(kind(candidate_of(producer, partition, span, context, number)) for partition, span in spans.items())
     doubted = {

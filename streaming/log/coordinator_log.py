@@ -117,13 +117,18 @@ def needles_of(producer_ids: Collection[ProducerId]) -> tuple[bytes, ...]:
     return tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
 
 
+def log_of(cluster: Cluster, transactional_id: str) -> TopicPartition | None:
+    """The partition of the log that has an id, by the last metadata; None if the log is not shown."""
+    logs = logs_of(cluster)
+    return logs[coordinator_partition(transactional_id, len(logs))] if logs else None
+
+
 def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecord], str | None]:
     """Every record of one id that the log still has, oldest first; and why the log was not read to its end."""
     cluster.refresh()
-    logs = logs_of(cluster)
-    if not logs:
+    log = log_of(cluster, transactional_id)
+    if log is None:
         return [], f"{TRANSACTION_STATE_TOPIC}: {_why_not_shown(cluster)}"
-    log = logs[coordinator_partition(transactional_id, len(logs))]
     problems: dict[TopicPartition, str] = {}
     found = [
         record

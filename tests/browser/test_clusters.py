@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.browsers import Tab, a_tab, axe
+from support.browsers import a_tab
 from support.clusters_world import ClustersWorld, OneWorld, a_beat, five_clusters, watched, with_a_hang
 from support.page_world import HANG, an_incident
 
@@ -48,13 +47,6 @@ def serve_clusters() -> Iterator[Serve]:
         yield lambda world: stack.enter_context(world.served())
 
 
-def violations(tab: Tab) -> list[str]:
-    tab.page.evaluate(axe())
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-    found = tab.page.evaluate(f"axe.run(document, {{runOnly: {json.dumps(tags)}}})")
-    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
-
-
 @pytest.mark.matrix
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1440, 2560])
@@ -70,7 +62,7 @@ def test_each_state_of_the_list_in_each_form(
         assert tab.said == []
         assert not tab.is_too_wide
         tab.page.screenshot(path=tmp_path / f"{state}-{width}-{'dark' if is_dark else 'light'}.png", full_page=True)
-        assert violations(tab) == []
+        assert tab.violations() == []
 
 
 @pytest.mark.parametrize("path", ["/", "/watcher", "/incidents", "/partition/payments/0", "/id/checkout-7"])
@@ -85,7 +77,7 @@ def test_each_view_of_a_cluster_without_redis(browser: Any, serve_clusters: Serv
         assert tab.said == []
         assert not tab.is_too_wide
         assert "owned" not in tab.page.title()
-        assert violations(tab) == []
+        assert tab.violations() == []
 
 
 def test_the_way_to_a_cluster_and_back(browser: Any, serve_clusters: Serve) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from support.browsers import Tab, a_tab, axe
+from support.browsers import Tab, a_tab
 from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident, now_ms
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs, TopicPartition
 from txnwatch.watch.coverage import MissingEvidence
@@ -70,7 +69,7 @@ def test_each_state_in_each_form(
         assert tab.said == []
         assert not tab.is_too_wide
         tab.page.screenshot(path=tmp_path / f"{state}-{width}-{'dark' if is_dark else 'light'}.png", full_page=True)
-        assert violations(tab) == []
+        assert tab.violations() == []
 
 
 @pytest.mark.parametrize("path", ["/incident/{id}", "/partition/payments/0", "/id/checkout-7", "/watcher", "/open"])
@@ -84,15 +83,7 @@ def test_each_view_in_each_form(browser: Any, serve: Serve, path: str, width: in
         tab.page.wait_for_timeout(800)
         assert tab.said == []
         assert not tab.is_too_wide
-        assert violations(tab) == []
-
-
-def violations(tab: Tab) -> list[str]:
-    """What axe finds: WCAG 2.0 to 2.2, A and AA, and best practices."""
-    tab.page.evaluate(axe())
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-    found = tab.page.evaluate(f"axe.run(document, {{runOnly: {json.dumps(tags)}}})")
-    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
+        assert tab.violations() == []
 
 
 def test_before_the_first_message_it_is_unknown(browser: Any, serve: Serve) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
@@ -90,6 +91,13 @@ class Tab:
     def until(self, text: str, selector: str = "#sentence", within_s: float = 10.0) -> None:
         """Waits until an element has the text."""
         self.page.locator(selector, has_text=text).first.wait_for(timeout=within_s * 1000)
+
+    def violations(self) -> list[str]:
+        """What axe finds: WCAG 2.0 to 2.2, A and AA, and best practices."""
+        self.page.evaluate(axe())
+        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+        found = self.page.evaluate(f"axe.run(document, {{runOnly: {json.dumps(tags)}}})")
+        return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
 
     @property
     def is_too_wide(self) -> bool:

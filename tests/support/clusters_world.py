@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from support.heartbeats import a_heartbeat
-from support.page_world import HANG, ORIGIN, OWNERS, PageWorld, a_busy_cluster, an_incident, now_ms
+from support.page_world import HANG, ORIGIN, OWNERS, PageWorld, a_busy_cluster, an_incident, now_ms, served_site
 from txnwatch.page.announced import Announced, Announcement, FromRedis
 from txnwatch.page.clusters_site import ClustersSite
 from txnwatch.page.document import PageDocument, document_of
@@ -19,7 +17,6 @@ from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.values import TimestampMs
-from txnwatch.web.server import WebServer
 
 GOOD: Mapping[str, Any] = {
     "scanned_partitions": 900,
@@ -98,11 +95,8 @@ class ClustersWorld:
     @contextlib.contextmanager
     def served(self) -> Iterator[str]:
         """Serves the page while the block runs; yields its address."""
-        server = WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True, site=self.site)
-        try:
-            yield server.url
-        finally:
-            server.close()
+        with served_site(self.site) as url:
+            yield url
 
 
 def watched(name: str, **changes: Any) -> OneWorld:

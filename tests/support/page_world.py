@@ -36,7 +36,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.watch.coverage import MissingEvidence
-from txnwatch.web.server import WebServer
+from txnwatch.web.server import Site, WebServer
 
 CLUSTER = "Qk7rXf2mTtS9"
 OWNERS = owners_of(
@@ -170,11 +170,18 @@ class PageWorld:
     @contextlib.contextmanager
     def served(self) -> Iterator[str]:
         """Serves the page while the block runs; yields its address."""
-        server = WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True, site=self.site)
-        try:
-            yield server.url
-        finally:
-            server.close()
+        with served_site(self.site) as url:
+            yield url
+
+
+@contextlib.contextmanager
+def served_site(site: Site) -> Iterator[str]:
+    """Serves a site while the block runs; yields its address."""
+    server = WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True, site=site)
+    try:
+        yield server.url
+    finally:
+        server.close()
 
 
 def ends_of(transactions: Iterable[OpenTransaction], hidden: int) -> dict[TopicPartition, Offset]:

@@ -72,7 +72,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.log.coordinator_log import log_of
 
 _TIMEOUT_S = 10.0
 _WAIT_S = 30.0  # a coordinator writes the markers of a transaction within milliseconds, if it can
@@ -287,10 +287,7 @@ class Fence:
             time.sleep(_PAUSE_S)
 
     def _log(self) -> str:
-        log = self._cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
-        if log is None or not log.partitions:
-            return f"its partition of {TRANSACTION_STATE_TOPIC}"
-        return f"{TRANSACTION_STATE_TOPIC}-{coordinator_partition(self._id, len(log.partitions))}"
+        return str(log_of(self._cluster, self._id) or f"its partition of {TRANSACTION_STATE_TOPIC}")
 
     def _described(self) -> TransactionDescription:
         return self._admin.describe_transactions([self._id])[self._id]

@@ -6,7 +6,6 @@ what is expected and what was found.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from txnwatch.config import OTHER_NAMES, RunSettings
 from txnwatch.owners.owner_table import STAR, OwnerTable, TeamEntry
-from txnwatch.setting_sources import OWNER_ENTRIES
+from txnwatch.setting_sources import OWNER_ENTRIES, toml_of
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ownership import WITHOUT_OWNER, FoundBy
 from txnwatch.state.text import is_host_name
@@ -84,13 +83,7 @@ def read_owners(path: Path | None) -> OwnerTable:
     if path is None:
         return OwnerTable()
     where = f"owners_file {path}"
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise ConfigError(f"{where}: expected a file that can be read, found: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{where}: expected TOML, found: {exc}") from exc
-    return owners_of(raw, where)
+    return owners_of(toml_of(path, where, "expected a file that can be read, found: "), where)
 
 
 def owners_of(raw: Mapping[str, Any], where: str) -> OwnerTable:

@@ -75,6 +75,11 @@ class Assets:
         """
         return self._found[name]
 
+    def shell_for(self, request: Request) -> Response | None:
+        """The shell, for a browser; None for who asks for text."""
+        wants_html = "text/html" in request.headers.get("accept", "")
+        return answer(request, self.shell, "text/html; charset=utf-8") if wants_html else None
+
     async def serve_schema(self, request: Request) -> Response:
         """Answers with the schema of the API."""
         return answer(request, self.schema, "application/schema+json")

@@ -9,7 +9,6 @@ Law: no error shows a value that may be a secret.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from txnwatch.config import EVENTS_TOPIC, Bootstrap, RedisUrl, RegistryUrl, RunSettings, TopicName
-from txnwatch.setting_sources import expanded
+from txnwatch.setting_sources import expanded, toml_of
 from txnwatch.state.model.errors import ConfigError
 
 ENTRIES: Final = "cluster"
@@ -70,12 +69,7 @@ def read_clusters(path: Path) -> Sequence[ClusterEntry]:
         ConfigError: the file cannot be read, or an entry is not valid. The message names the entry and the key.
     """
     where = f"--clusters-file {path}"
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise ConfigError(f"{where}: expected a file that can be read, found: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{where}: expected TOML, found: {exc}") from exc
+    raw = toml_of(path, where, "expected a file that can be read, found: ")
     entries = raw.get(ENTRIES)
     unknown = sorted(raw.keys() - {ENTRIES})
     if unknown:

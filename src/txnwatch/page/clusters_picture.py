@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from txnwatch.page.picture import Picture
 from txnwatch.page.truth import PageState
-from txnwatch.page.words import Part, as_text, counted, duration, name, number
+from txnwatch.page.words import Part, as_text, counted, evaluated, name, number
 from txnwatch.state.model.values import DurationMs, TimestampMs
 
 READ_WITHIN_MS: Final = DurationMs(5_000)  # several times the pause between two pictures
@@ -151,7 +151,6 @@ def clusters_text(picture: Picture, now_ms: TimestampMs) -> str:
     lines = [as_text(status["headline"], now_ms), as_text(status["detail"], now_ms), ""]
     for key in picture["order"]["clusters"]:
         row = picture["clusters"][key]
-        judged_ms = row["judged_ms"]
-        age = f"evaluated {duration(now_ms - judged_ms)} ago" if judged_ms is not None else "never evaluated"
+        age = evaluated(row["judged_ms"], now_ms)
         lines.append(f"{row['state'].upper():8}  {row['name']}  {as_text(row['text'], now_ms)}  {age}  /c/{key}/")
     return "\n".join(lines) + "\n"

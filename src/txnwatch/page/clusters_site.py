@@ -16,15 +16,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from txnwatch.page.assets import Assets, answer
+from txnwatch.page.assets import Assets
 from txnwatch.page.clusters_picture import OneCluster, clusters_picture, clusters_text
 from txnwatch.page.live_picture import Freshness, LivePicture
 from txnwatch.page.own_hosts import OwnHosts, Serve
 from txnwatch.page.picture import Picture
 from txnwatch.page.served_page import Collect, PageSite, file_routes
 from txnwatch.state.model.values import TimestampMs
-
-_HTML: Final = "text/html; charset=utf-8"
 
 
 @dataclass
@@ -112,8 +110,9 @@ class ClustersSite:
     async def _overview(self, request: Request) -> Response:
         if len(self.sites) == 1:
             return RedirectResponse(f"/c/{self._key(self.sites[0])}/", 307)
-        if "text/html" in request.headers.get("accept", ""):
-            return answer(request, self.assets.shell, _HTML)
+        shell = self.assets.shell_for(request)
+        if shell is not None:
+            return shell
         await self.live.refresh()
         return PlainTextResponse(clusters_text(self.live.picture, self.now_ms()))
 

@@ -25,7 +25,7 @@ from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.own_hosts import OwnHosts, Serve
 from txnwatch.page.picture import Knowledge, Picture, picture_of
 from txnwatch.page.store import PageStore
-from txnwatch.page.words import as_text, duration
+from txnwatch.page.words import as_text, duration, evaluated
 from txnwatch.state.model.ownership import WITHOUT_OWNER
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
 
@@ -172,8 +172,9 @@ class PageSite:
         yield "find", self._about(lambda known, at: details.found(known, at["name"]))
 
     async def _shell(self, request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):
-            return answer(request, self.assets.shell, "text/html; charset=utf-8")
+        shell = self.assets.shell_for(request)
+        if shell is not None:
+            return shell
         await self.live.refresh()
         assert self._known is not None
         return PlainTextResponse(text_of(self.live.picture, self._known.now_ms))
@@ -229,8 +230,7 @@ def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None
 def text_of(picture: Picture, now_ms: TimestampMs) -> str:
     """The page as text: the sentence, and the open incidents with their commands."""
     status = picture["status"]
-    judged_ms = status["judged_ms"]
-    age = f"evaluated {duration(now_ms - judged_ms)} ago" if judged_ms is not None else "never evaluated"
+    age = evaluated(status["judged_ms"], now_ms)
     lines = [as_text(status["headline"], now_ms), f"{as_text(status['detail'], now_ms)} · {age}"]
     for key in picture["order"]["incidents"]:
         row = picture["incidents"][key]

@@ -275,6 +275,11 @@ def duration(milliseconds: int) -> str:
     return f"{int(seconds)} s" if seconds < 60 else two_units(int(seconds), minute="min", gap=" ")
 
 
+def evaluated(judged_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
+    """How long ago a barrier was evaluated, for the page as text."""
+    return f"evaluated {duration(now_ms - judged_ms)} ago" if judged_ms is not None else "never evaluated"
+
+
 def as_text(parts: Sequence[Part], now_ms: TimestampMs) -> str:
     """A headline as text."""
     return "".join(part if isinstance(part, str) else duration(now_ms - part) for part in parts)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -19,7 +18,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from txnwatch.push.http_client import Address, HttpClient, parse_address
-from txnwatch.setting_sources import expanded
+from txnwatch.setting_sources import expanded, toml_of
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.values import DurationMs
 
@@ -234,12 +233,7 @@ def read_push_file(path: Path | None) -> PushFile:
     if path is None:
         return NO_TARGETS
     where = f"--push-file {path}"
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise ConfigError(f"{where}: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{where}: expected TOML, found: {exc}") from exc
+    raw = toml_of(path, where)
     try:
         found = PushFile(**{kind: _expanded(targets, f"{where}: {kind}") for kind, targets in raw.items()})
     except ValidationError as exc:
