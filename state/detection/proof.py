@@ -281,6 +281,14 @@ class BarrierContext:
         """Whether the view's log is read to an end of this barrier: a backlog after a restart must not raise alerts."""
         return self.has_coordinator(view) and view.log_partition not in self.unread.logs
 
+    @property
+    def is_log_read(self) -> bool:
+        """Whether every partition of the coordinators' log is read to an end that this barrier has listed.
+
+        Only then does the log name every transactional id that may have written what the barrier shows.
+        """
+        return not (self.barrier.stale_coordinator or self.unread.logs or self.unread.recreated)
+
     def had_election(self, view: CoordinatorView | None) -> bool:
         """Whether the log that can name the owner had an election after the last barrier and before it was read now.
 
@@ -334,7 +342,8 @@ def judge_span(
     is_open_since = span.uncovered_at is not None and is_still_open(partition, span, context)
     # An election of the log can cut off the record of a transaction that has taken the span and has ended it.
     # Or the span has always been held, by the transaction of another id with the same producer id.
-    may_have_been_held = is_shared(producer.view) if look is Look.COVERED else context.had_election(producer.view)
+    may_be_shared = is_shared(producer.view) or not context.is_log_read
+    may_have_been_held = may_be_shared if look is Look.COVERED else context.had_election(producer.view)
     sight = _SIGHTS[look, is_open_since and not may_have_been_held]
     next_phase, output = TRANSITIONS[phase_of(span), sight]
     judged = in_phase(span, next_phase, context.barrier.number)
@@ -385,6 +394,7 @@ def candidate_of(
         coordinator_listed_ms=context.barrier.coordinator_listed_ms,
         log_epoch=reign.epoch if reign is not None else None,
         is_begun_under_it=reign is not None and reign.since < span.began_after,
+        is_log_read=context.is_log_read,
     )
 
 

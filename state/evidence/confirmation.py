@@ -66,8 +66,8 @@ def coordinator_reading(
     """Combines the coordinators' answers; all callers use this function, so all apply the same checks.
 
     The description of an id counts only if no other broker may be its coordinator: no other broker listed it, and none
-    was silent. "No id has the producer id" counts only if the listing is complete, and so does "no other id has it" for
-    a producer id of which no record of the coordinators' log was read.
+    was silent. "No id has the producer id" counts only if the listing is complete. "No other id has it" counts if the
+    listing is complete, or if the watcher has read records of the producer id and every partition of the log.
 
     A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
     producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
@@ -96,7 +96,7 @@ def coordinator_reading(
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
     missing = _whole(listing.problems)
-    if found and read:
+    if found and read and candidate.is_log_read:
         return CoordinatorReading(found[0], unlisted=missing)
     return CoordinatorReading(found[0] if found and missing is None else None, missing)
 

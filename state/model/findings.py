@@ -40,7 +40,8 @@ class SpanCandidate(Variant, frozen=True):
     Inside CoverInDoubt and OwnerInDoubt, and with the verdict `late`, the barriers prove nothing about an owner.
 
     `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered. `log_epoch` and
-    `is_begun_under_it` are as in Witness, at `second_barrier`.
+    `is_begun_under_it` are as in Witness, at `second_barrier`. `is_log_read`: `second_barrier` has listed all
+    partitions of the coordinators' log, and they are read to these ends: so the log names all ids with the producer id.
     """
 
     verdict: Verdict
@@ -55,6 +56,7 @@ class SpanCandidate(Variant, frozen=True):
     coordinator_listed_ms: TimestampMs
     log_epoch: CoordinatorEpoch | None = None
     is_begun_under_it: bool = False
+    is_log_read: bool = False
 
     @property
     def witness(self) -> Witness | None:

@@ -13,6 +13,7 @@ from simulation.reader import BatchResult, WorldReader
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting
 from support.facts import DictStore
+from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.evidence.confirmation import CoordinatorReading, coordinator_reading
 from txnwatch.state.incidents import confirm
 from txnwatch.state.model.facts import Fact, TransactionSeen
@@ -57,6 +58,27 @@ class ASecondIdIsNotLookedFor(WorldReader):
             return super().batch(on_result)
 
 
+class RecordsOfOneIdAreEnough(WorldReader):
+    """The log names every id with a producer id, though a partition of the log is not read to its end."""
+
+    def batch(self, on_result: Callable[[BatchResult], None]) -> bool:
+        def sure(
+            candidate: SpanCandidate, descriptions: dict[str, TransactionDescription], listing: TransactionListing
+        ) -> CoordinatorReading:
+            return coordinator_reading(replace(candidate, is_log_read=True), descriptions, listing)
+
+        with mock.patch.object(confirm, "coordinator_reading", sure):
+            return super().batch(on_result)
+
+
+class ALogThatIsNotReadNamesNoOtherOwner(WorldReader):
+    """A transaction that takes open data has absorbed a stray write, though another id may have held the data."""
+
+    def process(self, number: int, store: DictStore, facts: list[Fact]) -> list[Finding]:
+        with mock.patch.object(BarrierContext, "is_log_read", new=True):
+            return super().process(number, store, facts)
+
+
 class OneFactForAProducerId(WorldReader):
     """A range has only the last record of a producer id, whichever transactional id it is about; nobody asks."""
 
@@ -78,5 +100,7 @@ class OneFactForAProducerId(WorldReader):
 MUTANTS_OF_SHARED_IDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 15),
     (ASecondIdIsNotLookedFor, SHARED_AND_AWAY, 751),
+    (RecordsOfOneIdAreEnough, SHARED_AND_AWAY, 2_002_249),
+    (ALogThatIsNotReadNamesNoOtherOwner, SHARED_AND_AWAY, 2_003_250),
     (OneFactForAProducerId, SHARED_AND_LOST, 60),
 )

@@ -7,9 +7,8 @@ begins with the last answer for D of the barrier, or with the first request for 
 with the batch. (It does not begin at the end of the batch: the state cannot know what changes after an answer, and the
 fresh read of the ledger checks that. It does not begin at T: the log can be truncated between listing and reading, and
 then the data that was read counts.) If two ids have the producer id, the fresh read must not confirm it while a
-coordinator owes the marker, or it must say that a part of the log is not listed, so nothing is aborted. If the topic
-was replaced between Metadata and D, the fresh read must refute it: ListOffsets has no topic id, so the end of the new
-log can be taken for that of the old one.
+coordinator owes the marker. If the topic was replaced between Metadata and D, the fresh read must refute it:
+ListOffsets has no topic id, so the end of the new log can be taken for that of the old one.
 MISSED: the faults have ended, several batches have run, and a span without an outstanding marker has no candidate.
 MISSED WHILE BEHIND: the same on a partition that is still behind; a census must have shown the hang.
 NOT ENDED: the span of a candidate has ended, or a live transaction included it and has ended; this was never reported.
@@ -143,9 +142,7 @@ class Oracle:
         for _, found in run_reads(confirm_spans([candidate]), self._admin()):  # type: ignore[arg-type]
             self.world.seen[f"two ids, candidate {found.answer}"] += 1
             is_owed = self.world.coordinators.owes(candidate.producer_id, candidate.partition)
-            if found.answer is Answer.CONFIRMED and found.unlisted is not None:
-                self.world.seen["two ids, one of them not listed"] += 1
-            elif found.answer is Answer.CONFIRMED and is_owed:
+            if found.answer is Answer.CONFIRMED and is_owed:
                 self.problems.append(f"FALSE: a marker is owed to {candidate.partition} of {candidate.producer_id}")
 
     def _doubt(self, held: SpanCandidate) -> None:

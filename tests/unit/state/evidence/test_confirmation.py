@@ -195,6 +195,18 @@ COORDINATORS = {
         SHORT,
         CoordinatorReading(COMPLETE, unlisted=SHORT.problems[0]),
     ),
+    "the same, but the log that was read may not name a second id": (
+        msgspec.structs.replace(KNOWN, is_log_read=False),
+        {NAME: COMPLETE},
+        SHORT,
+        CoordinatorReading(problem=SHORT.problems[0]),
+    ),
+    "the log that was read may not name a second id, but the listing is whole": (
+        msgspec.structs.replace(KNOWN, is_log_read=False),
+        {NAME: COMPLETE},
+        LISTED,
+        CoordinatorReading(COMPLETE),
+    ),
     "two brokers answer as its coordinators": (
         KNOWN,
         {NAME: COMPLETE},
