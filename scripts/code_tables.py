@@ -186,7 +186,8 @@ def _command(name: str, command: argparse.ArgumentParser) -> str:
     if RunSettings.model_fields.keys() <= {action.dest for action in flags}:
         parts.append("It has these flags, and a flag for each of the [settings](configuration.md).")
         flags = [action for action in flags if action.dest not in RunSettings.model_fields]
-    return "\n\n".join([*parts, table({"flag": _flag, "meaning": _flag_meaning}, flags)])
+    shown = [table({"flag": _flag, "meaning": _flag_meaning}, flags)] if flags else ["It has no flags."]
+    return "\n\n".join([*parts, *shown])
 
 
 def _flag(action: argparse.Action) -> str:

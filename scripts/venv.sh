@@ -31,5 +31,9 @@ if ! wait "$pip"; then
   echo "installing failed; the whole output is in $log" >&2
   exit 1
 fi
+# Only for tests, which start Spark many times: the archive takes longer than it saves in one start.
+if [ "$kind" = dev ] && ! .venv/bin/txnwatch prepare >>"$log" 2>&1; then
+  printf ' (without an archive of classes, so Spark starts slower: %s)' "$log" >&2
+fi
 printf ' done\n' >&2
 touch ".venv/.installed-$kind"

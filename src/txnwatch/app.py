@@ -41,8 +41,9 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.tls import Tls
 from txnwatch.streaming.job.checkpoint import Progress, SideFiles, local_directory, read_progress
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
+from txnwatch.streaming.job.class_archive import can_prepare
 from txnwatch.streaming.job.query import BatchErrors
-from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master
+from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master, is_local
 from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
@@ -256,6 +257,10 @@ class Watch:
             ledger = self.sinks.open()
             self.metrics.query_starts(ledger)
             return ledger
+
+    def may_start_faster(self) -> bool:
+        """Whether an archive of classes would help here, and there is none (`txnwatch prepare`)."""
+        return is_local(self._master) and can_prepare()
 
     def start_spark(self, scratch: Path) -> SparkSession:
         """Starts the Spark session: its output goes to `spark_log`, its temporary files to `scratch`.

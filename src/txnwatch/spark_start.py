@@ -118,11 +118,40 @@ def started_session(
         SparkError: Spark does not start.
         ConfigError: `spark_log` cannot be written.
     """
+    with _starting(spark_log) as output:
+        from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
+
+        return spark_session(
+            checkpoint,
+            master=master,
+            is_checkpoint_shared=settings.checkpoint_is_shared,
+            conf=settings.spark_conf,
+            state_partitions=settings.state_partitions,
+            output=output,
+            scratch=scratch,
+        )
+
+
+def prepared(spark_log: Path, scratch: Path) -> Path:
+    """Writes the archive of classes of this Python environment, and returns its path; the rest as above.
+
+    Raises:
+        SparkError: Spark does not start, or writes no archive.
+        ConfigError: the environment or `spark_log` cannot be written.
+    """
+    with _starting(spark_log) as output:
+        from txnwatch.streaming.job.training import write_archive  # noqa: PLC0415
+
+        return write_archive(scratch, output)
+
+
+@contextlib.contextmanager
+def _starting(spark_log: Path) -> Iterator[int]:
+    """A descriptor for the output of the JVM that starts in the block; an error of Spark gets a text for people."""
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from txnwatch.streaming.job.failures import report_its_end_once  # noqa: PLC0415
-    from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
     report_its_end_once()
     interpreter = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -132,15 +161,7 @@ def started_session(
         try:
             with output_to(spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
                 new_text = stack.enter_context(NewText(spark_log))
-                return spark_session(
-                    checkpoint,
-                    master=master,
-                    is_checkpoint_shared=settings.checkpoint_is_shared,
-                    conf=settings.spark_conf,
-                    state_partitions=settings.state_partitions,
-                    output=output,
-                    scratch=scratch,
-                )
+                yield output
         except (Py4JError, PySparkException, ImportError) as exc:
             written, where = new_text.read(), f"details: {spark_log}"
             raise (error_of_the_master(written, where) or start_error(exc, written, where)) from exc

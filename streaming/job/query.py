@@ -11,13 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -28,11 +27,13 @@ from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.class_archive import archive_in, home_in, installed_spark, options_with, place_of
 from txnwatch.streaming.job.operator import BucketProcessor, no_rows
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.scratch import has_room_for_sockets
-from txnwatch.streaming.job.search_paths import classes_first, quick_home, search_path
+from txnwatch.streaming.job.search_paths import can_be_quick, class_path, home_is, make_home, search_path
 from txnwatch.streaming.job.spark_conf import (
+    JAVA_OPTIONS,
     LOOPBACK,
     arguments_of_the_jvm,
     check_checkpoint_place,
@@ -246,11 +247,25 @@ def _gateway(conf: SparkConf, master: str, scratch: Path | None, output: int | N
     # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     popen = {"start_new_session": True, "stdout": output, "stderr": output}
+    real = installed_spark()
     uses_own_python = is_local(master) and os.environ.get("PYSPARK_PYTHON") == sys.executable
-    real = Path(_find_spark_home())
-    with quick_home(real, scratch) if uses_own_python and scratch is not None else nullcontext() as home:
-        conf.setAll(list(classes_first(home).items()) if home is not None else [])
+    if scratch is None or not (uses_own_python and can_be_quick(real)):
         return launch_gateway(conf, popen_kwargs=popen)
+    conf.setAll(list(class_path(real).items()))
+    with home_is(_home(real, scratch, conf)):
+        return launch_gateway(conf, popen_kwargs=popen)
+
+
+def _home(real: Path, scratch: Path, conf: SparkConf) -> Path:
+    """The home of the JVM: that of the archive of classes, which the JVM uses then, or a new one."""
+    place = place_of(real)
+    home, archive = home_in(place), archive_in(place)
+    if home is None:
+        home = scratch / "spark-home"
+        make_home(real, home)
+    elif archive is not None:
+        conf.set(JAVA_OPTIONS, f"{conf.get(JAVA_OPTIONS)} {options_with(archive)}")
+    return home
 
 
 def _settings(checkpoint: str, state_partitions: int, scratch: Path | None) -> dict[str, str]:
@@ -323,14 +338,9 @@ def start(
             on_batch(batch_id, remembered.whole(emitted))
 
     facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()
-    findings = facts.groupBy("bucket").transformWithState(
-        statefulProcessor=BucketProcessor(settings.policy),
-        outputStructType=OUTPUT_DDL,
-        outputMode="Update",
-        timeMode="None",
-    )
     query: StreamingQuery = (
-        findings.writeStream.queryName(QUERY_NAME)
+        findings_of(facts, settings.policy)
+        .writeStream.queryName(QUERY_NAME)
         .outputMode("update")
         .option("checkpointLocation", settings.checkpoint)
         .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
@@ -338,6 +348,16 @@ def start(
         .start()
     )
     return query
+
+
+def findings_of(facts: DataFrame, policy: DetectionPolicy) -> DataFrame:
+    """The findings of packed facts: one stateful operator, and a bucket for each key."""
+    return facts.groupBy("bucket").transformWithState(
+        statefulProcessor=BucketProcessor(policy),
+        outputStructType=OUTPUT_DDL,
+        outputMode="Update",
+        timeMode="None",
+    )
 
 
 # The cores that run tasks. Executors of a cluster register some seconds after the session has started.

@@ -24,49 +24,24 @@ def search_path() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join((str(archive), archive.name))}
 
 
-# The home of the JVM of a local master is a directory with links to the real home, without two things that make a start
-# slow (docs/decisions/0032).
+# The home of the JVM of a local master is a directory with links to the real home, without three things that make a
+# start slow (docs/decisions/0032).
 #
 # Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first into the search path of its Python processes. The zip has no
 # compiled modules, so each process compiles all that it imports: 0.75 s of CPU for each of the six processes of a
 # start. The installed PySpark is the same code, and is compiled.
 #
 # A session loads the extension that the library for machine learning brings, and with it Scala's reflection.
+#
+# The JVM looks for each class in one jar after the other, in the order of the directory. So the class path names the
+# jars, those with the most classes first, and the directory has only the jar that starts Spark. The order never
+# changes, which an archive of the classes needs (class_archive.py).
 
 _HOME = "SPARK_HOME"
 _WITHOUT = "python"
 _JARS = "jars"
+_STARTER = "spark-launcher_*.jar"
 _WITHOUT_JARS = "spark-mllib_*.jar"
-
-
-@contextlib.contextmanager
-def quick_home(real: Path, scratch: Path) -> Iterator[Path | None]:
-    """The JVM that starts in the block uses this home; `real` is that of the installed PySpark.
-
-    Only for a local master, whose processes have the Python of the driver. None, and nothing changes, if `SPARK_HOME`
-    is set, because then an operator has chosen a home, or if the real home has no zip.
-    """
-    if _HOME in os.environ or not (real / _WITHOUT / "lib" / "pyspark.zip").is_file():
-        yield None
-        return
-    home = scratch / "spark-home"
-    (home / _JARS).mkdir(parents=True)
-    for entry in real.iterdir():
-        if entry.name not in {_WITHOUT, _JARS}:
-            (home / entry.name).symlink_to(entry)
-    for jar in (real / _JARS).iterdir():
-        if not jar.match(_WITHOUT_JARS):
-            (home / _JARS / jar.name).symlink_to(jar)
-    os.environ[_HOME] = str(home)
-    try:
-        yield home
-    finally:
-        del os.environ[_HOME]
-
-
-# The JVM looks for each class in one jar after the other, in the order of the directory. There are 279 jars and 13,000
-# classes, so the jars with most of the classes come first.
-
 _FIRST = (
     *("spark-catalyst_", "spark-core_", "spark-sql_", "scala-library-", "spark-sql-api_", "log4j-core-"),
     *("jackson-databind-", "hadoop-client-api-", "janino-", "arrow-vector-", "spark-config_", "spark-network-common_"),
@@ -75,7 +50,55 @@ _FIRST = (
 )
 
 
-def classes_first(home: Path) -> dict[str, str]:
-    """The setting of Spark that puts these jars of a home first, behind those that an operator has put there."""
-    found = (path for prefix in _FIRST for path in sorted((home / _JARS).glob(f"{prefix}*.jar")))
-    return {"spark.driver.defaultExtraClassPath": os.pathsep.join(map(str, found))}
+def can_be_quick(real: Path) -> bool:
+    """Whether the JVM may get a home of ours instead of `real`, that of the installed PySpark.
+
+    Not if `SPARK_HOME` names another home, because then an operator has chosen it, or if the home has no zip.
+    """
+    chosen = os.environ.get(_HOME)
+    is_chosen = chosen is not None and Path(chosen).resolve() != real.resolve()
+    return not is_chosen and (real / _WITHOUT / "lib" / "pyspark.zip").is_file()
+
+
+def make_home(real: Path, home: Path) -> None:
+    """Makes the directory `home` with links to the real one.
+
+    Raises:
+        OSError: the directory cannot be made, or exists.
+    """
+    (home / _JARS).mkdir(parents=True)
+    for entry in real.iterdir():
+        if entry.name not in {_WITHOUT, _JARS}:
+            (home / entry.name).symlink_to(entry)
+    for jar in (real / _JARS).glob(_STARTER):
+        (home / _JARS / jar.name).symlink_to(jar)
+
+
+@contextlib.contextmanager
+def home_is(home: Path) -> Iterator[None]:
+    """The JVM that starts in the block uses this home."""
+    before = os.environ.get(_HOME)
+    os.environ[_HOME] = str(home)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_HOME]
+        else:
+            os.environ[_HOME] = before
+
+
+def jars_of(real: Path) -> list[Path]:
+    """The jars of a session, in the order in which the JVM looks for a class."""
+    jars = sorted(jar for jar in (real / _JARS).glob("*.jar") if not jar.match(_WITHOUT_JARS))
+    ranks = {jar: _rank(jar) for jar in jars}
+    return sorted(jars, key=lambda jar: (ranks[jar], jar))
+
+
+def _rank(jar: Path) -> int:
+    return next((place for place, prefix in enumerate(_FIRST) if jar.name.startswith(prefix)), len(_FIRST))
+
+
+def class_path(real: Path) -> dict[str, str]:
+    """The setting of Spark that names all jars, behind those that an operator has put there."""
+    return {"spark.driver.defaultExtraClassPath": os.pathsep.join(map(str, jars_of(real)))}

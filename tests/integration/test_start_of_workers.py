@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyspark
 
+from txnwatch.streaming.job.class_archive import archive_in, installed_spark, place_of
+
 SCRIPT = """
 import json, os, sys
 from pathlib import Path
@@ -45,9 +47,12 @@ def place_of(name):
 
 (found,) = context.parallelize([0], 1).mapPartitions(workers).collect()
 jars = context._jvm.java.lang.System.getProperty("java.class.path").split(os.pathsep)
-print(json.dumps([*found, place_of("org.apache.spark.sql.SparkSession"), jars]))
+jvm = context._jvm.java.lang.ProcessHandle.current().pid()
+mapped = [line.split()[-1] for line in Path(f"/proc/{jvm}/maps").read_text().splitlines() if line.endswith(".jsa")]
+print(json.dumps([*found, place_of("org.apache.spark.sql.SparkSession"), jars, mapped]))
 session.stop()
 """
+PREPARED = archive_in(place_of(installed_spark()))
 
 
 def test_the_first_task_gets_a_worker_that_loads_everything(tmp_path: Path) -> None:
@@ -56,10 +61,35 @@ def test_the_first_task_gets_a_worker_that_loads_everything(tmp_path: Path) -> N
         [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False, env=environ
     )
     assert done.returncode == 0, done.stderr
-    pid, file, modules, started, place, jars = json.loads(done.stdout.splitlines()[-1])
+    pid, file, modules, started, place, jars, mapped = json.loads(done.stdout.splitlines()[-1])
     assert file == pyspark.__file__, "the zip has no compiled modules"
     assert {"txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.plans"} <= set(modules)
     assert started == [pid], "the worker of the warm-up, and no other one"
     names = [Path(jar).name for jar in jars]
     assert names.index(Path(place).name) < 10, "the jars with most classes are the first"
     assert not [name for name in names if name.startswith("spark-mllib_")]
+    assert PREPARED is not None, "make the archive with `txnwatch prepare`, as scripts/venv.sh does"
+    assert str(PREPARED) in mapped, "the JVM uses the archive"
+
+
+DAMAGED = """
+import sys
+from pathlib import Path
+
+from txnwatch.streaming.job import class_archive
+
+real = class_archive.installed_spark()
+sys.prefix = sys.argv[1] + "/environment"
+with class_archive.new_archive(real) as archive:
+    archive.write_bytes(b"no archive" * 1000)
+"""
+
+
+def test_an_archive_that_the_jvm_does_not_know_has_no_consequence(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DAMAGED + SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, answer = done.stdout.splitlines()
+    assert not [path for path in json.loads(answer)[-1] if path.startswith(str(tmp_path))]
+    assert not [line for line in (*lines, *done.stderr.splitlines()) if "archive" in line.lower() or "jsa" in line]

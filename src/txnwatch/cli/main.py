@@ -45,6 +45,7 @@ COMMANDS = (
     "decode",
     "doctor",
     "owners",
+    "prepare",
     "events",
     "status",
     "page",

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import argparse
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from txnwatch.cli.one_shot import add_config_flag, add_flags
 from txnwatch.config import RunSettings
-from txnwatch.state.model.errors import ConfigError
-
-NEEDED = ("pyspark", "pandas", "pyarrow")  # what the extra `spark` brings
+from txnwatch.java import check_packages
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -34,9 +31,6 @@ def run(parsed: argparse.Namespace) -> int:
     Raises:
         ConfigError: Spark is not installed.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        found = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-        raise ConfigError(f"run needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)")
+    check_packages("run")
     code: int = import_module("txnwatch.cli.watch_process").run(parsed)
     return code

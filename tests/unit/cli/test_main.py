@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.cli import run
+from txnwatch import java
 from txnwatch.cli.main import COMMANDS, main, parser
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "redis", "confluent_kafka", "fastavro", "prometheus_client")
@@ -66,16 +66,24 @@ def test_the_commands_work_without_spark(arguments: tuple[str, ...], code: int, 
     assert shown in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("arguments", [("run", "-b", "127.0.0.1:1"), ("prepare",)], ids=["run", "prepare"])
 @pytest.mark.parametrize(
     ("missing", "found"),
-    [(set(run.NEEDED), "pyspark, pandas, pyarrow are not installed"), ({"pandas"}, "pandas is not installed")],
+    [
+        ({"pyspark", "pandas", "pyarrow"}, "pyspark, pandas, pyarrow are not installed"),
+        ({"pandas"}, "pandas is not installed"),
+    ],
 )
-def test_run_without_spark_is_one_line_that_names_what_is_missing(
-    missing: set[str], found: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_command_that_needs_spark_names_in_one_line_what_is_missing(
+    arguments: tuple[str, ...],
+    missing: set[str],
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(run, "find_spec", lambda name: None if name in missing else object())
-    assert main(["run", "-b", "127.0.0.1:1"]) == 2
-    expected = f"txnwatch: run needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)\n"
+    monkeypatch.setattr(java, "find_spec", lambda name: None if name in missing else object())
+    assert main(list(arguments)) == 2
+    expected = f"txnwatch: {arguments[0]} needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)\n"
     assert capsys.readouterr().err == expected
 
 

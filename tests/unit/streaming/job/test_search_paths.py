@@ -11,7 +11,14 @@ from zipfile import ZipFile
 import pytest
 
 import txnwatch
-from txnwatch.streaming.job.search_paths import classes_first, quick_home, search_path
+from txnwatch.streaming.job.search_paths import (
+    can_be_quick,
+    class_path,
+    home_is,
+    jars_of,
+    make_home,
+    search_path,
+)
 
 
 def test_an_installed_package_needs_no_search_path() -> None:
@@ -32,7 +39,13 @@ def test_a_zip_is_found_on_the_driver_and_in_the_directory_of_an_executor(tmp_pa
     assert done.stdout.strip() == f"{archive}:txnwatch.zip"
 
 
-JARS = ("a-1.0.jar", "spark-core_2.13-4.3.0.jar", "spark-catalyst_2.13-4.3.0.jar", "spark-mllib_2.13-4.3.0.jar")
+JARS = (
+    "a-1.0.jar",
+    "spark-core_2.13-4.3.0.jar",
+    "spark-catalyst_2.13-4.3.0.jar",
+    "spark-mllib_2.13-4.3.0.jar",
+    "spark-launcher_2.13-4.3.0.jar",
+)
 
 
 @pytest.fixture
@@ -49,41 +62,50 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_jvm_gets_a_home_without_the_zip(real: Path, tmp_path: Path) -> None:
-    with quick_home(real, tmp_path) as found:
-        home = Path(os.environ["SPARK_HOME"])
-        assert home == found
-        assert {entry.name for entry in home.iterdir()} == {"bin", "conf", "jars"}
-        assert [(home / name).resolve() for name in ("bin", "conf")] == [real / "bin", real / "conf"]
-    assert "SPARK_HOME" not in os.environ
+    home = tmp_path / "home"
+    make_home(real, home)
+    assert {entry.name for entry in home.iterdir()} == {"bin", "conf", "jars"}
+    assert [(home / name).resolve() for name in ("bin", "conf")] == [real / "bin", real / "conf"]
+    assert [jar.resolve() for jar in (home / "jars").iterdir()] == [real / "jars" / JARS[4]], "what starts Spark"
 
 
-def test_it_has_all_jars_but_the_one_whose_extension_each_session_would_load(real: Path, tmp_path: Path) -> None:
-    with quick_home(real, tmp_path) as home:
-        assert home is not None
-        assert {jar.name: jar.resolve() for jar in (home / "jars").iterdir()} == {
-            name: real / "jars" / name for name in JARS if "mllib" not in name
-        }
-
-
-def test_the_jars_with_most_classes_come_first(real: Path, tmp_path: Path) -> None:
-    with quick_home(real, tmp_path) as home:
-        assert home is not None
-        found = classes_first(home)["spark.driver.defaultExtraClassPath"]
-        assert found.split(":") == [str(home / "jars" / JARS[2]), str(home / "jars" / JARS[1])]
-
-
-def test_a_home_that_an_operator_has_chosen_is_used(
-    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", [None, "/opt/spark"])
+def test_only_the_jvm_that_starts_in_the_block_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
 ) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(real))
-    with quick_home(real, tmp_path) as home:
-        assert home is None
-        assert os.environ["SPARK_HOME"] == str(real)
-    assert os.environ["SPARK_HOME"] == str(real)
+    if before is not None:
+        monkeypatch.setenv("SPARK_HOME", before)
+    else:
+        monkeypatch.delenv("SPARK_HOME", raising=False)
+    with home_is(tmp_path):
+        assert os.environ["SPARK_HOME"] == str(tmp_path)
+    assert os.environ.get("SPARK_HOME") == before
 
 
-def test_a_home_without_a_zip_is_used_as_it_is(real: Path, tmp_path: Path) -> None:
-    (real / "python" / "lib" / "pyspark.zip").unlink()
-    with quick_home(real, tmp_path) as home:
-        assert home is None
-        assert "SPARK_HOME" not in os.environ
+def test_the_class_path_has_all_jars_but_one_and_first_those_with_most_classes(real: Path) -> None:
+    """The one that is not there brings an extension that each session would load."""
+    found = class_path(real)["spark.driver.defaultExtraClassPath"]
+    assert [Path(jar).name for jar in found.split(":")] == [JARS[2], JARS[1], JARS[0], JARS[4]]
+    assert all(jar.parent == real / "jars" for jar in jars_of(real))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "has_zip", "expected"),
+    [
+        (None, True, True),
+        ("pyspark", True, True),
+        ("link", True, True),
+        ("other", True, False),
+        (None, False, False),
+    ],
+    ids=["nothing chosen", "the same home", "a link to it", "another home", "no zip"],
+)
+def test_a_home_that_an_operator_has_chosen_is_used(
+    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None, *, has_zip: bool, expected: bool
+) -> None:
+    (tmp_path / "link").symlink_to(real)
+    if chosen is not None:
+        monkeypatch.setenv("SPARK_HOME", str(tmp_path / chosen))
+    if not has_zip:
+        (real / "python" / "lib" / "pyspark.zip").unlink()
+    assert can_be_quick(real) is expected
