@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from txnwatch.config import RunSettings
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, hidden_from_children
-from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.errors import ConfigError, SparkError
 from txnwatch.streaming.job.failures import error_of_the_master, start_error
 from txnwatch.streaming.job.spark_conf import check_interpreter
 
@@ -142,7 +142,10 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
     with _starting(spark_log) as output:
         from txnwatch.streaming.job.training import write_archive  # noqa: PLC0415
 
-        return write_archive(scratch, output)
+        written = write_archive(scratch, output)
+    if written is None:
+        raise SparkError(f"expected that the JVM writes an archive of its classes at its end; details: {spark_log}")
+    return written
 
 
 @contextlib.contextmanager

@@ -67,7 +67,8 @@ def coordinator_reading(
 
     The description of an id counts only if no other broker may be its coordinator: no other broker listed it, and none
     was silent. "No id has the producer id" counts only if the listing is complete. "No other id has it" counts if the
-    listing is complete, or if the watcher has read records of the producer id and every partition of the log.
+    listing is complete; or if only rights are missing in it, and the watcher has read records of the producer id and
+    every partition of the log.
 
     A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
     producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
@@ -96,7 +97,8 @@ def coordinator_reading(
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
     missing = _whole(listing.problems)
-    if found and read and candidate.is_log_read:
+    lacks_only_rights = all(problem.is_denied for problem in listing.problems)
+    if found and read and candidate.is_log_read and lacks_only_rights:
         return CoordinatorReading(found[0], unlisted=missing)
     return CoordinatorReading(found[0] if found and missing is None else None, missing)
 

@@ -6,11 +6,14 @@ it starts as without one. So the home is kept beside the archive, and its path n
 
 Law: both are in the Python environment. Who may write there can replace txnwatch itself, so an archive is believed as
 much as the code.
+
+Law: a start never fails because of an archive. What cannot be read is not there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.util
@@ -18,16 +21,23 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.job.search_paths import can_be_quick, jars_of, make_home
+from txnwatch.streaming.job.search_paths import jars_of, make_home, why_not_quick
 
 _PLACE: Final = Path("share", "txnwatch")
 _PREFIX: Final = "spark-"
 _HOME, _ARCHIVE, _LOCK = "home", "classes.jsa", "lock"
-# Without a line in the output of the JVM if the archive does not fit.
-_QUIET: Final = "-Xlog:cds*=off"
+_ABOUT_ARCHIVES: Final = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xshare")
+_READABLE: Final = 0o755
+
+
+class Prepared(NamedTuple):
+    """What `txnwatch prepare` has made; `archive` is None if only the home is there."""
+
+    home: Path
+    archive: Path | None
 
 
 def installed_spark() -> Path:
@@ -38,84 +48,109 @@ def installed_spark() -> Path:
     return Path(found.origin).parent
 
 
+def prepared_for(real: Path) -> Prepared | None:
+    """What is prepared for the jars of this home; None if there is nothing, or if it cannot be read."""
+    try:
+        place = place_of(real)
+        home, archive = place / _HOME, place / _ARCHIVE
+        return Prepared(home, archive if archive.is_file() else None) if home.is_dir() else None
+    except OSError:
+        return None
+
+
 def can_prepare() -> bool:
     """Whether a local master of this environment would start faster with an archive, and has none."""
     real = installed_spark()
-    return can_be_quick(real) and archive_in(place_of(real)) is None
+    if why_not_quick(real) is not None:
+        return False
+    found = prepared_for(real)
+    return found is None or found.archive is None
 
 
 def place_of(real: Path) -> Path:
-    """The directory of the archive for these jars; it may not exist."""
+    """The directory of the archive for these jars; it may not exist.
+
+    Times count in seconds, as for the JVM: layers of images keep no fractions.
+
+    Raises:
+        OSError: a jar cannot be read.
+    """
     digest = hashlib.sha256()
     for jar in jars_of(real):
         found = jar.stat()
-        digest.update(f"{jar} {found.st_size} {found.st_mtime_ns}\n".encode())
+        digest.update(f"{jar} {found.st_size} {int(found.st_mtime)}\n".encode())
     return Path(sys.prefix) / _PLACE / f"{_PREFIX}{digest.hexdigest()[:16]}"
 
 
-def home_in(place: Path) -> Path | None:
-    """The home beside the archive; None if nothing is prepared."""
-    home = place / _HOME
-    return home if home.is_dir() else None
-
-
-def archive_in(place: Path) -> Path | None:
-    """The archive; None if there is none."""
-    archive = place / _ARCHIVE
-    return archive if archive.is_file() else None
-
-
-def options_with(archive: Path) -> str:
-    """The options of a JVM that uses the archive if it fits."""
-    return f'-XX:SharedArchiveFile="{archive}" {_QUIET}'
+def with_archive(options: str, archive: Path) -> str:
+    """The options of a JVM that uses the archive if it fits; unchanged if they have another one, or make one."""
+    if any(name in options for name in _ABOUT_ARCHIVES):
+        return options
+    # Without a line in the output if the archive does not fit.
+    return f'{options} -XX:SharedArchiveFile="{archive}" -Xlog:cds*=off'
 
 
 def options_that_make(archive: Path) -> str:
     """The options of a JVM that writes the archive when it ends."""
-    return f'-XX:ArchiveClassesAtExit="{archive}" {_QUIET}'
+    return f'-XX:ArchiveClassesAtExit="{archive}"'
 
 
 @contextlib.contextmanager
 def new_archive(real: Path) -> Iterator[Path]:
     """The path where the block has to write the archive; the archive counts from the end of the block on.
 
-    A second process waits. Archives for other jars are removed.
+    If the block writes none, the one before stays. A second process waits. Archives for other jars are removed.
 
     Raises:
-        ConfigError: the directory cannot be written.
+        ConfigError: the directory cannot be written, or a start with a local master would not use the archive.
     """
-    place = place_of(real)
+    if (why := why_not_quick(real)) is not None:
+        raise ConfigError(f"no start of Spark would use an archive of classes: {why}")
     with contextlib.ExitStack() as holding:
-        with _writing(place):
-            place.mkdir(parents=True, exist_ok=True)
-            lock = holding.enter_context((place / _LOCK).open("w"))
+        with _writing():
+            place = place_of(real)
+            _make_readable(place.parent)
+            lock = holding.enter_context((place.parent / _LOCK).open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
             _keep_home(real, place)
             written = place / f"{_ARCHIVE}.new"
             written.unlink(missing_ok=True)
         yield written
-        with _writing(place):
-            written.replace(place / _ARCHIVE)
+        with _writing():
+            if written.is_file():
+                written.chmod(0o644)
+                written.replace(place / _ARCHIVE)
             for other in place.parent.glob(f"{_PREFIX}*"):
                 if other != place:
                     shutil.rmtree(other, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _writing(place: Path) -> Iterator[None]:
+def _writing() -> Iterator[None]:
     try:
         yield
     except OSError as exc:
+        is_denied = exc.errno in {errno.EACCES, errno.EPERM}
+        advice = ": run this as the user who has installed txnwatch" if is_denied else ""
         raise ConfigError(
-            f"{place}: expected a directory for the archive of classes that can be written, found: {exc.strerror}: run "
-            "this as the user who has installed txnwatch"
+            f"{exc.filename or Path(sys.prefix) / _PLACE}: expected a place for the archive of classes, found: "
+            f"{exc.strerror}{advice}"
         ) from exc
+
+
+def _make_readable(directory: Path) -> None:
+    """Makes the directory; every user of the environment may read it, whatever the mask of this one."""
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(_READABLE)
 
 
 def _keep_home(real: Path, place: Path) -> None:
     """Makes the home beside the archive, if there is none."""
+    _make_readable(place)
     begun = place / f"{_HOME}.new"
     shutil.rmtree(begun, ignore_errors=True)
-    if home_in(place) is None:
+    if not (place / _HOME).is_dir():
         make_home(real, begun)
+        for directory in (begun, *(path for path in begun.iterdir() if path.is_dir() and not path.is_symlink())):
+            directory.chmod(_READABLE)
         begun.replace(place / _HOME)

@@ -7,7 +7,6 @@ action the query fails. The output of the state is small, so it is collected and
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,11 +26,11 @@ from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.class_archive import archive_in, home_in, installed_spark, options_with, place_of
+from txnwatch.streaming.job.class_archive import installed_spark, prepared_for, with_archive
 from txnwatch.streaming.job.operator import BucketProcessor, no_rows
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.scratch import has_room_for_sockets
-from txnwatch.streaming.job.search_paths import can_be_quick, class_path, home_is, make_home, search_path
+from txnwatch.streaming.job.search_paths import class_path, home_is, make_home, search_path, why_not_quick
 from txnwatch.streaming.job.spark_conf import (
     JAVA_OPTIONS,
     LOOPBACK,
@@ -248,24 +247,23 @@ def _gateway(conf: SparkConf, master: str, scratch: Path | None, output: int | N
     # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
     popen = {"start_new_session": True, "stdout": output, "stderr": output}
     real = installed_spark()
-    uses_own_python = is_local(master) and os.environ.get("PYSPARK_PYTHON") == sys.executable
-    if scratch is None or not (uses_own_python and can_be_quick(real)):
+    if scratch is None or not is_local(master) or why_not_quick(real) is not None:
         return launch_gateway(conf, popen_kwargs=popen)
     conf.setAll(list(class_path(real).items()))
-    with home_is(_home(real, scratch, conf)):
+    with home_is(_home(real, scratch, conf), real):
         return launch_gateway(conf, popen_kwargs=popen)
 
 
 def _home(real: Path, scratch: Path, conf: SparkConf) -> Path:
     """The home of the JVM: that of the archive of classes, which the JVM uses then, or a new one."""
-    place = place_of(real)
-    home, archive = home_in(place), archive_in(place)
-    if home is None:
+    prepared = prepared_for(real)
+    if prepared is None:
         home = scratch / "spark-home"
         make_home(real, home)
-    elif archive is not None:
-        conf.set(JAVA_OPTIONS, f"{conf.get(JAVA_OPTIONS)} {options_with(archive)}")
-    return home
+        return home
+    if prepared.archive is not None:
+        conf.set(JAVA_OPTIONS, with_archive(conf.get(JAVA_OPTIONS) or "", prepared.archive))
+    return prepared.home
 
 
 def _settings(checkpoint: str, state_partitions: int, scratch: Path | None) -> dict[str, str]:

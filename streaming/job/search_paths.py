@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import zipimport
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,8 +38,9 @@ def search_path() -> dict[str, str]:
 # jars, those with the most classes first, and the directory has only the jar that starts Spark. The order never
 # changes, which an archive of the classes needs (class_archive.py).
 
-_HOME = "SPARK_HOME"
+_HOME, _CONF_HOME, _PYTHON = "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON"
 _WITHOUT = "python"
+_CONF = "conf"
 _JARS = "jars"
 _STARTER = "spark-launcher_*.jar"
 _WITHOUT_JARS = "spark-mllib_*.jar"
@@ -50,14 +52,19 @@ _FIRST = (
 )
 
 
-def can_be_quick(real: Path) -> bool:
-    """Whether the JVM may get a home of ours instead of `real`, that of the installed PySpark.
+def why_not_quick(real: Path) -> str | None:
+    """Why the JVM must not get a home of ours instead of `real`, that of the installed PySpark; None if it may.
 
-    Not if `SPARK_HOME` names another home, because then an operator has chosen it, or if the home has no zip.
+    If `SPARK_HOME` or `PYSPARK_PYTHON` name another home or another Python, an operator has chosen it.
     """
-    chosen = os.environ.get(_HOME)
-    is_chosen = chosen is not None and Path(chosen).resolve() != real.resolve()
-    return not is_chosen and (real / _WITHOUT / "lib" / "pyspark.zip").is_file()
+    chosen, python = os.environ.get(_HOME), os.environ.get(_PYTHON, sys.executable)
+    if chosen is not None and Path(chosen).resolve() != real.resolve():
+        return f"{_HOME} is {chosen}, and the installed PySpark is {real}"
+    if python != sys.executable:
+        return f"{_PYTHON} is {python}, and this Python is {sys.executable}"
+    if not (real / _WITHOUT / "lib" / "pyspark.zip").is_file():
+        return f"{real} is no PySpark that pip has installed: it has no python/lib/pyspark.zip"
+    return None
 
 
 def make_home(real: Path, home: Path) -> None:
@@ -68,24 +75,26 @@ def make_home(real: Path, home: Path) -> None:
     """
     (home / _JARS).mkdir(parents=True)
     for entry in real.iterdir():
-        if entry.name not in {_WITHOUT, _JARS}:
+        if entry.name not in {_WITHOUT, _JARS, _CONF}:
             (home / entry.name).symlink_to(entry)
     for jar in (real / _JARS).glob(_STARTER):
         (home / _JARS / jar.name).symlink_to(jar)
 
 
 @contextlib.contextmanager
-def home_is(home: Path) -> Iterator[None]:
-    """The JVM that starts in the block uses this home."""
-    before = os.environ.get(_HOME)
-    os.environ[_HOME] = str(home)
+def home_is(home: Path, real: Path) -> Iterator[None]:
+    """The JVM that starts in the block uses this home, and the configuration of the real one, if it ever gets any."""
+    changed = {_HOME: str(home), _CONF_HOME: os.environ.get(_CONF_HOME, str(real / _CONF))}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_HOME]
-        else:
-            os.environ[_HOME] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def jars_of(real: Path) -> list[Path]:

@@ -13,11 +13,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from txnwatch.state.model.errors import SparkError
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.values import BarrierNumber, TimestampMs
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.job.class_archive import installed_spark, new_archive, options_that_make
+from txnwatch.streaming.job.class_archive import installed_spark, new_archive, options_that_make, prepared_for
 from txnwatch.streaming.job.failures import end_jvm
 from txnwatch.streaming.job.query import (
     findings_of,
@@ -77,16 +76,16 @@ class TrainingSource(DataSource):  # type: ignore[misc]
         return TrainingReader()
 
 
-def write_archive(scratch: Path, output: int) -> Path:
-    """Writes the archive for the installed PySpark, and returns its path; `output` gets what the JVM writes.
+def write_archive(scratch: Path, output: int) -> Path | None:
+    """Writes the archive for the installed PySpark, and returns its path; None if the JVM has written none.
 
-    `scratch` is an empty directory for temporary files. It takes about 15 s of one core.
+    `scratch` is an empty directory for temporary files; `output` gets what the JVM writes.
 
     Raises:
-        ConfigError: the directory of the archive cannot be written.
-        SparkError: the JVM has written no archive.
+        ConfigError: the directory of the archive cannot be written, or no start would use it.
     """
-    with new_archive(installed_spark()) as archive:
+    real = installed_spark()
+    with new_archive(real) as archive:
         session = spark_session(
             str(scratch / "checkpoint"),
             master=_MASTER,
@@ -99,9 +98,9 @@ def write_archive(scratch: Path, output: int) -> Path:
             _run(session, scratch)
         finally:
             end_jvm(session)
-        if not archive.is_file():
-            raise SparkError("expected that the JVM writes an archive of its classes at its end, and found none")
-    return archive.with_suffix("")
+        is_written = archive.is_file()
+    prepared = prepared_for(real)
+    return prepared.archive if is_written and prepared is not None else None
 
 
 def _run(session: SparkSession, scratch: Path) -> None:

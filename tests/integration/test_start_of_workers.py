@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pyspark
+import pytest
 
-from txnwatch.streaming.job.class_archive import archive_in, installed_spark, place_of
+from txnwatch.streaming.job.class_archive import installed_spark, prepared_for
 
 SCRIPT = """
 import json, os, sys
@@ -52,7 +53,7 @@ mapped = [line.split()[-1] for line in Path(f"/proc/{jvm}/maps").read_text().spl
 print(json.dumps([*found, place_of("org.apache.spark.sql.SparkSession"), jars, mapped]))
 session.stop()
 """
-PREPARED = archive_in(place_of(installed_spark()))
+PREPARED = prepared_for(installed_spark())
 
 
 def test_the_first_task_gets_a_worker_that_loads_everything(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_the_first_task_gets_a_worker_that_loads_everything(tmp_path: Path) -> N
     assert names.index(Path(place).name) < 10, "the jars with most classes are the first"
     assert not [name for name in names if name.startswith("spark-mllib_")]
     assert PREPARED is not None, "make the archive with `txnwatch prepare`, as scripts/venv.sh does"
-    assert str(PREPARED) in mapped, "the JVM uses the archive"
+    assert str(PREPARED.archive) in mapped, "the JVM uses the archive"
 
 
 DAMAGED = """
@@ -93,3 +94,26 @@ def test_an_archive_that_the_jvm_does_not_know_has_no_consequence(tmp_path: Path
     *lines, answer = done.stdout.splitlines()
     assert not [path for path in json.loads(answer)[-1] if path.startswith(str(tmp_path))]
     assert not [line for line in (*lines, *done.stderr.splitlines()) if "archive" in line.lower() or "jsa" in line]
+
+
+AGAIN = """
+import sys
+from pathlib import Path
+
+from txnwatch.spark_start import prepared
+from txnwatch.streaming.job.class_archive import installed_spark, prepared_for
+
+sys.prefix = sys.argv[1] + "/environment"
+for number in ("1", "2"):
+    scratch = Path(sys.argv[1]) / number
+    scratch.mkdir()
+    print(prepared(scratch / "spark.log", scratch).stat().st_ino)
+"""
+
+
+@pytest.mark.long
+def test_an_archive_can_be_made_again(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", AGAIN, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split()
+    assert first != second

@@ -20,10 +20,14 @@ from txnwatch.state.model.facts import Fact, TransactionSeen
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.transaction import TransactionDescription
+from txnwatch.state.model.values import ErrorCode, Problem
 
 SHARED_AND_QUICK = Setting(faults=frozenset({TWO_IDS}), rate=4.0, sharing=1.0)
 SHARED_AND_AWAY = Setting(faults=frozenset({TWO_IDS, "no leader", "unreadable"}), sharing=1.0)
 SHARED_AND_LOST = Setting(faults=frozenset({TWO_IDS, "lost marker"}), logs=1, rate=20.0, sharing=1.0)
+
+
+_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class TheFirstIdThatIsDescribedCounts(WorldReader):
@@ -65,7 +69,11 @@ class RecordsOfOneIdAreEnough(WorldReader):
         def sure(
             candidate: SpanCandidate, descriptions: dict[str, TransactionDescription], listing: TransactionListing
         ) -> CoordinatorReading:
-            return coordinator_reading(replace(candidate, is_log_read=True), descriptions, listing)
+            hidden = tuple(Problem(one.text, _DENIED) for one in listing.problems if one not in listing.silent)
+            read = replace(candidate, is_log_read=True)
+            return coordinator_reading(
+                read, descriptions, dataclasses.replace(listing, problems=(*listing.silent, *hidden))
+            )
 
         with mock.patch.object(confirm, "coordinator_reading", sure):
             return super().batch(on_result)

@@ -35,10 +35,8 @@ def run(parsed: argparse.Namespace) -> int:
     from txnwatch.streaming.job.scratch import SCRATCH, OwnDirectory  # noqa: PLC0415
 
     begin, scratch = time.monotonic(), OwnDirectory(SCRATCH)
-    try:
-        archive = prepared(scratch.path / "spark.log", scratch.path)
-    finally:
-        scratch.remove()
+    archive = prepared(scratch.path / "spark.log", scratch.path)  # an error names the log, so it stays
+    scratch.remove()
     with delivering():
         print(f"{archive}: {archive.stat().st_size >> 20} MB, made in {time.monotonic() - begin:.0f} s")
     return CLEAN

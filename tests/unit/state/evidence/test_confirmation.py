@@ -115,6 +115,7 @@ def test_a_better_reason_from_the_log_stays() -> None:
 
 WHOLE = TransactionListing(())
 SHORT = TransactionListing((), (Problem("broker 2 did not answer"),))
+DENIED = TransactionListing((), (Problem("no DESCRIBE", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),))
 LISTED = TransactionListing((ListedTransaction(NAME, PRODUCER, S.EMPTY, 1),))
 TWICE = TransactionListing(tuple(ListedTransaction(NAME, PRODUCER, S.EMPTY, broker) for broker in (1, 2)))
 SILENT = Problem("coordinator 2: timed out")
@@ -189,17 +190,29 @@ COORDINATORS = {
         TransactionListing(LISTED.transactions, SHORT.problems),
         CoordinatorReading(problem=SHORT.problems[0]),
     ),
-    "known from the log and described, another part of the listing is missing": (
+    "known from the log and described, some ids are hidden": (
         KNOWN,
         {NAME: COMPLETE},
-        SHORT,
-        CoordinatorReading(COMPLETE, unlisted=SHORT.problems[0]),
+        DENIED,
+        CoordinatorReading(COMPLETE, unlisted=Problem("no DESCRIBE")),
     ),
     "the same, but the log that was read may not name a second id": (
         msgspec.structs.replace(KNOWN, is_log_read=False),
         {NAME: COMPLETE},
+        DENIED,
+        CoordinatorReading(problem=Problem("no DESCRIBE")),
+    ),
+    "known from the log and described, a part of the log has no leader now: a second id may have begun there": (
+        KNOWN,
+        {NAME: COMPLETE},
         SHORT,
         CoordinatorReading(problem=SHORT.problems[0]),
+    ),
+    "the same, and some ids are hidden": (
+        KNOWN,
+        {NAME: COMPLETE},
+        TransactionListing((), (*DENIED.problems, *SHORT.problems)),
+        CoordinatorReading(problem=Problem("no DESCRIBE; broker 2 did not answer")),
     ),
     "the log that was read may not name a second id, but the listing is whole": (
         msgspec.structs.replace(KNOWN, is_log_read=False),

@@ -12,12 +12,12 @@ import pytest
 
 import txnwatch
 from txnwatch.streaming.job.search_paths import (
-    can_be_quick,
     class_path,
     home_is,
     jars_of,
     make_home,
     search_path,
+    why_not_quick,
 )
 
 
@@ -64,22 +64,32 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_jvm_gets_a_home_without_the_zip(real: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     make_home(real, home)
-    assert {entry.name for entry in home.iterdir()} == {"bin", "conf", "jars"}
-    assert [(home / name).resolve() for name in ("bin", "conf")] == [real / "bin", real / "conf"]
+    assert {entry.name for entry in home.iterdir()} == {"bin", "jars"}
+    assert (home / "bin").resolve() == real / "bin"
     assert [jar.resolve() for jar in (home / "jars").iterdir()] == [real / "jars" / JARS[4]], "what starts Spark"
 
 
-@pytest.mark.parametrize("before", [None, "/opt/spark"])
+@pytest.mark.parametrize(
+    ("before", "conf"),
+    [
+        ({}, None),
+        ({"SPARK_HOME": "/opt/spark"}, None),
+        ({"SPARK_CONF_DIR": "/etc/spark"}, "/etc/spark"),
+    ],
+    ids=["nothing set", "a home", "a configuration"],
+)
 def test_only_the_jvm_that_starts_in_the_block_gets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
+    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], conf: str | None
 ) -> None:
-    if before is not None:
-        monkeypatch.setenv("SPARK_HOME", before)
-    else:
-        monkeypatch.delenv("SPARK_HOME", raising=False)
-    with home_is(tmp_path):
+    """The configuration is that of the real home: a later start finds what an operator has put there meanwhile."""
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
+    with home_is(tmp_path, real):
         assert os.environ["SPARK_HOME"] == str(tmp_path)
-    assert os.environ.get("SPARK_HOME") == before
+        assert os.environ["SPARK_CONF_DIR"] == (conf or str(real / "conf"))
+    assert {name: os.environ[name] for name in ("SPARK_HOME", "SPARK_CONF_DIR") if name in os.environ} == before
 
 
 def test_the_class_path_has_all_jars_but_one_and_first_those_with_most_classes(real: Path) -> None:
@@ -89,23 +99,28 @@ def test_the_class_path_has_all_jars_but_one_and_first_those_with_most_classes(r
     assert all(jar.parent == real / "jars" for jar in jars_of(real))
 
 
-@pytest.mark.parametrize(
-    ("chosen", "has_zip", "expected"),
-    [
-        (None, True, True),
-        ("pyspark", True, True),
-        ("link", True, True),
-        ("other", True, False),
-        (None, False, False),
-    ],
-    ids=["nothing chosen", "the same home", "a link to it", "another home", "no zip"],
-)
-def test_a_home_that_an_operator_has_chosen_is_used(
-    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None, *, has_zip: bool, expected: bool
+REASONS: dict[str, tuple[dict[str, str], str | None]] = {
+    "nothing chosen": ({}, None),
+    "the same home": ({"SPARK_HOME": "pyspark"}, None),
+    "a link to it": ({"SPARK_HOME": "link"}, None),
+    "another home": ({"SPARK_HOME": "other"}, "SPARK_HOME is"),
+    "this Python": ({"PYSPARK_PYTHON": sys.executable}, None),
+    "another Python": ({"PYSPARK_PYTHON": "/usr/bin/python3.9"}, "PYSPARK_PYTHON is /usr/bin/python3.9"),
+    "no zip": ({"zip": ""}, "no PySpark that pip has installed"),
+}
+
+
+@pytest.mark.parametrize(("chosen", "expected"), REASONS.values(), ids=REASONS.keys())
+def test_what_an_operator_has_chosen_is_used(
+    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], expected: str | None
 ) -> None:
     (tmp_path / "link").symlink_to(real)
-    if chosen is not None:
-        monkeypatch.setenv("SPARK_HOME", str(tmp_path / chosen))
-    if not has_zip:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if "zip" in chosen:
         (real / "python" / "lib" / "pyspark.zip").unlink()
-    assert can_be_quick(real) is expected
+    if "SPARK_HOME" in chosen:
+        monkeypatch.setenv("SPARK_HOME", str(tmp_path / chosen["SPARK_HOME"]))
+    if "PYSPARK_PYTHON" in chosen:
+        monkeypatch.setenv("PYSPARK_PYTHON", chosen["PYSPARK_PYTHON"])
+    found = why_not_quick(real)
+    assert found is None if expected is None else expected in str(found)
