@@ -60,11 +60,17 @@ def why_not_quick(real: Path) -> str | None:
     chosen, python = os.environ.get(_HOME), os.environ.get(_PYTHON, sys.executable)
     if chosen is not None and Path(chosen).resolve() != real.resolve():
         return f"{_HOME} is {chosen}, and the installed PySpark is {real}"
-    if python != sys.executable:
+    if not _is_this(python):
         return f"{_PYTHON} is {python}, and this Python is {sys.executable}"
     if not (real / _WITHOUT / "lib" / "pyspark.zip").is_file():
         return f"{real} is no PySpark that pip has installed: it has no python/lib/pyspark.zip"
     return None
+
+
+def _is_this(python: str) -> bool:
+    """Whether the program is this Python; an environment has it under several names."""
+    other, this = Path(python), Path(sys.executable)
+    return other.parent.resolve() == this.parent.resolve() and other.resolve() == this.resolve()
 
 
 def make_home(real: Path, home: Path) -> None:

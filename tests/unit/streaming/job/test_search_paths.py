@@ -105,6 +105,8 @@ REASONS: dict[str, tuple[dict[str, str], str | None]] = {
     "a link to it": ({"SPARK_HOME": "link"}, None),
     "another home": ({"SPARK_HOME": "other"}, "SPARK_HOME is"),
     "this Python": ({"PYSPARK_PYTHON": sys.executable}, None),
+    "another name of it": ({"PYSPARK_PYTHON": str(Path(sys.executable).with_name("python3"))}, None),
+    "the Python of its environment": ({"PYSPARK_PYTHON": str(Path(sys.executable).resolve())}, "PYSPARK_PYTHON is"),
     "another Python": ({"PYSPARK_PYTHON": "/usr/bin/python3.9"}, "PYSPARK_PYTHON is /usr/bin/python3.9"),
     "no zip": ({"zip": ""}, "no PySpark that pip has installed"),
 }
