@@ -16,9 +16,10 @@ from support.topics import create_topic, delete_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState, UnknownTransactionalId
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.search import described_id
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
@@ -125,6 +126,18 @@ def test_a_fence_is_named_although_the_id_is_empty_now(cluster: Cluster, partiti
 def test_an_id_that_has_begun_nothing_says_so(cluster: Cluster, tell: Tell) -> None:
     producer = RawProducer(cluster, unique("app")).init()
     assert "It has not begun a transaction since its last InitProducerId at " in tell(producer.transactional_id)
+
+
+def test_the_partition_of_its_log_is_named_although_no_record_can_be_read(
+    cluster: Cluster, tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number follows from the id: that of the record is the same."""
+    producer = RawProducer(cluster, unique("app")).init()
+    records, _ = described_id.read_records(cluster, producer.transactional_id)
+    place = f"Its coordinator is broker 1, the leader of {TRANSACTION_STATE_TOPIC}-{records[-1].partition}."
+    assert place in tell(producer.transactional_id)
+    monkeypatch.setattr(described_id, "read_records", lambda *_: ([], "READ is missing"))
+    assert place in tell(producer.transactional_id, code=1)
 
 
 IDS_EXPIRE_SOON = {

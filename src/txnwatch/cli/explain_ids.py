@@ -53,7 +53,7 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     question.note_unread(readings.values())
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
-    return of_id(question.origin, described, known.last, readings.values(), wall_clock_ms(), found, past)
+    return of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
 
 
 def _without_foreign(question: Question, held: set[TopicPartition]) -> set[TopicPartition]:
