@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
+from txnwatch.cli.explain_groups import with_groups_behind
 from txnwatch.cli.explanation import Explanation, end_text, of_id, of_span, open_in
 from txnwatch.cli.past_ids import former_owner, former_text, participants_of, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import past_ends
@@ -53,7 +54,8 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     question.note_unread(readings.values())
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
-    return of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
+    explained = of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
+    return with_groups_behind(question, explained, described.producer_id, readings.values())
 
 
 def _without_foreign(question: Question, held: set[TopicPartition]) -> set[TopicPartition]:

@@ -53,7 +53,7 @@ from txnwatch.streaming.search.described_id import DescribedWithLog
 
 # What holds a partition.
 
-_YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
+YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
 OPEN, ALL_CLEAR = "open", "all_clear"
 NO_GROUPS = GroupsAround()
 _NEVER_SURE = {
@@ -135,7 +135,7 @@ def end_of(
 ) -> Ending:
     """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
     end = expected_end(described, proven, policy, now_ms)
-    by_itself = _NOT_KNOWN if end.ends_by_itself is None else _YES if end.ends_by_itself else _NO
+    by_itself = _NOT_KNOWN if end.ends_by_itself is None else YES if end.ends_by_itself else _NO
     by_ms = end.last_ms if end.ends_by_itself else None
     return Ending(proven or OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
 
@@ -177,8 +177,9 @@ def of_partition(
     held = held_text(partition, reading.last_stable_offset, reading.high_watermark, hidden)
     explained = of_span(origin, first, found, now_ms)
     waiting = [group for span in ordered for group in groups.waiting_for(start_of(span))]
+    affected = groups.affected.get(partition, ())
     hurt = (
-        *affected_lines(groups.affected, reading.last_stable_offset or FIRST_OFFSET),
+        *affected_lines(affected, reading.last_stable_offset or FIRST_OFFSET),
         *waiting_lines(groups.waiting_for(start_of(first))),
         *(f"Not all groups are known: {problem}." for problem in groups.problems),
     )
@@ -187,7 +188,7 @@ def of_partition(
         explained,
         hidden_records=hidden,
         text=text,
-        affected_groups=tuple(group.group_id for group in groups.affected),
+        affected_groups=tuple(group.group_id for group in affected),
         waiting_groups=tuple(dict.fromkeys(group.group_id for group in waiting)),
     )
 
@@ -480,7 +481,7 @@ def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Door | None
 
     A fence would abort a prepared two-phase transaction, which its client may want to commit.
     """
-    described, is_usual = known.described, end.state == OPEN and end.by_itself == _YES
+    described, is_usual = known.described, end.state == OPEN and end.by_itself == YES
     if is_usual or is_two_phase(described):
         return None
     move = last_door(known.log, described.coordinator)
