@@ -308,7 +308,9 @@ def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = 
     add_format_flag(parser, "text, or one JSON object")
     if has_table:
         parser.add_argument(
-            "--wide", action="store_true", help="one line for each row, even if it is wider than the terminal"
+            "--wide",
+            action="store_true",
+            help="every column, and one line for each row, even if it is wider than the terminal",
         )
     if found_if is not None:
         parser.add_argument("--fail-on-found", action="store_true", help=f"exit code 3 if {found_if}")
