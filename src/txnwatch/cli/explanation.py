@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from txnwatch.cli.abort_texts import MarkerByHand
 from txnwatch.cli.group_texts import GroupsAround, affected_lines, held_text, waiting_lines
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, log_named, may_begin_again
@@ -93,6 +94,7 @@ class Explanation:
         advice: what to know before the transaction is ended.
         affected_groups: the groups that stop at the partition's last stable offset if they read with read_committed.
         waiting_groups: the groups whose committed offsets are pending in an open transaction.
+        marker_by_hand: a marker of the last day that no coordinator has written.
     """
 
     target: str
@@ -114,6 +116,7 @@ class Explanation:
     text: tuple[str, ...] = ()
     affected_groups: tuple[str, ...] = ()
     waiting_groups: tuple[str, ...] = ()
+    marker_by_hand: MarkerByHand | None = None
 
     def lines(self) -> Iterable[str]:
         """The answer as lines of text."""
