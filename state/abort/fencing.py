@@ -29,7 +29,15 @@ from txnwatch.state.model.transaction import (
     UnknownTransactionalId,
     epoch_text,
 )
-from txnwatch.state.model.values import BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
 
 
 class ProducerIdentity(NamedTuple):
@@ -68,9 +76,14 @@ def may_begin_again(owner: DescribedTransaction, data: ProducerIdentity) -> bool
     return not is_fenced(owner, data.producer_id, data.producer_epoch)
 
 
-def last_door(log: str, broker: BrokerId) -> str:
+def log_named(log: TopicPartition | None) -> str:
+    """The partition of the coordinators' log that has an id, as text; None if no broker shows the log."""
+    return str(log) if log is not None else f"its partition of {TRANSACTION_STATE_TOPIC}"
+
+
+def last_door(log: TopicPartition | None, broker: BrokerId) -> str:
     """What ends a transaction if its coordinator does not end it; `log` is the partition of its log."""
-    return f"restart broker {broker}, or move the leader of {log} to another broker"
+    return f"restart broker {broker}, or move the leader of {log_named(log)} to another broker"
 
 
 def why_not(found: TransactionDescription) -> str | None:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Refused
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.ending import closed_by_marker, no_longer_open
+from txnwatch.state.evidence.ending import closed_by_marker, given_up, no_longer_open
 from txnwatch.state.model.incident import (
     Action,
     ActionResult,
@@ -210,8 +210,13 @@ def recovered(announced: Action, found: MarkerResult) -> Action | None:
 
 
 def resolution(written: MarkerSpec, found: MarkerResult, now_ms: TimestampMs) -> Resolution:
-    """How the incident of an abort by hand ends: by the marker that closed the transaction, ours or not."""
+    """How the incident of an abort by hand ends: by the marker that closed the transaction, ours or not.
+
+    An abort that saw no end has given up: nobody else may be there to end its incident.
+    """
     marker, detail = found.closed_by, found.detail or BY_HAND
+    if not found.is_closed:
+        return given_up(now_ms, detail)
     if marker is None:
         return no_longer_open(now_ms, detail)
     return closed_by_marker(marker, _writer(written, marker, is_ours=found.is_ours), now_ms, detail)

@@ -229,6 +229,11 @@ def no_longer_open(now_ms: TimestampMs, detail: str) -> Resolution:
     return _end(EndKind.NO_LONGER_OPEN, EndedBy.UNKNOWN, now_ms, detail)
 
 
+def given_up(now_ms: TimestampMs, detail: str) -> Resolution:
+    """The resolution of an abort by hand that is over without an end of the transaction, or without knowing of one."""
+    return _end(EndKind.GIVEN_UP, EndedBy.UNKNOWN, now_ms, detail)
+
+
 def _end(
     how: EndKind, by: EndedBy, now_ms: TimestampMs, detail: str | None = None, marker: Marker | None = None
 ) -> Resolution:

@@ -167,13 +167,10 @@ class AbortByHand:
         protocol = MarkerProtocol(
             delivery.publish, lambda: too_old(read_ms, FRESH_BY_HAND_MS), is_published=known is not None
         )
-        event, result = yield from protocol.run(shown, spec, begun, found.reading)
-        if isinstance(result, NotSent):
-            assert event.action is not None
-            detail = f"{event.action.detail}; run the command again, nearer to the brokers if they answer slowly"
-            return delivery.with_problem(MarkerResult(ActionResult.FAILED, detail))
-        is_ended = known is not None and result.is_closed and (yield from ask(AwaitEnd(known.incident_id)))
-        if result.is_closed and not is_ended:
+        event, performed = yield from protocol.run(shown, spec, begun, found.reading)
+        result = _not_sent(event) if isinstance(performed, NotSent) else performed
+        is_ours = known is None or (result.is_closed and not (yield from ask(AwaitEnd(known.incident_id))))
+        if is_ours:
             now_ms = yield from ask(Now())
             yield from delivery.publish(resolved(event, now_ms, resolution(spec.marker, result, now_ms)))
         if result.is_denied:
@@ -214,6 +211,13 @@ class AbortByHand:
         if found.answer is Answer.UNKNOWN:
             raise BrokerError(f"{self.target.partition}: could not read whether it hangs: {found.why}")
         return found
+
+
+def _not_sent(event: IncidentEvent) -> MarkerResult:
+    """The result of an abort whose marker no broker has received."""
+    assert event.action is not None
+    detail = f"{event.action.detail}; run the command again, nearer to the brokers if they answer slowly"
+    return MarkerResult(ActionResult.FAILED, detail)
 
 
 def _continues(known: IncidentEvent, found: IncidentEvent) -> IncidentEvent:

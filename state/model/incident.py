@@ -150,6 +150,7 @@ class EndKind(StrEnum):
     TRUNCATED = "truncated"
     REFUTED = "refuted"
     NO_LONGER_OPEN = "no_longer_open"
+    GIVEN_UP = "given_up"
 
 
 class EndedBy(StrEnum):

@@ -12,10 +12,10 @@ from txnwatch.state.model.transaction import (
     TransactionDescription,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import LogRecord, read_records
+from txnwatch.streaming.log.coordinator_log import LogRecord, log_of, read_records
 
 _TRIES = 3
 
@@ -26,11 +26,13 @@ class DescribedWithLog(NamedTuple):
     Attributes:
         records: the records that the log still has, oldest first.
         problem: why the last record could not be read; None if it could.
+        log: the partition of the log that has the id, by its hash; None if no broker shows the log.
     """
 
     described: DescribedTransaction
     records: Sequence[LogRecord]
     problem: str | None
+    log: TopicPartition | None
 
     @property
     def last(self) -> LogRecord | None:
@@ -56,7 +58,7 @@ def described_with_log(cluster: Cluster, transactional_id: str) -> DescribedWith
         if again == described or isinstance(again, NotDescribed):
             break
         described = _known(again)  # its state changed while the log was read
-    return DescribedWithLog(described, found, problem)
+    return DescribedWithLog(described, found, problem, log_of(cluster, transactional_id))
 
 
 def _known(described: TransactionDescription) -> DescribedTransaction:

@@ -1,4 +1,4 @@
-"""Decoders of the bytes of logs: record batches, control records, and records of `__transaction_state`."""
+"""Decoders of the bytes of logs: batches, markers, records of `__transaction_state`, keys of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from itertools import pairwise
 
 from fuzz.target import Target
 from support.batches import a_batch, a_control_batch, a_marker, a_record, an_old_entry
+from support.pending_offsets import an_offset_key
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.waiting_groups import MOST_KEYS, PendingOffsets
 from txnwatch.streaming.log.coordinator_log import records_of
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.wire.offsets_log import decode_offset_key
 from txnwatch.streaming.wire.record_batch import BatchWalker, decode_marker, end_of_whole_entries, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value, quick_decode
 
@@ -26,6 +29,9 @@ LOGGED = [
     a_batch(at, records=[a_record(key=a_key("app"), value=value)], producer_id=-1, transactional=False)
     for at, value in enumerate([*_VALUES, None])
 ]
+_HUNG = 7  # the producer id of `a_batch`
+_KEYS = [an_offset_key("billing", "orders", 3), an_offset_key("caf\u00e9", "tv", 0, version=0)]
+_MEMBERS = b"\0\2\0\7billing"  # GroupMetadataKey
 
 
 def _data_partition(data: bytes) -> None:
@@ -33,16 +39,23 @@ def _data_partition(data: bytes) -> None:
     whole, parts = PartitionFold(0, _END), PartitionFold(0, _END)
     whole.feed(data)
     assert whole.position >= 0
-    offsets = [offset for _, *run in BatchWalker(0, _END).runs(data, joined=False) for offset in run[:2]]
-    if offsets != sorted(offsets):
+    if not _feed_in_two_answers(parts, data):
         return
-    cut = end_of_whole_entries(data[: len(data) // 2])
-    for part in (data[:cut], data[cut:]):
-        if not parts.is_done:
-            parts.feed(part)
     facts = [list(fold.facts(_PARTITION, "id", 0)) for fold in (whole, parts)]
     assert facts[0] == facts[1], "an answer in two parts has other facts"
     assert whole.position == parts.position
+
+
+def _feed_in_two_answers(fold: BatchWalker, data: bytes) -> bool:
+    """Feeds the log in two parts; False if its offsets do not rise, because then the result may differ."""
+    offsets = [offset for _, *run in BatchWalker(0, _END).runs(data, joined=False) for offset in run[:2]]
+    if offsets != sorted(offsets):
+        return False
+    cut = end_of_whole_entries(data[: len(data) // 2])
+    for part in (data[:cut], data[cut:]):
+        if not fold.is_done:
+            fold.feed(part)
+    return True
 
 
 def _batch_list(data: bytes) -> None:
@@ -97,6 +110,24 @@ def _marker(data: bytes) -> None:
     decode_marker(*_halves(data))
 
 
+def _offset_key(data: bytes) -> None:
+    """A key is None only if its version is another one, and else has each byte of the input in its three fields."""
+    found, version = decode_offset_key(data), int.from_bytes(data[:2], "big", signed=True)
+    assert (found is None) == (version not in {0, 1})
+    assert found is None or an_offset_key(found.group_id, *found.partition, version=version) == data
+
+
+def _pending_offsets(data: bytes) -> None:
+    """The fold takes a log in two answers as it takes it in one, and names at most so many groups, all of its bytes."""
+    whole, parts = (PendingOffsets({_HUNG: 0}, 0, _END) for _ in range(2))
+    whole.feed(data)
+    assert all(len(keys) <= MOST_KEYS for keys in whole.found.values())
+    named = [key for keys in whole.found.values() for key in keys]
+    assert all(any(an_offset_key(name, *at, version=one) in data for one in (0, 1)) for name, at in named)
+    if _feed_in_two_answers(parts, data):
+        assert (parts.found, parts.position) == (whole.found, whole.position)
+
+
 TARGETS = [
     Target(
         "data_partition",
@@ -134,5 +165,16 @@ TARGETS = [
     ),
     Target(
         "marker", "a control record", _marker, (WireError,), [b"\x04\0\0\0\1\0\0\0\0\0\7", b"\x04\0\0\0\0\0\0\0\0\0\7"]
+    ),
+    Target("offset_key", "a key of `__consumer_offsets`", _offset_key, (WireError,), [*_KEYS, _MEMBERS]),
+    Target(
+        "pending_offsets",
+        "batches of `__consumer_offsets`",
+        _pending_offsets,
+        (WireError,),
+        [
+            a_batch(0, records=[a_record(at, key=key) for at, key in enumerate([*_KEYS, _MEMBERS])]),
+            a_batch(0, records=[a_record(key=_KEYS[0])], producer_id=8) + a_marker(1),
+        ],
     ),
 ]

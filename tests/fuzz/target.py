@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -23,7 +23,7 @@ class Target:
     reads: str
     run: Callable[[bytes], object]
     typed: tuple[type[Exception], ...]
-    first: Iterable[bytes]
+    first: Sequence[bytes]
     is_json: bool = False
 
     def try_with(self, data: bytes) -> None:

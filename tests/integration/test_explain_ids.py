@@ -16,9 +16,10 @@ from support.topics import create_topic, delete_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState, UnknownTransactionalId
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.search import described_id
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
@@ -50,12 +51,13 @@ def partition(cluster: Cluster) -> TopicPartition:
 
 @pytest.fixture
 def tell(quick: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Tell:
-    """The text of `explain`, as one line."""
+    """The text of `explain`, as one line; no marker here is of an administrator."""
 
     def told(*arguments: str, code: int = 0) -> str:
         server = ("--bootstrap-server", quick.bootstrap_servers, "--format", "json")
         assert main(["explain", *arguments, *server]) == code
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert answer["rows"][0]["marker_by_hand"] is None, answer["rows"][0]["text"]
         return " ".join(answer["rows"][0]["text"])
 
     return told
@@ -96,6 +98,7 @@ def test_an_abort_of_an_old_client_is_its_own(cluster: Cluster, partition: Topic
     await_state(cluster, producer, S.COMPLETE_ABORT)
     assert "was aborted at " in (text := tell(producer.transactional_id))
     assert "its client ended it." in text
+    assert "all clear" in tell(str(partition))
 
 
 def test_an_abort_of_a_new_client_may_be_a_fence_until_it_goes_on(
@@ -105,12 +108,14 @@ def test_an_abort_of_a_new_client_may_be_a_fence_until_it_goes_on(
     producer.end(commit=False, version=5)
     await_state(cluster, producer, S.COMPLETE_ABORT)
     assert "its client aborted it, or its coordinator did for a new InitProducerId" in tell(producer.transactional_id)
+    assert "all clear" in tell(str(partition))
 
 
 def test_a_timeout_is_its_coordinators(cluster: Cluster, partition: TopicPartition, tell: Tell) -> None:
     producer = begun(cluster, partition, timeout_ms=TIMEOUT_MS)
     await_state(cluster, producer, S.COMPLETE_ABORT)
     assert "its coordinator aborted it at its timeout" in tell(producer.transactional_id)
+    assert "all clear" in tell(str(partition))
 
 
 def test_a_fence_is_named_although_the_id_is_empty_now(cluster: Cluster, partition: TopicPartition, tell: Tell) -> None:
@@ -118,6 +123,7 @@ def test_a_fence_is_named_although_the_id_is_empty_now(cluster: Cluster, partiti
     RawProducer(cluster, producer.transactional_id).init()
     await_state(cluster, producer, S.EMPTY)
     text = tell(producer.transactional_id, "--fail-on-found")
+    assert "all clear" in tell(str(partition))
     assert "It has not begun a transaction since its last InitProducerId at " in text
     assert "its coordinator aborted it for a new InitProducerId: the application has started again" in text
 
@@ -125,6 +131,18 @@ def test_a_fence_is_named_although_the_id_is_empty_now(cluster: Cluster, partiti
 def test_an_id_that_has_begun_nothing_says_so(cluster: Cluster, tell: Tell) -> None:
     producer = RawProducer(cluster, unique("app")).init()
     assert "It has not begun a transaction since its last InitProducerId at " in tell(producer.transactional_id)
+
+
+def test_the_partition_of_its_log_is_named_although_no_record_can_be_read(
+    cluster: Cluster, tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number follows from the id: that of the record is the same."""
+    producer = RawProducer(cluster, unique("app")).init()
+    records, _ = described_id.read_records(cluster, producer.transactional_id)
+    place = f"Its coordinator is broker 1, the leader of {TRANSACTION_STATE_TOPIC}-{records[-1].partition}."
+    assert place in tell(producer.transactional_id)
+    monkeypatch.setattr(described_id, "read_records", lambda *_: ([], "READ is missing"))
+    assert place in tell(producer.transactional_id, code=1)
 
 
 IDS_EXPIRE_SOON = {

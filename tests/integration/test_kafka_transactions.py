@@ -44,7 +44,8 @@ DIFFERENCES = {
     "`--broker-id` selects the partitions that the broker leads; Kafka's tool asks the broker about all its replicas, "
     "which may be behind. If a partition does not answer, txnwatch lists it as not checked and continues; Kafka's "
     "tool stops. txnwatch names the transactional ids. It also shows late and long running transactions, each by "
-    "its own timeout, and stuck transactions. It counts what a flag excludes.",
+    "its own timeout, and stuck transactions. It counts what a flag excludes. Its table names the consumer groups that "
+    "stand still, and has the other columns of Kafka's tool only with `--wide`; JSON always has all fields.",
     "abort": "txnwatch proves the hang before it writes the marker, and reads the partition again after it: see "
     "[abort.md](abort.md). It reads both epochs from the leader, and never takes them from the user.",
     "forceTerminateTransaction": "The command of txnwatch is `fence`. It shows what it ends, and asks. It keeps the "

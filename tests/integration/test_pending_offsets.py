@@ -192,14 +192,61 @@ def test_the_groups_that_stop_at_a_hang_are_named(
     row = ask(str(source), "--fail-on-found", code=3)
     assert (row["state"], row["affected_groups"], row["waiting_groups"]) == ("hanging", [below, at_it], [])
     text = " ".join(row["text"])
-    assert f"these groups stop here; they have reached this offset: '{at_it}' (at 2)." in text
-    assert f"these groups stop here; they have not reached it yet: '{below}' (at 1)." in text
+    assert f"these groups stop here; they have reached this offset: '{at_it}' (at 2, lag 4)." in text
+    assert f"these groups stop here; they have not reached it yet: '{below}' (at 1, lag 5)." in text
     group = ask(at_it, "--fail-on-found", code=3)
     assert (group["state"], group["target"]) == ("hanging", at_it)
     assert f"{source}: hanging. It has committed offset 2; read_committed stops at 2." in " ".join(group["text"])
     member.close()
     end_by_hand(cluster, source, late.producer_id, commit=False)
     assert ask(at_it, "--fail-on-found")["state"] == "all_clear"
+
+
+def find(four: EmbeddedKafka, capsys: pytest.CaptureFixture[str], partition: TopicPartition) -> Row:
+    """The one row of `find-hanging` about a partition."""
+    at = ("--topic", partition.topic, "--partition", str(partition.partition))
+    assert main(["find-hanging", *at, "--bootstrap-server", four.bootstrap_servers, "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["groups_not_known"] == []
+    (row,) = answer["rows"]
+    return dict(row)
+
+
+def test_find_hanging_names_the_groups_that_wait_and_those_that_stop(
+    four: EmbeddedKafka, cluster: Cluster, source: TopicPartition, hang: Hang, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = find(four, capsys, hang.span.partition)
+    assert (row["verdict"], row["waiting_groups"], row["affected_groups"]) == ("hanging", [hang.group], [])
+    group = unique("billing")
+    late = late_write(cluster, unique("late"), source, commit=False)
+    commit_an_offset(four, source, group, 2)
+    row = find(four, capsys, source)
+    assert (row["verdict"], row["waiting_groups"], row["affected_groups"]) == ("hanging", [], [group])
+    end_by_hand(cluster, source, late.producer_id, commit=False)
+
+
+def test_a_transaction_as_a_whole_is_explained_and_found_with_its_groups(
+    four: EmbeddedKafka, cluster: Cluster, source: TopicPartition, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A long running one stands for a late one: a broker does not leave a transaction late."""
+    old, reader, stream = OffsetProducer(cluster, unique("old")), unique("billing"), unique("stream")
+    old.init()
+    old.add(source)
+    old.produce(source)
+    old.add_offsets(stream)
+    old.commit_offset(stream, source, 1)
+    commit_an_offset(four, source, reader, 0)
+    soon = ("--long-running-fraction", "0.0001", "--long-running-min-ms", "1")
+    row = ask("--transactional-id", old.transactional_id, *soon, "--fail-on-found", code=3)
+    assert (row["state"], reader in row["affected_groups"], row["waiting_groups"]) == ("long_running", True, [stream])
+    assert f"they have reached this offset: '{reader}' (at 0, lag 1)" in " ".join(row["text"])
+    assert main(["find-hanging", *soon, "--bootstrap-server", four.bootstrap_servers, "--format", "json"]) in {0, 1}
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    (found,) = [one for one in rows if one["transactional_id"] == old.transactional_id]
+    assert (found["verdict"], found["waiting_groups"]) == ("long_running", [stream])
+    assert found["affected_groups"] == row["affected_groups"]
+    assert str(source) in found["partitions"]
+    old.end(commit=True)
 
 
 def write(four: EmbeddedKafka, partition: TopicPartition, count: int) -> None:

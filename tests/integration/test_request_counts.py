@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from support.topics import create_topic, unique
+from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
+from txnwatch.cli.hurt_groups import Hold, groups_of
 from txnwatch.state.model.facts import CensusTaken
-from txnwatch.state.model.ports import ListedOffset
+from txnwatch.state.model.ports import ListedOffset, SpanStart
 from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.admin.groups import ClusterGroups
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 SIZES = (3, 48)
 ENDS_OF_DATA_AND_LOG = 2
 BRACKET = ["ListOffsetsRequest", "DescribeProducersRequest", "ListOffsetsRequest", "MetadataRequest"]
+
+
+OF_GROUPS = ["ListGroupsRequest", "OffsetFetchRequest", "DescribeGroupsRequest"]
 
 
 @pytest.fixture
@@ -66,3 +73,16 @@ def test_a_census_asks_each_broker_three_times_and_one_of_them_for_the_ids_of_to
     assert isinstance(found, CensusTaken)
     assert found.taken.keys() == set(partitions)
     assert sent == BRACKET
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_groups_of_any_number_of_hangs_cost_the_same(
+    kafka: EmbeddedKafka, cluster: Cluster, sent: list[str], size: int
+) -> None:
+    partitions = topic_of(cluster, size)
+    commit_an_offset(kafka, partitions[0])
+    readings = ClusterAdmin(cluster).read_partitions(partitions).values()
+    holds = [Hold(SpanStart(reading.partition, number, 0), reading) for number, reading in enumerate(readings)]
+    sent.clear()
+    assert len(groups_of(ClusterGroups(cluster), holds, 0).problems) == 0
+    assert sent == OF_GROUPS

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.targets import TARGETS
 from support.batches import a_batch, a_marker, a_record, an_old_entry, unsigned_varint, varint
+from support.pending_offsets import an_offset_key
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.wire.fetch_response import decode_fetch_response
+from txnwatch.streaming.wire.offsets_log import CommittedKey, decode_offset_key
 from txnwatch.streaming.wire.primitives import Reader
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, decode_marker, records, walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
@@ -73,6 +77,13 @@ def test_tags_of_newer_brokers_change_nothing(value: TransactionLogValue, tags: 
     assert decode_value(a_value(value, tags)) == value
 
 
+@given(st.text(max_size=300), st.from_regex(r"[a-zA-Z0-9_-]{1,249}", fullmatch=True), st.integers(0, 2**31 - 1))
+def test_the_key_of_a_committed_offset_is_read_back(group: str, topic: str, partition: int) -> None:
+    for version in (0, 1):
+        key = an_offset_key(group, topic, partition, version=version)
+        assert decode_offset_key(key) == CommittedKey(group, TopicPartition(topic, partition))
+
+
 VALUE = TransactionLogValue(0, 9, 3, 60_000, TransactionState.ONGOING, (("orders", (0, 7)), ("tv", ())), 5, 4)
 TAGGED = TransactionLogValue(1, 9, 3, 60_000, TransactionState.PREPARE_ABORT, (("tv", (1,)),), 5, 4, 8, 10, 2, 1)
 SEGMENT = a_batch(0, records=[a_record(headers=[("a", b"b"), ("c", None)]), a_record(1, key=None)]) + an_old_entry(2)
@@ -101,6 +112,7 @@ def decode_fetched(version: int) -> Callable[[bytes], object]:
 DECODERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
     "transaction log key": (decode_key, [a_key("checkout-1")]),
     "transaction log value": (decode_value, [a_value(VALUE), a_value(TAGGED, {99: b"later"})]),
+    "offset commit key": (decode_offset_key, [an_offset_key("billing", "orders", 3), b"\0\2\0\7billing"]),
     "marker": (lambda data: decode_marker(data[:4], data[4:]), [bytes.fromhex("0000 0001 0000 00000009")]),
     "batch headers": (lambda data: list(walk(data)), [SEGMENT]),
     "records": (decode_all_records, [SEGMENT]),
@@ -112,7 +124,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
 
 
 @st.composite
-def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+def damaged(draw: st.DrawFn, seeds: Sequence[bytes]) -> bytes:
     """Something valid, cut anywhere, with a few bytes overwritten and a few behind it."""
     data = bytearray(draw(st.sampled_from(seeds)))
     positions = st.integers(0, len(data) - 1)
@@ -135,6 +147,14 @@ def test_any_bytes_are_a_value_or_a_wire_error(
 def test_every_seed_of_damage_is_valid(decode: Callable[[bytes], object], seeds: list[bytes]) -> None:
     for seed in seeds:
         decode(seed)
+
+
+@pytest.mark.parametrize("name", ["offset_key", "pending_offsets"])
+@given(data=st.data())
+def test_the_law_of_the_fuzzer_holds_for_damaged_keys_of_offsets(name: str, data: st.DataObject) -> None:
+    target = TARGETS[name]
+    longer = st.tuples(st.sampled_from(target.first), st.binary(max_size=9)).map(b"".join)
+    target.try_with(data.draw(st.binary(max_size=200) | damaged(target.first) | longer, label="bytes"))
 
 
 @given(damaged([SEGMENT * 2]))

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import lru_cache, partial
 from typing import Any
 
+from txnwatch.cli.abort_texts import place_of_claim
 from txnwatch.cli.compose import Question, searcher_of
+from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
 from txnwatch.cli.explain_ids import described_now, of_former_id, of_known_id
 from txnwatch.cli.explain_names import NO_FINDING, of_group_named, of_name
@@ -20,6 +23,7 @@ from txnwatch.cli.explained_owner import with_owner
 from txnwatch.cli.explanation import Explanation, of_partition
 from txnwatch.cli.one_shot import (
     add_connection_flags,
+    add_events_flags,
     add_foreign_flag,
     add_output_flags,
     add_owners_flag,
@@ -50,7 +54,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         description="Explains which transaction holds a partition's last stable offset: since when, who owns it, "
         "whether it ends by itself, and what to do next. With an offset, it explains whether read_committed consumers "
         "get that record, and how its transaction ended. With a transactional id, it explains the state of that id and "
-        "who ended its last transaction; with a consumer group, what the group waits for. A topic, a producer id and "
+        "who ended its last transaction; with a consumer group, what the group waits for. It also tells of a marker of "
+        "the last day that txnwatch or an administrator has written. A topic, a producer id and "
         "an id that has expired are explained too.",
     )
     parser.add_argument(
@@ -76,6 +81,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     add_threshold_flags(parser)
     add_foreign_flag(parser)
     add_owners_flag(parser)
+    add_events_flags(parser)
     what = "the partition or the group is not all clear, the id is not idle, or the record is not visible"
     add_output_flags(parser, found_if=what, has_table=False)
     parser.set_defaults(run=run)
@@ -98,10 +104,11 @@ def run(parsed: argparse.Namespace) -> int:
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
     searcher = searcher_of(cluster, policy, parsed.foreign_topics)
-    question = Question(cluster, origin_of(cluster, parsed), searcher)
+    published = lru_cache(partial(read_published, cluster, parsed))
+    question = Question(cluster, origin_of(cluster, parsed), searcher, published=published)
     record, partition = _record(cluster, parsed), _partition(question, parsed)
     if record is not None:
-        explained = of_record(question, record)
+        explained = _of_record(question, record)
     elif partition is not None:
         explained = _of_partition(question, partition)
     else:
@@ -148,6 +155,12 @@ def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition
     return None
 
 
+def _of_record(question: Question, record: RecordTarget) -> Explanation:
+    explained = of_record(question, record)
+    about = AbortsOf(lambda one: (one.producer_id, place_of_claim(one)) == (explained.producer_id, record.partition))
+    return with_past_abort(question, explained, about)
+
+
 def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     for look in range(_LOOKS):
         found = question.searcher.search([partition])
@@ -163,7 +176,8 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
     groups = groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
-    return with_waiting_groups(question, partition, explained)
+    explained = with_waiting_groups(question, partition, explained)
+    return with_past_abort(question, explained, AbortsOf(lambda one: place_of_claim(one) == partition, [partition]))
 
 
 def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:

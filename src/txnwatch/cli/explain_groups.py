@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explanation import ALL_CLEAR, OPEN, Explanation, of_partition, of_span, open_in, start_of
-from txnwatch.cli.group_texts import UNSTABLE, GroupsAround, waiting_means
-from txnwatch.state.evidence.affected_groups import affected_groups, observe
+from txnwatch.cli.explanation import ALL_CLEAR, OPEN, YES, Explanation, of_partition, of_span, open_in, start_of
+from txnwatch.cli.group_texts import UNSTABLE, GroupsAround, affected_lines, held_text, waiting_lines, waiting_means
+from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
+from txnwatch.state.evidence.ending import hidden_records
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ports import PartitionReading
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, ProducerId, TopicPartition
 from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -28,16 +29,42 @@ _NAMED = 5
 
 def groups_around(question: Question, partition: TopicPartition, found: Search) -> GroupsAround:
     """The groups that the open transactions of a partition hurt; nothing is read if none is open."""
-    spans, reading = open_in(found), found.readings[partition]
-    if not spans or reading.last_stable_offset is None or reading.high_watermark is None:
-        return GroupsAround()
-    groups = ClusterGroups(question.cluster)
-    waiting = groups.waiting(start_of(span) for span in spans)
-    answer = groups.committed_offsets([partition])
-    now_ms, stable, end = wall_clock_ms(), reading.last_stable_offset, reading.high_watermark
-    offsets = answer.offsets[partition]
-    affected = affected_groups(observe(None, stable, end, offsets, now_ms), end, offsets, now_ms)
-    return GroupsAround(affected, waiting.groups, (*waiting.problems, *answer.problems))
+    holds = [Hold(start_of(span), found.readings[partition]) for span in open_in(found)]
+    return groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
+
+
+def with_groups_behind(
+    question: Question, explained: Explanation, producer_id: ProducerId, readings: Iterable[PartitionReading]
+) -> Explanation:
+    """The explanation of an id, with the groups that its open data stops; none for a transaction that ends in time."""
+    if explained.state == OPEN and explained.ends_by_itself == YES:
+        return explained
+    holds = holds_of(producer_id, readings)
+    groups = groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
+    hurt = hurt_by(holds, groups)
+    return replace(
+        explained,
+        text=(*explained.text, *(behind_lines(hurt, holds, groups.problems) if holds else ())),
+        affected_groups=hurt.affected_names,
+        waiting_groups=hurt.waiting_names,
+    )
+
+
+def behind_lines(hurt: Hurt, holds: Sequence[Hold], problems: Iterable[str]) -> Iterable[str]:
+    """Who stands still because of the open data of an id, partition by partition."""
+    held = [hold.reading for hold in holds if hold.reading.partition in hurt.affected]
+    for reading in held[:_NAMED]:
+        stable, hidden = reading.last_stable_offset, hidden_records(reading) or 0
+        assert stable is not None
+        yield held_text(reading.partition, stable, reading.high_watermark, hidden)
+        yield from affected_lines(hurt.affected[reading.partition], stable)
+    if len(held) > _NAMED:
+        names = some([str(reading.partition) for reading in held[_NAMED:]], _NAMED)
+        yield f"Groups also stop on {names}: explain one of them."
+    yield from waiting_lines(hurt.waiting)
+    yield from (f"Not all groups are known: {problem}." for problem in problems)
+    if not (hurt.affected or hurt.waiting or problems):
+        yield "No consumer group with a committed offset stands still because of it."
 
 
 def with_waiting_groups(question: Question, partition: TopicPartition, explained: Explanation) -> Explanation:

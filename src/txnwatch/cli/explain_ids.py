@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from txnwatch.cli.compose import Question
+from txnwatch.cli.explain_aborts import AbortsOf, with_past_abort
+from txnwatch.cli.explain_groups import with_groups_behind
 from txnwatch.cli.explanation import Explanation, end_text, of_id, of_span, open_in
 from txnwatch.cli.past_ids import former_owner, former_text, participants_of, place_of, tombstone_of
-from txnwatch.state.evidence.past_ends import past_ends
+from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.incidents.event_builder import explain_id
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -53,7 +57,18 @@ def of_known_id(question: Question, transactional_id: str) -> Explanation:
     question.note_unread(readings.values())
     found = question.searcher.judge(described)
     missing.update(found.not_checked)
-    return of_id(question.origin, described, known.last, readings.values(), wall_clock_ms(), found, past)
+    explained = of_id(question.origin, known, readings.values(), wall_clock_ms(), found, past)
+    explained = with_groups_behind(question, explained, described.producer_id, readings.values())
+    return with_past_abort(question, explained, _aborts(transactional_id, described.producer_id, held, past))
+
+
+def _aborts(name: str, producer_id: ProducerId, held: Iterable[TopicPartition], ends: Sequence[PastEnd]) -> AbortsOf:
+    """The aborts of open data of an id, also under a producer id that it had before."""
+
+    def is_wanted(event: IncidentEvent) -> bool:
+        return event.transactional_id == name or event.producer_id == producer_id
+
+    return AbortsOf(is_wanted, sorted(held), producer_id, ends)
 
 
 def _without_foreign(question: Question, held: set[TopicPartition]) -> set[TopicPartition]:
@@ -81,9 +96,9 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
     )
     if last is None or last.value is None:
         return explained
-    return _with_open_data(
-        question, explained, last.value.producer_id, _without_foreign(question, participants_of(records))
-    )
+    producer_id, held = last.value.producer_id, _without_foreign(question, participants_of(records))
+    explained = _with_open_data(question, explained, producer_id, held)
+    return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
 
 
 def _gone(transactional_id: str, records: list[LogRecord]) -> str:

@@ -48,7 +48,7 @@ def record_target(text: str) -> RecordTarget | None:
     return RecordTarget(TopicPartition.parse(found["partition"]), Offset(int(found["offset"])))
 
 
-class _Owner(NamedTuple):
+class OwnerEnds(NamedTuple):
     """The transactional id of a producer id, and how its transactions have ended; None and empty if not known."""
 
     transactional_id: str | None
@@ -82,7 +82,7 @@ def of_record(question: Question, target: RecordTarget) -> Explanation:
         return replace(base, next=explain_partition(question.origin, partition))
     if batch is None or batch.producer_id is None or seen not in _OF_A_TRANSACTION:
         return base
-    owner = _owner(question, batch.producer_id)
+    owner = owner_of(question, batch.producer_id)
     lines = (_of_owner(owner.transactional_id, batch.producer_id), *_end_lines(place, owner))
     step = explain_id(question.origin, owner.transactional_id) if owner.transactional_id is not None else None
     return replace(base, transactional_id=owner.transactional_id, next=step, text=(*base.text, *lines))
@@ -143,7 +143,7 @@ def _producer(batch: BatchPlace) -> str:
     return f"producer id {batch.producer_id}, epoch {batch.producer_epoch}"
 
 
-def _owner(question: Question, producer_id: ProducerId) -> _Owner:
+def owner_of(question: Question, producer_id: ProducerId) -> OwnerEnds:
     """The id that has or had the producer id, and the ends of its transactions that the log still shows."""
     cluster = question.cluster
     listing = ClusterAdmin(cluster).list_transactions([producer_id])
@@ -151,9 +151,9 @@ def _owner(question: Question, producer_id: ProducerId) -> _Owner:
     if name is None:
         name, _ = name_in_log(cluster, producer_id)
     if name is None:
-        return _Owner(None)
+        return OwnerEnds(None)
     records, _ = read_records(cluster, name)
-    return _Owner(name, tuple(past_ends(history_of(records))))
+    return OwnerEnds(name, tuple(past_ends(history_of(records))))
 
 
 def _of_owner(name: str | None, producer_id: ProducerId) -> str:
@@ -162,7 +162,7 @@ def _of_owner(name: str | None, producer_id: ProducerId) -> str:
     return f"The producer id belongs to transactional id {name!r}."
 
 
-def _end_lines(place: RecordPlace, owner: _Owner) -> tuple[str, ...]:
+def _end_lines(place: RecordPlace, owner: OwnerEnds) -> tuple[str, ...]:
     """How and when the transaction ended on the partition, and who ended it."""
     marker, batch = place.marker, place.batch
     if batch is not None and batch.commit is not None:
@@ -185,7 +185,7 @@ def _end_lines(place: RecordPlace, owner: _Owner) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _who(owner: _Owner, marker: Marker) -> str:
+def _who(owner: OwnerEnds, marker: Marker) -> str:
     end = ended_with(owner.ends, marker)
     if end is None:
         return "The coordinators' log no longer shows who ended it, or an administrator has written the marker."

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from txnwatch.cli.abort_texts import MarkerByHand
 from txnwatch.cli.group_texts import GroupsAround, affected_lines, held_text, waiting_lines
 from txnwatch.cli.output import duration, utc
-from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, may_begin_again
+from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, log_named, may_begin_again
 from txnwatch.state.detection.view import RAISES_EPOCH
 from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.evidence.confirmation import SpanConfirmation
@@ -37,7 +38,6 @@ from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     FIRST_OFFSET,
     LONG_AGO,
-    TRANSACTION_STATE_TOPIC,
     ProducerId,
     TimestampMs,
     TopicPartition,
@@ -50,11 +50,11 @@ from txnwatch.state.model.verdicts import (
     is_two_phase,
     reason_text,
 )
-from txnwatch.streaming.log.coordinator_log import LogRecord
+from txnwatch.streaming.search.described_id import DescribedWithLog
 
 # What holds a partition.
 
-_YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
+YES, _NO, _NOT_KNOWN = "yes", "no", "unknown"
 OPEN, ALL_CLEAR = "open", "all_clear"
 NO_GROUPS = GroupsAround()
 _NEVER_SURE = {
@@ -94,6 +94,7 @@ class Explanation:
         advice: what to know before the transaction is ended.
         affected_groups: the groups that stop at the partition's last stable offset if they read with read_committed.
         waiting_groups: the groups whose committed offsets are pending in an open transaction.
+        marker_by_hand: a marker of the last day that no coordinator has written.
     """
 
     target: str
@@ -115,6 +116,7 @@ class Explanation:
     text: tuple[str, ...] = ()
     affected_groups: tuple[str, ...] = ()
     waiting_groups: tuple[str, ...] = ()
+    marker_by_hand: MarkerByHand | None = None
 
     def lines(self) -> Iterable[str]:
         """The answer as lines of text."""
@@ -136,7 +138,7 @@ def end_of(
 ) -> Ending:
     """How a live transaction will end, as text; `proven` is the verdict that its coordinator has confirmed."""
     end = expected_end(described, proven, policy, now_ms)
-    by_itself = _NOT_KNOWN if end.ends_by_itself is None else _YES if end.ends_by_itself else _NO
+    by_itself = _NOT_KNOWN if end.ends_by_itself is None else YES if end.ends_by_itself else _NO
     by_ms = end.last_ms if end.ends_by_itself else None
     return Ending(proven or OPEN, by_itself, by_ms, _how_it_ends(described, end, now_ms))
 
@@ -178,8 +180,9 @@ def of_partition(
     held = held_text(partition, reading.last_stable_offset, reading.high_watermark, hidden)
     explained = of_span(origin, first, found, now_ms)
     waiting = [group for span in ordered for group in groups.waiting_for(start_of(span))]
+    affected = groups.affected.get(partition, ())
     hurt = (
-        *affected_lines(groups.affected, reading.last_stable_offset or FIRST_OFFSET),
+        *affected_lines(affected, reading.last_stable_offset or FIRST_OFFSET),
         *waiting_lines(groups.waiting_for(start_of(first))),
         *(f"Not all groups are known: {problem}." for problem in groups.problems),
     )
@@ -188,7 +191,7 @@ def of_partition(
         explained,
         hidden_records=hidden,
         text=text,
-        affected_groups=tuple(group.group_id for group in groups.affected),
+        affected_groups=tuple(group.group_id for group in affected),
         waiting_groups=tuple(dict.fromkeys(group.group_id for group in waiting)),
     )
 
@@ -366,8 +369,7 @@ def _others(others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
 
 def of_id(
     origin: Origin,
-    described: DescribedTransaction,
-    last: LogRecord | None,
+    known: DescribedWithLog,
     readings: Iterable[PartitionReading],
     now_ms: TimestampMs,
     found: Search,
@@ -378,13 +380,13 @@ def of_id(
     `readings` are of its participants, and of those of its last transaction. `found` has what was proven about its live
     transaction (Searcher.judge). `past` has the ends of its transactions that the log still shows.
     """
-    known = list(readings)
+    described, read = known.described, list(readings)
     if described.is_live:
-        return _live_id(origin, described, last, known, now_ms, found)
+        return _live_id(origin, known, read, now_ms, found)
     name, state = described.transactional_id, described.state
-    data = open_data(described.producer_id, known)
-    ended_ms = last.timestamp_ms if last is not None else None
-    text = [f"{name}: {state}. {_did(described, ended_ms, past)}", _producer(described)]
+    data = open_data(described.producer_id, read)
+    ended_ms = known.last.timestamp_ms if known.last is not None else None
+    text = [f"{name}: {state}. {_did(described, ended_ms, past)}", _producer(known)]
     if data.open:
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
@@ -432,24 +434,24 @@ def end_text(end: PastEnd) -> str:
 
 def _live_id(
     origin: Origin,
-    described: DescribedTransaction,
-    last: LogRecord | None,
+    known: DescribedWithLog,
     readings: list[PartitionReading],
     now_ms: TimestampMs,
     found: Search,
 ) -> Explanation:
+    described = known.described
     end = end_of(described, verdict_of(described, found), found.policy, now_ms)
     name, state = described.transactional_id, described.state
     since_ms = described.start_ms
     how_it_ends = end.text
     if state.is_prepare:
-        since_ms = last.timestamp_ms if last is not None else since_ms
+        since_ms = known.last.timestamp_ms if known.last is not None else since_ms
         how_it_ends = _waits(described, readings)
     holds = open_data(described.producer_id, readings).open
-    sooner = _sooner(origin, described, last, end)
+    sooner = _sooner(origin, known, end)
     text = (
         f"{name}: {state}{since(since_ms, now_ms)}.",
-        _producer(described),
+        _producer(known),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
         *([sooner.text] if sooner is not None else []),
@@ -477,18 +479,15 @@ class Door(NamedTuple):
     command: str | None
 
 
-def _sooner(origin: Origin, described: DescribedTransaction, last: LogRecord | None, end: Ending) -> Door | None:
+def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Door | None:
     """What ends a transaction that is late, stuck or old; None for one that ends by itself, or by its client alone.
 
     A fence would abort a prepared two-phase transaction, which its client may want to commit.
     """
-    is_usual = end.state == OPEN and end.by_itself == _YES
+    described, is_usual = known.described, end.state == OPEN and end.by_itself == YES
     if is_usual or is_two_phase(described):
         return None
-    log = TRANSACTION_STATE_TOPIC
-    if last is not None and last.partition is not None:
-        log += f"-{last.partition}"
-    move = last_door(log, described.coordinator)
+    move = last_door(known.log, described.coordinator)
     if described.state.is_prepare:
         waits_for = min(described.partitions, default=None)
         return Door(
@@ -524,10 +523,12 @@ def _waits(described: DescribedTransaction, readings: list[PartitionReading]) ->
     return text
 
 
-def _producer(described: DescribedTransaction) -> str:
+def _producer(known: DescribedWithLog) -> str:
+    described = known.described
     timeout = "none" if described.timeout_ms == TWO_PHASE_TIMEOUT_MS else duration(described.timeout_ms)
     producer = f"Producer id {described.producer_id}, {epoch_text(described.producer_epoch)}"
-    return f"{producer}, timeout {timeout}, at broker {described.coordinator}."
+    coordinator = f"Its coordinator is broker {described.coordinator}, the leader of {log_named(known.log)}."
+    return f"{producer}, timeout {timeout}. {coordinator}"
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

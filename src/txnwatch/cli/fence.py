@@ -60,7 +60,6 @@ from txnwatch.state.model.transaction import (
     TransactionState,
 )
 from txnwatch.state.model.values import (
-    TRANSACTION_STATE_TOPIC,
     BrokerId,
     ErrorCode,
     Offset,
@@ -282,12 +281,9 @@ class Fence:
                 # The first answer for an open transaction is always this one: its abort begins, so it is in Prepare*.
                 is_refused = problem is not None and problem.code == ErrorCode.CONCURRENT_TRANSACTIONS
                 if is_refused and isinstance(now, DescribedTransaction) and not now.state.is_prepare:
-                    advice = f"{last_door(self._log(), now.coordinator)}; {advice}"
+                    advice = f"{last_door(log_of(self._cluster, self._id), now.coordinator)}; {advice}"
                 return step._replace(why=f"{step.why} after {_WAIT_S:.0f} s{answered}; {advice}")
             time.sleep(_PAUSE_S)
-
-    def _log(self) -> str:
-        return str(log_of(self._cluster, self._id) or f"its partition of {TRANSACTION_STATE_TOPIC}")
 
     def _described(self) -> TransactionDescription:
         return self._admin.describe_transactions([self._id])[self._id]

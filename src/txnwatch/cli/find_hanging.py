@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from txnwatch.cli.compose import searcher_of
+from txnwatch.cli.explanation import start_of
+from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_foreign_flag,
@@ -25,7 +27,7 @@ from txnwatch.cli.one_shot import (
     id32,
     origin_of,
 )
-from txnwatch.cli.output import DETAIL, CommandAnswer, Duration, LeftOut, Line, NotChecked, Time
+from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Names, NotChecked, Time
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.evidence.search_result import Search
 from txnwatch.state.incidents.event_builder import Origin, span_event, transaction_event
@@ -45,6 +47,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import hidden_of, why_not_shown
@@ -54,31 +57,48 @@ _MINUTE_MS = DurationMs(60_000)
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """One finding. `duration_ms` is the time since its last write or, for a transaction as a whole, since its start."""
+    """One finding; without `--wide`, the table has what somebody needs who was just woken up.
+
+    Attributes:
+        topic, partition, start_offset: of open data that hangs; None for a transaction as a whole.
+        partitions: that partition, or those of the transaction.
+        duration_ms: the time since its last write or, for a transaction as a whole, since its start.
+        affected_groups: the groups that stop at it if they read with read_committed.
+        waiting_groups: the groups that wait for their committed offsets, because these are pending in it.
+    """
 
     verdict: str
     transactional_id: str | None
-    topic: str | None
-    partition: int | None
+    topic: Annotated[str | None, WIDE]
+    partition: Annotated[int | None, WIDE]
+    partitions: Names
     producer_id: ProducerId
-    producer_epoch: Annotated[ProducerEpoch | None, DETAIL]
-    coordinator_epoch: Annotated[CoordinatorEpoch | None, DETAIL]
-    start_offset: Offset | None
-    last_timestamp_ms: Annotated[Time | None, DETAIL]
+    producer_epoch: ProducerEpoch | None
+    coordinator_epoch: Annotated[CoordinatorEpoch | None, WIDE]
+    start_offset: Annotated[Offset | None, WIDE]
+    last_timestamp_ms: Annotated[Time | None, WIDE]
     duration_ms: Duration
-    reason: Annotated[str | None, DETAIL]
-    transaction_state: Annotated[str | None, DETAIL]
-    transaction_timeout_ms: Annotated[DurationMs | None, DETAIL]
-    overdue_ms: Annotated[Duration | None, DETAIL]
-    hidden_records: Annotated[int | None, DETAIL]
-    expected_outcome: str
-    outcome_doubt: Annotated[str | None, DETAIL]
-    partitions: Annotated[tuple[str, ...], DETAIL]
-    owner: str | None
+    affected_groups: Names
+    waiting_groups: Names
+    reason: Annotated[str | None, WIDE]
+    transaction_state: Annotated[str | None, WIDE]
+    transaction_timeout_ms: Annotated[DurationMs | None, WIDE]
+    overdue_ms: Annotated[Duration | None, WIDE]
+    hidden_records: Annotated[int | None, WIDE]
+    expected_outcome: Annotated[str, WIDE]
+    outcome_doubt: Annotated[str | None, WIDE]
+    owner: Annotated[str | None, DETAIL]
     contact: Annotated[str | None, DETAIL]
-    application: Annotated[str | None, DETAIL]
-    advice: Annotated[str | None, DETAIL]
+    application: Annotated[str | None, WIDE]
+    advice: Line | None
     next: Line | None
+
+
+class _Found(NamedTuple):
+    """One finding: its event, and what it has open on the partitions that were read."""
+
+    event: IncidentEvent
+    holds: list[Hold]
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
@@ -132,17 +152,20 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
             searcher.hidden = partial(hidden_of, cluster, foreign_topics=parsed.foreign_topics)
         found = searcher.search(partitions, age.is_wanted)
     where = scope(parsed.topic, parsed.partition, parsed.broker_id)
-    events, elsewhere = _events(origin, found, set(partitions) if where else None)
+    findings, elsewhere = _findings(origin, found, set(partitions) if where else None)
+    groups = groups_of(ClusterGroups(cluster), (hold for one in findings for hold in one.holds), wall_clock_ms())
     left_out = (*age.left_out(), *_elsewhere(elsewhere, where), *_foreign(len(selection) - len(partitions)))
     return CommandAnswer(
         command="find-hanging",
         cluster_id=origin.cluster_id,
         row_type=FoundRow,
-        rows=[_row(named(event, origin.owners)) for event in events],
+        rows=[_row(named(one.event, origin.owners), hurt_by(one.holds, groups)) for one in findings],
         not_checked=tuple(NotChecked(what, why) for what, why in found.not_checked.items()),
         left_out=left_out,
-        summary=summary(found, len(events), where, is_all_judged=not age.younger),
-        found=bool(events),
+        summary=summary(found, len(findings), where, is_all_judged=not age.younger),
+        found=bool(findings),
+        notes=tuple(f"not all groups are known: {problem}" for problem in groups.problems),
+        also={"groups_not_known": [{"why": problem} for problem in groups.problems]},
     )
 
 
@@ -223,35 +246,44 @@ def selected(
     return found
 
 
-def _events(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[IncidentEvent], int]:
+def _findings(origin: Origin, found: Search, wanted: set[TopicPartition] | None) -> tuple[list[_Found], int]:
     """The findings on the wanted partitions, and the number of transactions that are on none of them."""
     now_ms = wall_clock_ms()
     spans = sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id))
-    events = [span_event(origin, span, proof, None, now_ms) for span, proof in spans]
+    findings = [
+        _Found(span_event(origin, span, proof, None, now_ms), [Hold(start_of(span), found.readings[span.partition])])
+        for span, proof in spans
+    ]
     elsewhere = 0
     for transaction, confirmed in found.overdue:
         assert confirmed.description is not None
-        if wanted is None or wanted & confirmed.description.partitions:
-            events.append(transaction_event(origin, transaction, confirmed, now_ms))
+        held = confirmed.description.partitions
+        if wanted is None or wanted & held:
+            read = [found.readings[one] for one in sorted(held) if one in found.readings]
+            event = transaction_event(origin, transaction, confirmed, now_ms)
+            findings.append(_Found(event, holds_of(transaction.producer_id, read)))
         else:
             elsewhere += 1
-    return events, elsewhere
+    return findings, elsewhere
 
 
-def _row(event: IncidentEvent) -> FoundRow:
+def _row(event: IncidentEvent, hurt: Hurt) -> FoundRow:
     since_ms = event.last_write_ms if event.last_write_ms is not None else event.open_since_ms
-    is_span = event.topic is not None
+    place = f"{event.topic}-{event.partition}" if event.topic is not None else None
     return FoundRow(
         verdict=event.verdict,
         transactional_id=event.transactional_id,
         topic=event.topic,
         partition=event.partition,
+        partitions=(place,) if place is not None else event.evidence.coordinator_partitions,
         producer_id=event.producer_id,
         producer_epoch=event.producer_epoch,
         coordinator_epoch=event.coordinator_epoch,
         start_offset=event.txn_start_offset,
         last_timestamp_ms=event.last_write_ms,
         duration_ms=event.time_ms - since_ms,
+        affected_groups=hurt.affected_names,
+        waiting_groups=hurt.waiting_names,
         reason=event.reason,
         transaction_state=event.transaction_state,
         transaction_timeout_ms=event.transaction_timeout_ms,
@@ -259,7 +291,6 @@ def _row(event: IncidentEvent) -> FoundRow:
         hidden_records=event.hidden_records,
         expected_outcome=event.expected_outcome,
         outcome_doubt=event.outcome_doubt,
-        partitions=() if is_span else event.evidence.coordinator_partitions,
         owner=event.owner.team if event.owner is not None else None,
         contact=event.owner.contact if event.owner is not None else None,
         application=event.application.text if event.application is not None else None,

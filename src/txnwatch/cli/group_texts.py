@@ -19,15 +19,15 @@ UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 
 @dataclass(frozen=True, slots=True)
 class GroupsAround:
-    """The groups that the open transactions of a partition hurt.
+    """The groups that open transactions hurt.
 
     Attributes:
-        affected: groups that read the partition, by one look at their committed offsets.
+        affected: by partition, the groups that read it, by one look at their committed offsets.
         waiting: on `__consumer_offsets`, the groups that wait for pending offsets, by span.
         problems: why groups may be missing.
     """
 
-    affected: tuple[AffectedGroup, ...] = ()
+    affected: Mapping[TopicPartition, tuple[AffectedGroup, ...]] = field(default_factory=dict)
     waiting: Mapping[SpanStart, tuple[WaitingGroup, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
@@ -77,5 +77,6 @@ def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[
     below = [one for one in groups if one.committed_offset != stable]
     for found, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
         if found:
-            names = some([f"{one.group_id!r} (at {one.committed_offset})" for one in found], _NAMED)
+            named = [f"{one.group_id!r} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]
+            names = some(named, _NAMED)
             yield f"If they read with read_committed, these groups stop here; they {place}: {names}."

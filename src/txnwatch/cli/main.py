@@ -96,9 +96,27 @@ def module_of(command: str) -> Any:  # noqa: ANN401 - a module with `add_parser`
 
 
 _INTERRUPTED = 130
+_SEVERAL = frozenset({argparse.ZERO_OR_MORE, argparse.ONE_OR_MORE})
 
 
 class _Parser(argparse.ArgumentParser):
+    _is_mixed = False  # while argparse parses the flags and the names apart
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
+        """Flags may be between the names of a command that takes several, as users of Kafka's tools write them.
+
+        Behind `--` each argument is a name. Then the names follow each other: argparse of Python 3.11 loses the `--`
+        when it parses the names apart.
+        """
+        is_with_several = any(action.nargs in _SEVERAL for action in self._get_positional_actions())
+        if self._is_mixed or not is_with_several or args is None or "--" in args:
+            return super().parse_known_args(args, namespace)
+        self._is_mixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_mixed = False
+
     def error(self, message: str) -> NoReturn:
         """A wrong usage: the message may have an argument of the user, so its secrets are hidden."""
         super().error(redacted(message))

@@ -308,7 +308,9 @@ def add_output_flags(parser: argparse.ArgumentParser, *, found_if: str | None = 
     add_format_flag(parser, "text, or one JSON object")
     if has_table:
         parser.add_argument(
-            "--wide", action="store_true", help="one line for each row, even if it is wider than the terminal"
+            "--wide",
+            action="store_true",
+            help="every column, and one line for each row, even if it is wider than the terminal",
         )
     if found_if is not None:
         parser.add_argument("--fail-on-found", action="store_true", help=f"exit code 3 if {found_if}")
@@ -346,7 +348,8 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]
 def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
     """The values that events and suggested commands of this run share."""
     owners = getattr(parsed, "owners", NO_OWNERS)
-    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed), owners=owners)
+    events = _events_flags(parsed) if hasattr(parsed, "events_topic") else EventsFlags()
+    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed), events, owners=owners)
 
 
 def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
@@ -358,11 +361,15 @@ def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> Incid
     event = named(event, parsed.owners)
     if parsed.bootstrap_server is None:
         return replace(event, suggested_command=None)
+    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), _events_flags(parsed))
+    return replace(event, suggested_command=suggested(origin, event))
+
+
+def _events_flags(parsed: argparse.Namespace) -> EventsFlags:
+    """The flags that a suggested command needs to publish its events where this command reads them."""
     topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None
     url = parsed.schema_registry_url
-    flags = EventsFlags(topic, schema_registry_url=without_credentials(url) if url is not None else None)
-    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), flags)
-    return replace(event, suggested_command=suggested(origin, event))
+    return EventsFlags(topic, schema_registry_url=without_credentials(url) if url is not None else None)
 
 
 def _properties_path(parsed: argparse.Namespace) -> str | None:

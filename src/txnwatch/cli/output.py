@@ -4,7 +4,7 @@ Law: both come from the same rows, so that they cannot disagree. A row is a froz
 JSON keys and, in Kafka's spelling, the headings. Times are epoch milliseconds in JSON and UTC in the table; only this
 module converts them. What could not be checked is part of the answer and makes it incomplete. What a filter left out is
 counted: otherwise a narrow query would look like an all-clear. Text that others wrote is escaped here, once, for the
-terminal or for JSON.
+terminal or for JSON. A column that only `--wide` shows is in JSON too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import by_reason, json_text, printable, some, two_units
 
-# Lays out rows as lines of text that fit the terminal; without a terminal every row is one line and nothing is cut.
+# Lays out rows as lines of text that fit the terminal; without a terminal every row is one line.
 #
 # If the whole table is too wide, the details are below the row. If the main columns are too wide as well, the last ones
 # are also below it, but at least half of them stay in the row. If these are too wide, every row becomes a block with
@@ -245,12 +245,22 @@ Duration = Annotated[DurationMs, FieldStyle(_duration)]
 Line = Annotated[str, FieldStyle(None)]
 IN_NOTES = FieldStyle(None, is_shown=False)
 DETAIL = "detail"  # Annotated[..., DETAIL]: a column that leaves the row if the table is too wide
+WIDE = "wide"  # Annotated[..., WIDE]: a column that only `--wide` shows
+_NAMES_IN_CELL = 3
+
+
+def _names(value: tuple[str, ...]) -> str:
+    return some(value, _NAMES_IN_CELL) or NONE
+
+
+Names = Annotated[tuple[str, ...], FieldStyle(_names)]
 
 
 class _Column(NamedTuple):
     render: Callable[[Any], str] | None
     has_unit: bool
     is_detail: bool
+    is_wide: bool
 
 
 class NotChecked(NamedTuple):
@@ -320,13 +330,16 @@ class CommandAnswer:
 
 
 def write(answer: CommandAnswer, how: str, out: TextIO | None = None, *, is_wide: bool = False) -> None:
-    """Writes the answer as `text` or `json`, by default to standard output; `is_wide`: one line for each row."""
+    """Writes the answer as `text` or `json`, by default to standard output.
+
+    `is_wide`: the text has every column, and one line for each row.
+    """
     stream = sys.stdout if out is None else out
     with delivering():
         if how == "json":
             print(json_text(envelope(answer)), file=stream, flush=True)
         else:
-            _write_text(answer, stream, None if is_wide else width_of(stream))
+            _write_text(answer, stream, is_wide=is_wide)
 
 
 @contextmanager
@@ -359,12 +372,12 @@ def envelope(answer: CommandAnswer) -> dict[str, Any]:
     }
 
 
-def _write_text(answer: CommandAnswer, stream: TextIO, width: int | None) -> None:
+def _write_text(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> None:
     if issubclass(answer.row_type, Prose):
         for row in answer.rows:
             print(*(printable(line) for line in row.lines()), sep="\n", file=stream)
     else:
-        _write_table(answer, stream, width)
+        _write_table(answer, stream, is_wide=is_wide)
     for line in by_reason(answer.not_checked, _NAMED):
         print(f"not checked: {printable(line)}", file=stream)
     for kept in answer.left_out:
@@ -376,15 +389,15 @@ def _write_text(answer: CommandAnswer, stream: TextIO, width: int | None) -> Non
     stream.flush()
 
 
-def _write_table(answer: CommandAnswer, stream: TextIO, width: int | None) -> None:
-    shown = _shown(answer.row_type)
+def _write_table(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> None:
+    shown = {name: how for name, how in _shown(answer.row_type).items() if is_wide or not how.is_wide}
     in_row = {name: how for name, how in shown.items() if how.render is not None}
     columns = [
         Column(heading(name.removesuffix("_ms") if how.has_unit else name), how.is_detail)
         for name, how in in_row.items()
     ]
     rows = [[_text(getattr(row, name), how.render) for name, how in in_row.items()] for row in answer.rows]
-    print(*table_lines(columns, rows, width), sep="\n", file=stream)
+    print(*table_lines(columns, rows, None if is_wide else width_of(stream)), sep="\n", file=stream)
     below = [name for name in shown if name not in in_row]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
     for line in dict.fromkeys(lines):
@@ -407,7 +420,8 @@ def _column(hint: Any) -> _Column | None:  # noqa: ANN401 - any type of a field,
     how = next((mark for mark in marks if isinstance(mark, FieldStyle)), None)
     if how is not None and not how.is_shown:
         return None
-    return _Column(how.render if how is not None else _plain, has_unit=how is not None, is_detail=DETAIL in marks)
+    render = how.render if how is not None else _plain
+    return _Column(render, has_unit=how is not None, is_detail=DETAIL in marks, is_wide=WIDE in marks)
 
 
 def _marks(hint: Any) -> Iterator[object]:  # noqa: ANN401 - as above

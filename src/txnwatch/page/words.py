@@ -150,6 +150,7 @@ _HOW: Final = {
     EndKind.TRUNCATED: "the data is removed from the log",
     EndKind.REFUTED: "a further read refuted it",
     EndKind.NO_LONGER_OPEN: "no longer open",
+    EndKind.GIVEN_UP: "the abort by hand saw no end of it",
 }
 
 

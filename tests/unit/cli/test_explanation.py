@@ -16,12 +16,15 @@ from txnwatch.state.evidence.search_result import OwnerViews
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 from txnwatch.streaming.log.coordinator_log import LogRecord
+from txnwatch.streaming.search.described_id import DescribedWithLog
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 ORIGIN = Origin("cluster", "a:1")
 NAME = "checkout-1"
+LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
 NOW_MS = 1_700_000_000_000
 FIRST_LEADER = {0: 0}  # the log has had no election
 ONGOING = DescribedTransaction(NAME, 1, S.ONGOING, 1000, 0, 60_000, NOW_MS)
@@ -183,15 +186,17 @@ def of(
     age_ms: int = 0,
     behind_ms: int = 0,
     policy: DetectionPolicy | None = None,
+    log: TopicPartition | None = LOG,
 ) -> Explanation:
     described = admin.describe_transactions([NAME])[NAME]
     readings = admin.read_partitions(admin.partitions).values()
     now_ms = admin.now_ms + age_ms
-    log = a_log(admin, last.timestamp_ms) if last is not None and described.is_live else OwnerViews()
-    found = a_searcher(admin, lambda: now_ms, read_log=lambda _: log, behind_ms=behind_ms, policy=policy).judge(
+    views = a_log(admin, last.timestamp_ms) if last is not None and described.is_live else OwnerViews()
+    found = a_searcher(admin, lambda: now_ms, read_log=lambda _: views, behind_ms=behind_ms, policy=policy).judge(
         described
     )
-    return of_id(ORIGIN, described, last, readings, now_ms, found)
+    known = DescribedWithLog(described, [last] if last is not None else [], None, log)
+    return of_id(ORIGIN, known, readings, now_ms, found)
 
 
 def a_record(admin: FakeAdmin, state: S, after_ms: int) -> LogRecord:
@@ -229,7 +234,18 @@ def test_an_idle_id_with_data_left_open_is_not_called_well(admin: FakeAdmin) -> 
 @pytest.mark.parametrize(("epoch", "text"), [(None, "no epoch yet"), (0, "epoch 0")])
 def test_an_id_without_an_epoch_is_explained(admin: FakeAdmin, epoch: int | None, text: str) -> None:
     admin.init(NAME).producer_epoch = epoch
-    assert of(admin).text[1] == f"Producer id 1000, {text}, timeout 1m00s, at broker 1."
+    place = "Its coordinator is broker 1, the leader of __transaction_state-3."
+    assert of(admin).text[1] == f"Producer id 1000, {text}, timeout 1m00s. {place}"
+
+
+def test_the_partition_of_the_log_is_named_although_no_record_was_read(admin: FakeAdmin) -> None:
+    """It follows from the id; only a log that no broker shows has none."""
+    admin.begin(NAME, *admin.partitions)
+    late = of(admin, age_ms=10**7)
+    assert late.text[1].endswith("the leader of __transaction_state-3.")
+    assert "or move the leader of __transaction_state-3 to another broker" in late.text[4]
+    hidden = of(admin, age_ms=10**7, log=None)
+    assert hidden.text[1].endswith("the leader of its partition of __transaction_state.")
 
 
 @pytest.mark.parametrize(("after_ms", "state"), [(30_000, "open"), (30_001, "stuck_prepare")])
@@ -240,7 +256,7 @@ def test_markers_that_are_awaited_for_long_are_stuck(admin: FakeAdmin, after_ms:
     assert (found.state, found.ends_by_itself) == (state, "unknown")
     assert found.text[3] == "Its outcome is decided: commit. It waits for the markers of orders-0."
     assert found.text[4].startswith("If its partitions have leaders and it still waits: restart broker 1, or move the ")
-    assert "move the leader of __transaction_state-0 to another broker; " in found.text[4]
+    assert "move the leader of __transaction_state-3 to another broker; " in found.text[4]
     assert found.next == "txnwatch explain --topic orders --partition 0 --bootstrap-server a:1"
 
 
@@ -259,7 +275,7 @@ def test_an_old_transaction_leads_to_the_fence_and_to_the_leader_of_its_log(admi
     )
     assert found.text[4].startswith(late), "it may never end by itself"
     assert "still in state Ongoing half a minute after that (the answer is CONCURRENT_TRANSACTIONS" in found.text[4]
-    assert found.text[4].endswith(": restart broker 1, or move the leader of __transaction_state-0 to another broker.")
+    assert found.text[4].endswith(": restart broker 1, or move the leader of __transaction_state-3 to another broker.")
     identity = f"--producer-id {producer.producer_id} --producer-epoch 0"
     assert found.next == f"txnwatch fence --transactional-id {NAME} {identity} --bootstrap-server a:1"
 

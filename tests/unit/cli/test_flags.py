@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+from contextlib import redirect_stdout, suppress
 
 import pytest
 
@@ -147,3 +149,48 @@ def test_each_command_has_the_short_form_of_a_flag_that_it_has(
 def test_both_forms_give_the_same_answer(flag: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decode", "--file", "/dev/null", *flag]) == 0
     assert capsys.readouterr().out.startswith('{"command": "decode"')
+
+
+def takes_several(command: str) -> bool:
+    """Whether the usage of a command has names that may be repeated."""
+    with redirect_stdout(io.StringIO()) as shown, suppress(SystemExit):
+        main([command, "--help"])
+    usage, _, _ = shown.getvalue().partition("\n\n")
+    return re.search(r"\[[A-Z]+ \.\.\.\]", usage) is not None
+
+
+NAMES_OF = {"describe": "ids", "owners": "names"}
+ORDERS = {
+    "flags first": ("-b", "S", "-o", "json", "A", "B"),
+    "flags last": ("A", "B", "-b", "S", "-o", "json"),
+    "a flag between": ("A", "-b", "S", "B", "-o", "json"),
+    "flags between": ("A", "-b", "S", "-o", "json", "B"),
+    "a flag with its value": ("-o", "json", "A", "--bootstrap-server=S", "B"),
+    "behind --": ("-b", "S", "-o", "json", "--", "A", "B"),
+}
+
+
+@pytest.mark.parametrize("command", NAMES_OF)
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
+def test_flags_may_be_between_names(command: str, order: tuple[str, ...]) -> None:
+    taken = parser([command]).parse_args([command, *order])
+    found = (getattr(taken, NAMES_OF[command]), taken.bootstrap_server, taken.format)
+    assert found == (["A", "B"], "S", "json")
+
+
+@pytest.mark.parametrize("command", NAMES_OF)
+def test_an_unknown_flag_between_names_is_a_usage_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "A", "--no-such-flag", "B", "-b", "S"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --no-such-flag" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", NAMES_OF)
+def test_what_follows_two_dashes_is_a_name(command: str) -> None:
+    taken = parser([command]).parse_args([command, "-b", "S", "--", "-A", "--B"])
+    assert getattr(taken, NAMES_OF[command]) == ["-A", "--B"]
+
+
+def test_these_are_the_commands_with_several_names() -> None:
+    assert [command for command in COMMANDS if takes_several(command)] == [*NAMES_OF]

@@ -48,5 +48,5 @@ def test_nothing_is_said_without_a_group() -> None:
 
 def test_the_groups_at_the_last_stable_offset_and_those_below_are_apart() -> None:
     reached, coming = affected_lines([at("audit", 5), at("billing", 3)], 5)
-    assert reached.endswith("they have reached this offset: 'audit' (at 5).")
-    assert coming.endswith("they have not reached it yet: 'billing' (at 3).")
+    assert reached.endswith("they have reached this offset: 'audit' (at 5, lag 9).")
+    assert coming.endswith("they have not reached it yet: 'billing' (at 3, lag 9).")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -100,22 +101,63 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("width", [80, 120])
+FOUND = FoundRow(
+    verdict="hanging",
+    transactional_id="checkout-7",
+    topic="payments.transactions.v1",
+    partition=11,
+    partitions=("payments.transactions.v1-11",),
+    producer_id=4_000,
+    producer_epoch=3,
+    coordinator_epoch=5,
+    start_offset=1_234_567,
+    last_timestamp_ms=1_700_000_000_000,
+    duration_ms=61_000,
+    affected_groups=("billing", "audit", "search", "mail"),
+    waiting_groups=(),
+    reason="already_completed",
+    transaction_state="CompleteAbort",
+    transaction_timeout_ms=60_000,
+    overdue_ms=None,
+    hidden_records=1_500,
+    expected_outcome="abort",
+    outcome_doubt=None,
+    owner="checkout",
+    contact="#checkout-oncall",
+    application="looks like Spring Kafka: prefix checkout-, number 7; this is a guess",
+    advice="Resume the Flink job.",
+    next="txnwatch abort --topic payments.transactions.v1 --partition 11 --producer-id 4000 --start-offset 1234567",
+)
+NEEDED = ["hanging", "checkout-7", "payments.transactions.v1-11", "4000", "3", "1m01s", "billing", "checkout"]
+ONLY_WIDE = ["already_completed", "CompleteAbort", "2023-11-14", "1500", "Spring"]
+
+
+def shown(out: io.StringIO, *, is_wide: bool = False) -> str:
+    write(CommandAnswer("find-hanging", "cluster", FoundRow, [FOUND]), "text", out, is_wide=is_wide)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
 def test_find_hanging_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    found = FoundRow(
-        *("hanging", "checkout-7", "payments.transactions.v1", 11, 4_000, 3, 5, 1_234_567, 1_700_000_000_000, 61_000),
-        *("already_completed", "CompleteAbort", 60_000, None, 1_500, "abort", None, ("payments.transactions.v1-11",)),
-        *("checkout", "#checkout-oncall", "looks like Spring Kafka: prefix checkout-, number 7; this is a guess", None),
-        "txnwatch abort --topic payments.transactions.v1 --partition 11 --producer-id 4000 --start-offset 1234567",
-    )
-    answer = CommandAnswer("find-hanging", "cluster", FoundRow, [found])
-    out, wide = Terminal(), Terminal()
-    write(answer, "text", out)
-    write(answer, "text", wide, is_wide=True)
-    *lines, following = out.getvalue().splitlines()
-    assert following.startswith("next: ")
+    *lines, advice, following = shown(Terminal()).splitlines()
+    assert (advice, following.startswith("next: ")) == ("advice: Resume the Flink job.", True)
     assert max(map(len, lines)) <= width
-    assert "payments.transactions.v1" in out.getvalue()
-    assert "already_completed" in out.getvalue()
-    assert len(wide.getvalue().splitlines()) == 3
+    assert [value for value in NEEDED if value not in "\n".join(lines)] == []
+
+
+@pytest.mark.parametrize("out", [io.StringIO, Terminal])
+def test_what_nobody_needs_at_night_is_only_shown_with_wide(
+    out: Callable[[], io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pipe too: its text is read by people, and programs read JSON."""
+    monkeypatch.setenv("COLUMNS", "200")
+    narrow, wide = shown(out()), shown(out(), is_wide=True)
+    assert [value for value in ONLY_WIDE if value in narrow] == []
+    assert [value for value in (*NEEDED, *ONLY_WIDE) if value not in wide] == []
+    assert [len(text.splitlines()) for text in (narrow, wide)] == [4, 4], "one line for each row"
+    assert len(narrow.splitlines()[0].split()) <= 10
+
+
+def test_three_names_are_in_a_cell_and_the_others_are_counted() -> None:
+    assert "billing, audit, search and 1 more" in shown(io.StringIO())

@@ -208,6 +208,7 @@ ENDS: dict[str, tuple[MarkerResult, tuple[EndKind, EndedBy, int | None]]] = {
         replace(DONE, closed_by=msgspec.structs.replace(OURS, producer_epoch=3, commit=True)),
         (EndKind.COMMITTED, EndedBy.COORDINATOR, 160),
     ),
+    "not at all": (MarkerResult(R.STILL_OPEN), (EndKind.GIVEN_UP, EndedBy.UNKNOWN, None)),
     "by a marker that was not read": (DONE, (EndKind.NO_LONGER_OPEN, EndedBy.UNKNOWN, None)),
 }
 

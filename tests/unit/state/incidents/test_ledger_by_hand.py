@@ -13,7 +13,7 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.abort.protocol import action
-from txnwatch.state.evidence.ending import no_longer_open
+from txnwatch.state.evidence.ending import given_up, no_longer_open
 from txnwatch.state.incidents.event_order import IN_HAND_MS
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, Decision, IncidentEvent, Initiator, repeat_incident_id, resolved
@@ -60,6 +60,14 @@ def test_the_watchs_own_incident_ends_with_the_marker_in_the_log(beside: Beside)
     assert last.resolution is not None
     assert (last.resolution.how, last.resolution.marker_offset) == ("aborted", 7)
     assert beside.ledger.open_incidents == []
+
+
+def test_an_abort_by_hand_that_gave_up_leaves_the_watchs_own_incident_open(beside: Beside) -> None:
+    ahead = beside.hand_announces()
+    beside.log.records.append(resolved(ahead, beside.now_ms, given_up(beside.now_ms, "the leader changed")))
+    beside.batch(beside.own_candidate)
+    assert [event.incident_id for event in beside.ledger.open_incidents] == [beside.own.incident_id]
+    assert beside.life(beside.own.incident_id) == ["opened"]
 
 
 def test_a_span_is_not_opened_twice_because_of_an_abort_by_hand(beside: Beside) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_an_announcement_that_takes_too_long_leads_to_no_marker(admin: FakeAdmin
     told = "no marker was written: the fresh read began 31 s ago, and the limit is 30 s; run the command again"
     assert (result.detail or "").startswith(told)
     assert admin.markers == []
-    assert [event.action.result for event in late.published if event.action is not None] == [None, "failed"]
+    assert [event.action.result for event in late.published if event.action is not None] == [None, "failed", "failed"]
     in_time = RecordingOperatorsTopic(before=lambda: take(FRESH_BY_HAND_MS))
     again = end(abort, found, in_time)
     assert isinstance(again, MarkerResult)
@@ -154,6 +155,61 @@ def test_a_marker_that_no_broker_has_received_is_reported_as_not_written(admin: 
     assert result.result is ActionResult.FAILED
     assert (result.detail or "").startswith("no marker was written: the leader changed")
     assert admin.markers == []
+
+
+def deny(admin: FakeAdmin) -> None:
+    admin.mark = lambda _: "CLUSTER_AUTHORIZATION_FAILED"  # type: ignore[method-assign,assignment]
+
+
+def take_no_effect(admin: FakeAdmin) -> None:
+    admin.mark = lambda _: None  # type: ignore[method-assign,assignment]
+
+
+def move_the_leader(admin: FakeAdmin) -> None:
+    admin.before("write_marker", lambda: admin.move_leader(*admin.partitions, 2))
+
+
+def hide_the_partition(admin: FakeAdmin) -> None:
+    """After the marker, which has no effect, nothing can be read."""
+    take_no_effect(admin)
+    admin.before("write_marker", lambda: admin.problems.update(dict.fromkeys(admin.partitions, "NO_LEADER")))
+
+
+WITHOUT_AN_END: dict[str, Callable[[FakeAdmin], None]] = {
+    "no broker has received the marker": move_the_leader,
+    "a broker denies it": deny,
+    "it is still open": take_no_effect,
+    "it cannot be read again": hide_the_partition,
+}
+
+
+@pytest.mark.parametrize("happens", WITHOUT_AN_END.values(), ids=WITHOUT_AN_END.keys())
+def test_an_abort_that_saw_no_end_ends_the_incident_that_it_has_opened(
+    admin: FakeAdmin, happens: Callable[[FakeAdmin], None]
+) -> None:
+    """Nobody else would: without a watch it would be open for ever."""
+    abort, topic = an_abort(admin), RecordingOperatorsTopic()
+    found = abort.find()
+    happens(admin)
+    end(abort, found, topic)
+    assert [event.status for event in topic.published] == ["opened", "updated", "resolved"]
+    before, last = topic.published[-2:]
+    assert last.resolution is not None
+    assert (last.resolution.how, last.resolution.by) == (EndKind.GIVEN_UP, EndedBy.UNKNOWN)
+    assert last.action == before.action, "the result stays"
+    assert last.is_by_hand
+
+
+@pytest.mark.parametrize("happens", WITHOUT_AN_END.values(), ids=WITHOUT_AN_END.keys())
+def test_an_abort_that_saw_no_end_leaves_the_incident_of_a_watch_open(
+    admin: FakeAdmin, happens: Callable[[FakeAdmin], None]
+) -> None:
+    abort = an_abort(admin)
+    found = abort.find()
+    topic = RecordingOperatorsTopic(opened_by_a_watch(found), ends=False)
+    happens(admin)
+    end(abort, found, topic)
+    assert [event.status for event in topic.published] == ["updated", "updated"]
 
 
 def test_without_an_announcement_nothing_is_written(admin: FakeAdmin) -> None:

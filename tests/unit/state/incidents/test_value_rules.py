@@ -257,7 +257,7 @@ CLOSED_SETS: dict[type[StrEnum], str] = {
     Decision: "abort commit dry_run refused fence",
     ActionResult: "verified still_open failed unknown",
     Initiator: "watch operator",
-    EndKind: "committed aborted absorbed moved_on partition_gone truncated refuted no_longer_open",
+    EndKind: "committed aborted absorbed moved_on partition_gone truncated refuted no_longer_open given_up",
     EndedBy: "txnwatch client coordinator administrator next_transaction unknown",
 }
 

@@ -1,0 +1,92 @@
+"""The consumer groups that open transactions hurt, by one look at many partitions: for `find-hanging` and `explain`.
+
+Law: the number of requests grows neither with the transactions nor with their partitions. Each broker is asked which
+groups it coordinates, and then for the offsets of 500 of them at a time; pending offsets are read from at most a few MB
+of `__consumer_offsets`. An answer is bounded too: the offsets of at most MOST_PARTITIONS partitions are asked for,
+those that hide the most records first. What is left out is a problem, and not an empty answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from txnwatch.cli.group_texts import GroupsAround
+from txnwatch.state.evidence.affected_groups import affected_groups, observe
+from txnwatch.state.evidence.ending import hidden_records
+from txnwatch.state.model.incident import AffectedGroup, WaitingGroup
+from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, SpanStart
+from txnwatch.state.model.values import ProducerId, TimestampMs, TopicPartition
+
+MOST_PARTITIONS = 100
+
+
+class Hold(NamedTuple):
+    """The open data of a producer on one partition, with the reading that shows it."""
+
+    start: SpanStart
+    reading: PartitionReading
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it holds the last stable offset: when it ends, the groups go on."""
+        stable = self.reading.last_stable_offset
+        return stable is not None and self.start.start_offset <= stable
+
+
+def holds_of(producer_id: ProducerId, readings: Iterable[PartitionReading]) -> list[Hold]:
+    """What a producer has open on some partitions; those that could not be read are left out."""
+    return [
+        Hold(SpanStart(reading.partition, producer_id, row.txn_start_offset), reading)
+        for reading in readings
+        if (row := reading.open_transaction(producer_id)) is not None and row.txn_start_offset is not None
+    ]
+
+
+def groups_of(groups: ConsumerGroups, holds: Iterable[Hold], now_ms: TimestampMs) -> GroupsAround:
+    """The groups on the partitions of some open data; nothing is read if there is none."""
+    known = list(holds)
+    if not known:
+        return GroupsAround()
+    waiting = groups.waiting(hold.start for hold in known)
+    by_partition = {hold.reading.partition: hold.reading for hold in known}
+    ordered = sorted(by_partition.values(), key=lambda one: (-(hidden_records(one) or 0), one.partition))
+    asked, left = ordered[:MOST_PARTITIONS], ordered[MOST_PARTITIONS:]
+    answer = groups.committed_offsets([reading.partition for reading in asked])
+    affected: dict[TopicPartition, tuple[AffectedGroup, ...]] = {}
+    for reading in asked:
+        stable, end = reading.last_stable_offset, reading.high_watermark
+        offsets = answer.offsets.get(reading.partition, ())
+        if stable is not None and end is not None and offsets:
+            seen = observe(None, stable, end, offsets, now_ms)
+            affected[reading.partition] = affected_groups(seen, end, offsets, now_ms)
+    more = f"those of {len(left)} more partition{'s' if len(left) > 1 else ''} were not read: explain one of them"
+    return GroupsAround(affected, waiting.groups, (*waiting.problems, *answer.problems, *((more,) if left else ())))
+
+
+class Hurt(NamedTuple):
+    """The groups that some open data hurts: those that stop at it, by partition, and those that wait for offsets."""
+
+    affected: Mapping[TopicPartition, tuple[AffectedGroup, ...]]
+    waiting: tuple[WaitingGroup, ...]
+
+    @property
+    def affected_names(self) -> tuple[str, ...]:
+        """The names of the groups that stop, each once."""
+        return tuple(dict.fromkeys(one.group_id for groups in self.affected.values() for one in groups))
+
+    @property
+    def waiting_names(self) -> tuple[str, ...]:
+        """The names of the groups that wait, each once."""
+        return tuple(dict.fromkeys(one.group_id for one in self.waiting))
+
+
+def hurt_by(holds: Iterable[Hold], groups: GroupsAround) -> Hurt:
+    """Who is hurt by some open data; data behind that of another transaction stops nobody yet."""
+    known = list(holds)
+    affected = {
+        hold.reading.partition: found
+        for hold in known
+        if hold.is_first and (found := groups.affected.get(hold.reading.partition))
+    }
+    return Hurt(affected, tuple(group for hold in known for group in groups.waiting_for(hold.start)))

@@ -1,0 +1,122 @@
+"""Who stands still because of open data: by one look, at a bounded price, and nothing is left out without a word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support.fake_admin import FakeAdmin
+from support.fake_groups import FakeGroups
+from support.one_look import a_searcher
+from txnwatch.cli import explain_groups, hurt_groups
+from txnwatch.cli.compose import Question
+from txnwatch.cli.explain_groups import with_groups_behind
+from txnwatch.cli.explanation import OPEN, YES, Explanation
+from txnwatch.cli.group_texts import GroupsAround
+from txnwatch.cli.hurt_groups import Hold, groups_of, holds_of, hurt_by
+from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.model.ports import SpanStart
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
+
+ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
+LATE = Explanation("app", "late", ends_by_itself="unknown", text=("app: Ongoing.",))
+
+
+class World:
+    """A transaction on two partitions and on the offsets' topic, and the groups around it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.admin, self.groups = FakeAdmin(), FakeGroups()
+        self.admin.create_topic("orders", 2)
+        self.admin.create_topic(OFFSETS.topic)
+        self.owner = self.admin.begin("app", ORDERS, OTHER, OFFSETS)
+        monkeypatch.setattr(explain_groups, "ClusterGroups", lambda _: self.groups)
+        cluster: Any = SimpleNamespace()
+        self.question = Question(cluster, Origin("cluster", "a:1"), a_searcher(self.admin, lambda: self.admin.now_ms))
+
+    @property
+    def holds(self) -> list[Hold]:
+        return holds_of(self.owner.producer_id, self.admin.read_partitions([ORDERS, OTHER, OFFSETS]).values())
+
+    def look(self) -> GroupsAround:
+        return groups_of(self.groups, self.holds, self.admin.now_ms)
+
+    def explained(self, of: Explanation = LATE) -> Explanation:
+        readings = self.admin.read_partitions([ORDERS, OTHER, OFFSETS]).values()
+        return with_groups_behind(self.question, of, self.owner.producer_id, readings)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_the_groups_behind_a_late_transaction_are_named_with_their_lag(world: World) -> None:
+    world.groups.commit("billing", ORDERS, 0)
+    span = next(hold.start for hold in world.holds if hold.start.partition == OFFSETS)
+    world.groups.pend(span, "stream", OTHER)
+    found = world.explained()
+    assert (found.affected_groups, found.waiting_groups) == (("billing",), ("stream",))
+    text = " ".join(found.text)
+    end = world.admin.read_partitions([ORDERS])[ORDERS].high_watermark
+    assert f"these groups stop here; they have reached this offset: 'billing' (at 0, lag {end})." in text
+    assert "read_committed consumers of orders-0 stop at offset 0" in text
+    assert "Consumer group 'stream' waits: its committed offsets of orders-1 are pending in this transaction." in text
+
+
+def test_a_transaction_that_ends_in_time_costs_no_request(world: World) -> None:
+    world.groups.commit("billing", ORDERS, 0)
+    usual = replace(LATE, state=OPEN, ends_by_itself=YES)
+    assert world.explained(usual) == usual
+    assert world.groups.asked == 0
+
+
+def test_nobody_is_an_answer_and_not_known_is_another(world: World) -> None:
+    assert world.explained().text[-1] == "No consumer group with a committed offset stands still because of it."
+    world.groups.problems.append("DESCRIBE on the group is missing")
+    assert world.explained().text[-1] == "Not all groups are known: DESCRIBE on the group is missing."
+
+
+def test_data_that_is_open_behind_another_transaction_stops_nobody_yet(world: World) -> None:
+    world.groups.commit("billing", ORDERS, 0)
+    second = world.admin.begin("second", ORDERS)
+    readings = list(world.admin.read_partitions([ORDERS]).values())
+    holds = {one.producer_id: holds_of(one.producer_id, readings) for one in (world.owner, second)}
+    groups = groups_of(world.groups, [*holds[world.owner.producer_id], *holds[second.producer_id]], 0)
+    assert hurt_by(holds[world.owner.producer_id], groups).affected_names == ("billing",)
+    assert hurt_by(holds[second.producer_id], groups).affected_names == ()
+
+
+def test_a_partition_that_cannot_be_read_holds_nobody(world: World) -> None:
+    world.admin.problems[ORDERS] = "NO_LEADER"
+    assert [hold.start.partition for hold in world.holds] == [OTHER, OFFSETS]
+
+
+def test_nothing_open_costs_no_request() -> None:
+    groups = FakeGroups()
+    assert groups_of(groups, [], 0) == GroupsAround()
+    assert groups.asked == 0
+
+
+def test_the_groups_are_asked_for_once_whatever_is_open(world: World) -> None:
+    world.look()
+    assert world.groups.asked == 1
+
+
+def test_the_partitions_that_hide_the_most_are_asked_for_and_the_rest_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.groups.commit("billing", ORDERS, 0)
+    world.groups.commit("audit", OTHER, 0)
+    monkeypatch.setattr(hurt_groups, "MOST_PARTITIONS", 1)
+    holds = [
+        Hold(SpanStart(one, 7, 0), replace(reading, last_stable_offset=0, high_watermark=hidden))
+        for (one, reading), hidden in zip(world.admin.read_partitions([ORDERS, OTHER]).items(), (3, 9), strict=True)
+    ]
+    found = groups_of(world.groups, holds, 0)
+    assert {at: [one.group_id for one in groups] for at, groups in found.affected.items()} == {OTHER: ["audit"]}
+    assert found.problems == ("those of 1 more partition were not read: explain one of them",)
