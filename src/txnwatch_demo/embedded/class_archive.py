@@ -20,12 +20,17 @@ from txnwatch_demo.embedded.jars import Progress
 _ARCHIVES: dict[Path, Path | None] = {}
 
 
-def class_options(jars: Path) -> list[str]:
-    """The options of a JVM: every jar of a directory, and the archive beside them if `prepare_archive` has one."""
+def class_options(jars: Path, *others: Path) -> list[str]:
+    """The options of a JVM: every jar of a directory, and the archive beside them if `prepare_archive` has one.
+
+    Args:
+        jars: the directory of the jars.
+        others: jars of other directories, which come after them.
+    """
     archive = _ARCHIVES.get(jars)
     # The JVM looks at the archive once more. A line about it must not be in the output of a tool.
     sharing = [] if archive is None else [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
-    return [*sharing, "-cp", _class_path(jars)]
+    return [*sharing, "-cp", _class_path(jars, *others)]
 
 
 def prepare_archive(jars: Path, write: Callable[[str], None], progress: Progress = lambda _: None) -> None:
@@ -71,5 +76,5 @@ def _fits(archive: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603 - our own arguments
 
 
-def _class_path(jars: Path) -> str:
-    return ":".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+def _class_path(jars: Path, *others: Path) -> str:
+    return ":".join(str(jar) for jar in [*sorted(jars.glob("*.jar")), *others])
