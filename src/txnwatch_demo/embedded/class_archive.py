@@ -72,7 +72,8 @@ def _fits(archive: Path) -> bool:
     if not archive.is_file():
         return False
     options = ("-XX:+UseSerialGC", "-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={archive}")
-    command = [java(), *options, "-cp", _class_path(archive.parent), "-version"]
+    quiet = "-XX:ErrorFile=/dev/null"  # a JVM crashes on an archive that is cut off, and writes a report
+    command = [java(), *options, quiet, "-cp", _class_path(archive.parent), "-version"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603 - our own arguments
 
 
