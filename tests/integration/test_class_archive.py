@@ -25,7 +25,7 @@ def test_a_jvm_says_nothing_about_an_archive_that_does_not_fit(
 ) -> None:
     """The output of a tool is read by a program."""
     assert kafka3.broker(1).is_running, "the archive is there"
-    monkeypatch.setattr(class_archive, "_ARCHIVES", {tmp_path: kafka_jars() / "classes.jsa"})
+    monkeypatch.setattr(class_archive, "ARCHIVES", {tmp_path: kafka_jars() / "classes.jsa"})
     done = subprocess.run(
         [java(), "-XX:+UseSerialGC", *class_options(tmp_path), "-version"], capture_output=True, text=True, check=True
     )

@@ -17,7 +17,8 @@ from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch_demo.embedded.jars import Progress
 
-_ARCHIVES: dict[Path, Path | None] = {}
+# What this process has found, by directory of jars.
+ARCHIVES: dict[Path, Path | None] = {}
 
 
 def class_options(jars: Path, *others: Path) -> list[str]:
@@ -27,7 +28,7 @@ def class_options(jars: Path, *others: Path) -> list[str]:
         jars: the directory of the jars.
         others: jars of other directories, which come after them.
     """
-    archive = _ARCHIVES.get(jars)
+    archive = ARCHIVES.get(jars)
     # The JVM looks at the archive once more. A line about it must not be in the output of a tool.
     sharing = [] if archive is None else [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
     return [*sharing, "-cp", _class_path(jars, *others)]
@@ -41,7 +42,7 @@ def prepare_archive(jars: Path, write: Callable[[str], None], progress: Progress
         write: runs a JVM with `class_options` and the given option; the JVM writes the archive as it ends.
         progress: shows a line if the archive must be made.
     """
-    if jars in _ARCHIVES:
+    if jars in ARCHIVES:
         return
     archive = jars / "classes.jsa"
     try:
@@ -51,9 +52,9 @@ def prepare_archive(jars: Path, write: Callable[[str], None], progress: Progress
                     progress("preparing the classes of Kafka (a few seconds, once)")
                     _make(archive, write)
     except (OSError, TxnwatchError):
-        _ARCHIVES[jars] = None
+        ARCHIVES[jars] = None
     else:
-        _ARCHIVES[jars] = archive
+        ARCHIVES[jars] = archive
 
 
 def _make(archive: Path, write: Callable[[str], None]) -> None:

@@ -35,7 +35,7 @@ class Writer:
 
 def begin_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new process knows of no archive."""
-    monkeypatch.setattr(class_archive, "_ARCHIVES", {})
+    monkeypatch.setattr(class_archive, "ARCHIVES", {})
 
 
 @pytest.fixture
