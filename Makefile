@@ -23,7 +23,7 @@ unit: dev-venv ## unit and property tests and the simulation: no JVM, no network
 
 # Without the dump of pytest's faulthandler after half an hour: it can crash a Python that is running.
 nightly: dev-venv ## the simulation at length: a hundred thousand seeds (SEEDS=N)
-	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/simulation/test_simulation.py tests/simulation/test_mutants.py $(ARGS)
+	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/simulation/test_simulation.py tests/simulation/test_asking.py tests/simulation/test_mutants.py $(ARGS)
 
 it: dev-venv ## integration tests: a real Kafka and a real Redis
 	@$(BIN)/python -m pytest tests/integration tests/contract $(ARGS)

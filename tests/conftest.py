@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from support.bad_inputs import BadInputs
 from support.matrices import rows_between
+from support.units import UnitScheduling
 
 # The same examples on every run, and no deadline on a busy machine; HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -64,10 +64,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
-    """A worker gets one file after the other, in the order of the session (support/servers.py)."""
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> UnitScheduling:
+    """A worker gets one unit after the other, in the order of the session."""
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return UnitScheduling(config, log)
 
 
 def pytest_report_header() -> list[str]:

@@ -12,13 +12,11 @@ import pytest
 from support.kafka_faults import LONG_TIMEOUT_MS, late_write_after_abort
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
-from support.topics import await_leader, create_topic, unique
+from support.topics import await_leader, coordinated_by, create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification
 
@@ -83,13 +81,6 @@ def scene(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Itera
             await_leader(cluster, partition, None)
         yield Scene(kafka, lost, hanging, late, idle, unread, healthy)
     clusters.end(NAME)
-
-
-def coordinated_by(cluster: Cluster, node: int) -> str:
-    """A transactional id whose coordinator is this broker."""
-    log = cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
-    names = (unique("away") for _ in range(1000))
-    return next(name for name in names if log[coordinator_partition(name, len(log))].leader == node)
 
 
 def test_the_owner_is_found_by_asking_and_without_an_answer_there_is_no_verdict(scene: Scene, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType  # type: ignore[attr-defined]
 
+from support.acl_recipes import Grants, Right
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
@@ -49,12 +51,10 @@ def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
     directory = tmp_path_factory.mktemp("rights")
     listeners = {"SASL": "SASL_PLAINTEXT"}
     kafka = clusters.start("rights", lambda: EmbeddedKafka(directory, listeners=listeners, properties=properties))
-    done = kafka.tool(
-        "org.apache.kafka.tools.AclCommand",
-        *("--bootstrap-server", kafka.bootstrap_servers, "--add", "--deny-principal", f"User:{USER}"),
-        *("--operation", "Alter", "--operation", "ClusterAction", "--cluster"),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    unwanted = [
+        Right(operation, ResourceType.BROKER) for operation in (AclOperation.ALTER, AclOperation.CLUSTER_ACTION)
+    ]
+    Grants(kafka.bootstrap_servers, USER).add(*unwanted, permission=AclPermissionType.DENY)
     create_coordinators(kafka)
     yield kafka
     clusters.end("rights")

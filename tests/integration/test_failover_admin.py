@@ -1,32 +1,28 @@
 """ClusterAdmin while a broker is away: an answer is whole or has a problem, at every moment of a failover.
 
 What must never be: an answer without a problem in which an open transaction is missing. It would look like a hang.
-The same goes for the commands that show names: `list` and `describe-producers`.
+test_no_coordinator.py asks the same of the commands that show names.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType
 from confluent_kafka import TopicPartition as Position
 
 from support.raw_producer import RawProducer
-from support.servers import Clusters, connect, create_coordinators, whole
-from support.topics import FAILOVER_S, admin_of, await_leader, create_topic, unique
+from support.servers import connect, whole
+from support.topics import FAILOVER_S, admin_of, await_leader, coordinated_by, create_topic, unique
 from support.waiting import eventually
-from txnwatch.cli.main import main
 from txnwatch.state.model.ports import MarkerSpec, NotSent
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 AWAY = 3
@@ -56,13 +52,6 @@ def lead_as_assigned(cluster: Cluster) -> None:
         return any(info.leader == AWAY for info in found.values())
 
     eventually(away_leads, FAILOVER_S, f"broker {AWAY} to coordinate something")
-
-
-def coordinated_by(cluster: Cluster, node: int) -> str:
-    """A transactional id whose coordinator is this broker."""
-    log = cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
-    names = (unique("failover") for _ in range(1000))
-    return next(name for name in names if log[coordinator_partition(name, len(log))].leader == node)
 
 
 @dataclass
@@ -133,62 +122,3 @@ def test_a_partition_without_a_leader_is_a_problem_of_that_partition_only(
     assert readings[safe].problem is None
     assert admin.write_marker(MarkerSpec(lonely, 1, 0, 0)) == NotSent("no leader")
     assert admin.write_marker(MarkerSpec(safe, 1, 0, 0)) is None
-
-
-@pytest.fixture(scope="module")
-def kafka2(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    """Two brokers, and one replica of everything: what the second leads has no leader without it."""
-    directory = tmp_path_factory.mktemp("kafka2")
-    started = clusters.start("kafka2", lambda: EmbeddedKafka(directory, brokers=2))
-    create_coordinators(started)
-    yield started
-    clusters.end("kafka2")
-
-
-@pytest.fixture
-def ask(kafka2: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
-    """A command's exit code and envelope."""
-
-    def asked(*arguments: str) -> tuple[int, dict[str, Any]]:
-        code = main([*arguments, "--bootstrap-server", kafka2.bootstrap_servers, "--format", "json"])
-        return code, json.loads(capsys.readouterr().out)
-
-    return asked
-
-
-def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing(
-    kafka2: EmbeddedKafka, ask: Callable[..., tuple[int, dict[str, Any]]]
-) -> None:
-    with contextlib.closing(connect(kafka2)) as cluster:
-        (partition,) = create_topic(cluster, unique("named"), replicas=[[1]])
-        here, there = (RawProducer(cluster, coordinated_by(cluster, node)).init() for node in (1, 2))
-        for producer in (here, there):
-            producer.add(partition)
-            producer.produce(partition)
-        names = {here.transactional_id, there.transactional_id}
-        log = cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
-        lost = {f"{TRANSACTION_STATE_TOPIC}-{number}" for number, info in log.items() if info.leader == 2}
-        describe = ("describe-producers", "--topic", partition.topic, "--partition", "0")
-        assert lost
-
-        def listed(*arguments: str) -> tuple[int, set[str]]:
-            code, answer = ask(*arguments)
-            found = {row["transactional_id"] for row in answer["rows"]} & names
-            assert answer["complete"] is (code == 0)
-            assert code or found == names, "whole, and it is missing"
-            return code, found
-
-        assert listed("list") == listed(*describe) == (0, names)
-        kafka2.broker(2).kill()
-        listed("list")  # whatever the brokers know of it by now
-        for number in (int(name.rpartition("-")[2]) for name in lost):
-            await_leader(cluster, TopicPartition(TRANSACTION_STATE_TOPIC, number), None)
-        for command, of in ((("list",), ""), (describe, "transactional ids of ")):
-            assert listed(*command) == (1, {here.transactional_id})
-            missing = {one["what"]: one["why"] for one in ask(*command)[1]["not_checked"]}
-            assert {name: missing.get(of + name) for name in lost} == dict.fromkeys(
-                lost, "has no leader: its ids cannot be listed"
-            )
-
-        kafka2.start_broker(2)
-        eventually(lambda: listed("list")[0] == listed(*describe)[0] == 0, FAILOVER_S, "everything to be listed")

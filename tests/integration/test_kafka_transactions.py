@@ -18,8 +18,8 @@ import pytest
 from support.kafka_faults import late_write, stray_write
 from support.raw_producer import RawProducer
 from support.servers import connect
+from support.tool_runs import Ran, run_tool
 from support.topics import create_topic, unique
-from support.transaction_tools import Ran, run_tools
 from txnwatch.cli.abort import NOT_TAKEN
 from txnwatch.cli.main import main, parser
 from txnwatch.state.model.values import TopicPartition
@@ -87,7 +87,7 @@ def scene(kafka: EmbeddedKafka) -> Scene:
 
 
 @pytest.fixture(scope="module")
-def theirs(kafka: EmbeddedKafka, scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+def theirs(kafka: EmbeddedKafka, scene: Scene) -> dict[str, Ran]:
     """Every answer of Kafka's tool, in one start of a JVM."""
     topic = scene.here.topic
     asked = {
@@ -109,7 +109,7 @@ def theirs(kafka: EmbeddedKafka, scene: Scene, tmp_path_factory: pytest.TempPath
         "find default": ["find-hanging", "--topic", topic],
         "find all": ["find-hanging"],
     }
-    answers = run_tools(tmp_path_factory.mktemp("tools"), kafka.bootstrap_servers, list(asked.values()))
+    answers = run_tool("TransactionsCommand", kafka.bootstrap_servers, list(asked.values()))
     return dict(zip(asked, answers, strict=True))
 
 

@@ -18,8 +18,8 @@ from support.kafka_faults import stray_write
 from support.metrics import Scrape
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect, create_coordinators
+from support.tool_runs import Ran, run_tool
 from support.topics import commit_an_offset, create_topic, unique
-from support.transaction_tools import Ran
 from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.cli.main import main
@@ -39,7 +39,6 @@ PROPERTIES = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl.plain.sasl.jaas.config": f'{MODULE} user_{READER}="secret";',
 }
-_TOOLS = "org.apache.kafka.tools"
 Answered = tuple[int, dict[str, Any]]
 
 
@@ -61,13 +60,6 @@ class Scene:
     def of(self, user: str) -> Grants:
         """The rights of a user."""
         return Grants(self.kafka.bootstrap_servers, user)
-
-    def acls(self, *arguments: str) -> None:
-        """Runs the tool of Kafka, as an operator who pastes a line of the doctor."""
-        done = self.kafka.tool(
-            f"{_TOOLS}.AclCommand", "--bootstrap-server", self.kafka.bootstrap_servers, "--force", *arguments
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +111,12 @@ def fixes(answer: dict[str, Any]) -> set[str]:
 
 
 def grant(scene: Scene, lines: set[str]) -> None:
-    for line in sorted(lines):
-        command = shlex.split(line.replace("TOPIC_PREFIX --resource-pattern-type prefixed", "'*'"))
-        assert command[0] == "kafka-acls.sh"
-        scene.acls(*command[command.index("--add") :])
+    """Runs the lines of the doctor with the tool of Kafka, as an operator who pastes them."""
+    of_any_topic = [line.replace("TOPIC_PREFIX --resource-pattern-type prefixed", "'*'") for line in sorted(lines)]
+    commands = [shlex.split(line) for line in of_any_topic]
+    assert {command[0] for command in commands} <= {"kafka-acls.sh"}
+    runs = [["--force", *command[command.index("--add") :]] for command in commands]
+    assert [ran.text for ran in run_tool("AclCommand", scene.kafka.bootstrap_servers, runs) if ran.code != 0] == []
 
 
 @pytest.fixture
@@ -180,7 +174,7 @@ def test_a_hidden_id_is_not_proven_where_the_tool_of_kafka_calls_it_hanging(
     with scene.reader.denied(Right(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, scene.owner)):
         code, answer = ask("find-hanging")
         found = scene.kafka.tool(
-            f"{_TOOLS}.TransactionsCommand",
+            "org.apache.kafka.tools.TransactionsCommand",
             *("--bootstrap-server", scene.kafka.listener("SASL"), "--command-config", str(scene.config)),
             *("find-hanging", "--topic", scene.healthy.topic),
         )

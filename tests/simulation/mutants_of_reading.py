@@ -102,24 +102,24 @@ TOPICS_ARE_HIDDEN = Setting(faults=frozenset({"topic hidden", "stray write"}), r
 
 # Each is a cell without which nobody would notice that something is unread, or that it was read after all.
 MUTANTS_OF_THE_TABLE: tuple[tuple[type[WorldReader], Setting, int], ...] = (
-    (changed("RestIsRead", "A rest counts as read.", Lack.NOTHING, E.LIMITED), USUAL, 660),
-    (changed("RestIsNeverRead", "A rest that is read stays unread.", Lack.REST, E.READ_AGAIN), USUAL, 0),
-    (changed("RestOutlivesItsTopic", "A rest stays unread without its topic.", Lack.REST, E.DELETED), USUAL, 175),
-    (changed("UnreadableIsRead", "A range that cannot be read counts as read.", Lack.NOTHING, E.UNREADABLE), USUAL, 0),
+    (changed("RestIsRead", "A rest counts as read.", Lack.NOTHING, E.LIMITED), USUAL, 671),
+    (changed("RestIsNeverRead", "A rest that is read stays unread.", Lack.REST, E.READ_AGAIN), USUAL, 12),
+    (changed("RestOutlivesItsTopic", "A rest stays unread without its topic.", Lack.REST, E.DELETED), USUAL, 181),
+    (changed("UnreadableIsRead", "A range that cannot be read counts as read.", Lack.NOTHING, E.UNREADABLE), USUAL, 13),
     (
         changed("RangeIsNeverRead", "A range that is read again stays unread.", Lack.RANGE, E.READ_AGAIN),
         DISKS_AND_MARKERS_FAIL,
         0,
     ),
-    (changed("RangeOutlivesItsTopic", "A range stays unread without its topic.", Lack.RANGE, E.DELETED), TOPICS_GO, 0),
+    (changed("RangeOutlivesItsTopic", "A range stays unread without its topic.", Lack.RANGE, E.DELETED), TOPICS_GO, 16),
     (changed("LostIsRead", "A lost range counts as read.", Lack.NOTHING, E.LOST), RETENTION_IS_SHORT, 0),
     (
         changed("NoCensusIsEnough", "A census does not replace a lost range.", Lack.CENSUS, E.DESCRIBED_AS_READ),
         DATA_IS_CUT,
         0,
     ),
-    (changed("CensusOfNoTopic", "A census is awaited without its topic.", Lack.CENSUS, E.DELETED), TOPICS_GO, 0),
-    (changed("CutLogIsRead", "A truncated log is not read again.", Lack.NOTHING, E.CUT), THE_LOG_IS_CUT, 0),
+    (changed("CensusOfNoTopic", "A census is awaited without its topic.", Lack.CENSUS, E.DELETED), TOPICS_GO, 14),
+    (changed("CutLogIsRead", "A truncated log is not read again.", Lack.NOTHING, E.CUT), THE_LOG_IS_CUT, 8),
     (
         changed("CutLogIsNeverRead", "A truncated log is read again for ever.", Lack.NEW_READING, E.READ_AGAIN),
         THE_LOG_IS_CUT,
@@ -128,25 +128,25 @@ MUTANTS_OF_THE_TABLE: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (
         changed("CutLogIsARange", "It is read again as a range.", Lack.NEW_READING, E.READ_AGAIN, BEGUN_AS_A_RANGE),
         THE_LOG_IS_CUT,
-        0,
+        8,
     ),
     (
         changed("NewReadingHasNoEnd", "A new reading has no end.", Lack.NEW_READING_BEGUN, E.REACHED),
         THE_LOG_IS_CUT,
-        0,
+        8,
     ),
     (
         changed("NewReadingKeepsAll", "It keeps all ids.", Lack.NEW_READING_BEGUN, E.REACHED, Next(Lack.NOTHING)),
         THE_LOG_IS_CUT,
-        0,
+        8,
     ),
-    (changed("NewLogIsTheOldOne", "A re-created log counts as the old one.", Lack.NOTHING, E.REPLACED), USUAL, 40),
+    (changed("NewLogIsTheOldOne", "A re-created log counts as the old one.", Lack.NOTHING, E.REPLACED), USUAL, 50),
     (
         changed("NewLogKeepsAll", "It keeps all ids of the old.", Lack.RECREATED, E.ALL_REACHED, Next(Lack.NOTHING)),
         USUAL,
-        40,
+        50,
     ),
-    (changed("HiddenIsShown", "A hidden partition is shown.", Lack.NOTHING, E.HIDDEN), TOPICS_ARE_HIDDEN, 0),
+    (changed("HiddenIsShown", "A hidden partition is shown.", Lack.NOTHING, E.HIDDEN), TOPICS_ARE_HIDDEN, 30),
 )
 
 

@@ -21,7 +21,7 @@ from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.values import TimestampMs
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "800"))
+SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "4000")) // 10
 _MOST_SEEDS = 600
 
 

@@ -29,7 +29,7 @@ from txnwatch.state.model.ports import PartitionReading
 from txnwatch.streaming.source.tasks import ReadPlan
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "400"))
+SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "300"))
 _NEVER_S = float("inf")
 # What a few hundred seeds must have seen, or they have not tested what this file claims.
 NEEDED = frozenset(

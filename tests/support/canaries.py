@@ -41,11 +41,15 @@ class Canaries:
         return sorted(secret for secret in self.texts if secret in text)
 
     def in_files(self, *directories: Path) -> dict[str, list[str]]:
-        """The secrets of each file below these directories that has some; the files in a ZIP file belong to it."""
+        """The secrets of each file below these directories that has some.
+
+        The files in a ZIP file belong to it. Of a link, the text is searched, not the file that it leads to: the
+        directory of Spark has links to 460 MB of installed jars.
+        """
         found = {}
         for path in files_below(*directories):
             with suppress(FileNotFoundError):  # Spark removes old files meanwhile
-                found[str(path)] = self.in_text(_unpacked(path.read_bytes()).decode("latin-1"))
+                found[str(path)] = self.in_text(_content(path).decode("latin-1"))
         return {path: secrets for path, secrets in found.items() if secrets}
 
     def in_processes(self, pid: int) -> dict[str, list[str]]:
@@ -60,8 +64,11 @@ class Canaries:
         return {name: secrets for name, secrets in found.items() if secrets}
 
 
-def _unpacked(data: bytes) -> bytes:
-    """The content of a file, and that of each file in it if it is a ZIP file: a checkpoint of RocksDB is one."""
+def _content(path: Path) -> bytes:
+    """What is in a file, and in each file in it if it is a ZIP file: a checkpoint of RocksDB is one."""
+    if path.is_symlink():
+        return os.fsencode(path.readlink())
+    data = path.read_bytes()
     with suppress(zipfile.BadZipFile):  # it is being written
         if data.startswith(b"PK"):
             with zipfile.ZipFile(io.BytesIO(data)) as packed:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 import pyspark
 
 from txnwatch.java import java
+from txnwatch_demo.embedded.class_archive import class_options
 from txnwatch_demo.embedded.jars import kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "ProducerStateOracle.java"
@@ -64,11 +65,11 @@ class ProducerStateOracle:
     def __init__(self, directory: Path) -> None:
         self._errors = directory / "stderr"
         spark = Path(pyspark.__file__).parent / "jars"
-        compiler = [str(jar) for name in ("janino", "commons-compiler") for jar in spark.glob(f"{name}-*.jar")]
+        compiler = [jar for name in ("janino", "commons-compiler") for jar in spark.glob(f"{name}-*.jar")]
         assert len(compiler) == 2, f"PySpark's Janino is not in {spark}"
         command = [
             *(java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=OFF"),
-            *("-cp", ":".join([*compiler, f"{kafka_jars()}/*"]), "org.codehaus.janino.SimpleCompiler"),
+            *(*class_options(kafka_jars(), *compiler), "org.codehaus.janino.SimpleCompiler"),
             *(str(SOURCE), SOURCE.stem, str(directory)),
         ]
         with self._errors.open("wb") as errors:

@@ -10,8 +10,9 @@ from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.waiting import eventually
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 FAILOVER_S = 30.0
@@ -21,6 +22,13 @@ _NUMBERS = itertools.count(1)
 def unique(prefix: str) -> str:
     """A name for a topic, a transactional id or a group that no other test of the session has."""
     return f"{prefix}-{next(_NUMBERS)}"
+
+
+def coordinated_by(cluster: Cluster, node: int) -> str:
+    """A transactional id whose coordinator is this broker."""
+    log = cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions
+    names = (unique("coordinated") for _ in range(1000))
+    return next(name for name in names if log[coordinator_partition(name, len(log))].leader == node)
 
 
 def create_topic(

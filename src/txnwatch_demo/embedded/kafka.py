@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch_demo.embedded.class_archive import class_options, prepare_archive
 from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, kafka_jars
 from txnwatch_demo.embedded.process import ServerProcess, free_ports
 
@@ -62,7 +64,7 @@ class EmbeddedKafka:
         TxnwatchError: Java is missing, the download fails, or a broker does not start.
     """
 
-    broker_options: ClassVar[tuple[str, ...]] = ("-XX:+UseSerialGC",)
+    broker_options: tuple[str, ...] = ("-XX:+UseSerialGC",)
 
     def __init__(
         self,
@@ -95,7 +97,6 @@ class EmbeddedKafka:
         self._heap = heap
         self.ready_s = 60.0
         self._system_properties = dict(system_properties or {})
-        self._jars: Path | None = None
         self._protocols = dict(listeners or {})
         nodes = range(1, brokers + 1)
         self._controller_port, *ports = free_ports(1 + brokers * (1 + len(self._protocols)))
@@ -122,7 +123,7 @@ class EmbeddedKafka:
 
     def start(self, progress: Progress = lambda _: None) -> EmbeddedKafka:
         """Formats and starts every broker; one that has been started before keeps its data."""
-        self._jars = kafka_jars(self.version, progress)
+        prepare_archive(kafka_jars(self.version, progress), self._write_archive, progress)
         progress(
             f"starting Kafka {self.version}" + (f" with {len(self._ports)} brokers" if len(self._ports) > 1 else "")
         )
@@ -162,7 +163,7 @@ class EmbeddedKafka:
     def tool(self, main: str, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Runs one of Kafka's command line tools; `main` is its class."""
         return subprocess.run(  # noqa: S603 - our own arguments
-            [java(), *SHORT_LIVED, "-cp", self._classpath(), *_errors_only(self.directory), main, *arguments],
+            [java(), *SHORT_LIVED, *self._class_options(), *_errors_only(self.directory), main, *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -174,10 +175,8 @@ class EmbeddedKafka:
         home.mkdir(parents=True, exist_ok=True)
         return home
 
-    def _classpath(self) -> str:
-        if self._jars is None:
-            self._jars = kafka_jars(self.version)
-        return f"{self._jars}/*"
+    def _class_options(self) -> list[str]:
+        return class_options(kafka_jars(self.version))
 
     def _command(self, options: tuple[str, ...], main: str, *arguments: Path | str) -> list[str]:
         config = self.directory / ("log4j.properties" if self.version.startswith("3.") else "log4j2.yaml")
@@ -188,7 +187,7 @@ class EmbeddedKafka:
             else (f"-Dlog4j2.configurationFile={config}")
         )
         properties = [f"-D{name}={value}" for name, value in self._system_properties.items()]
-        jvm = [java(), f"-Xmx{self._heap}", *options, *properties, logging, "-cp", self._classpath()]
+        jvm = [java(), f"-Xmx{self._heap}", *options, *properties, logging, *self._class_options()]
         return [*jvm, main, *(str(argument) for argument in arguments)]
 
     def _format(self, node: int) -> None:
@@ -206,6 +205,12 @@ class EmbeddedKafka:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
         if done.returncode != 0:
             raise TxnwatchError(f"could not format broker {node}: {(done.stdout + done.stderr).strip()[-500:]}")
+
+    def _write_archive(self, option: str) -> None:
+        with tempfile.TemporaryDirectory() as directory, EmbeddedKafka(Path(directory), version=self.version) as kafka:
+            kafka._format(1)
+            kafka.broker_options = (*SHORT_LIVED, option)
+            kafka.start_broker(1)
 
     def _server_properties(self, node: int) -> dict[str, str]:
         others = [f"{name}://{self.listener(name, node)}" for name in self._protocols]

@@ -50,6 +50,15 @@ def test_a_secret_is_found_in_a_compressed_file(tmp_path: Path) -> None:
     assert Canaries(SECRET).in_files(tmp_path).keys() == {str(tmp_path / "state.zip")}
 
 
+def test_of_a_link_the_text_is_searched(tmp_path: Path) -> None:
+    installed, searched = tmp_path / "installed.jar", tmp_path / "searched"
+    installed.write_text(SECRET)
+    searched.mkdir()
+    (searched / "link").symlink_to(installed)
+    (searched / "other").symlink_to(f"/no/{SECRET}")
+    assert Canaries(SECRET).in_files(searched).keys() == {str(searched / "other")}
+
+
 @pytest.mark.parametrize("form", BINARY_FORMS.values(), ids=BINARY_FORMS.keys())
 def test_a_binary_key_is_found_in_each_form(form: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\xff\x00" + form)

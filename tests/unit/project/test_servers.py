@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from operator import methodcaller
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from support.servers import on_docker, pytest_collection_modifyitems, pytest_configure
+from support.units import UnitScheduling
 from txnwatch_demo.embedded import process
 from txnwatch_demo.embedded.process import free_ports
 
@@ -88,8 +90,22 @@ def test_files_with_one_cluster_follow_each_other_and_files_without_one_are_the_
         for names in ([], fixtures)  # a file also has tests that use nothing
     ]
     pytest_collection_modifyitems(items)
-    order = ["own.py", "three_a.py", "three_b.py", "one_a.py", "one_b.py", "without.py"]
+    order = ["three_a.py", "three_b.py", "own.py", "one_a.py", "one_b.py", "without.py"]
     assert [item.path.name for item in items] == [name for name in order for _ in range(2)]
+
+
+def test_the_files_with_three_brokers_are_one_unit_and_each_other_file_is_one() -> None:
+    tests = ["test_fetch.py::test_a", "test_failover_admin.py::test_b[x::y]", "test_census.py::test_c"]
+    scheduling = UnitScheduling.__new__(UnitScheduling)
+    of_xdist = "_split_scope"  # the method with which pytest-xdist asks for the unit
+    units = [methodcaller(of_xdist, f"tests/integration/{name}")(scheduling) for name in tests]
+    assert units == ["kafka3", "kafka3", "tests/integration/test_census.py"]
+
+
+def test_no_file_but_that_of_the_tests_names_the_three_brokers() -> None:
+    """The unit of a file is known by the name of the fixture in it: no fixture between the two may hide it."""
+    named = sorted(path.name for path in (ROOT / "tests").rglob("*.py") if re.search(r"\bkafka3\b", path.read_text()))
+    assert [name for name in named if not name.startswith("test_")] == ["servers.py", "units.py"]
 
 
 def test_no_module_has_a_fixture_with_the_name_of_a_cluster_of_the_session() -> None:

@@ -24,6 +24,7 @@ def test_a_cluster_that_starts_again_is_not_formatted_again(tmp_path: Path, monk
 
     monkeypatch.setattr(kafka, "java", lambda: "java")
     monkeypatch.setattr(kafka, "kafka_jars", lambda *_: tmp_path)
+    monkeypatch.setattr(kafka, "prepare_archive", lambda *_: None)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(EmbeddedKafka, "start_broker", lambda *_: None)
     cluster.start()

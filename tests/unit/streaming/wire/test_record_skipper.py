@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import socket
 
@@ -16,6 +17,7 @@ from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_res
 ORDERS = TopicPartition("orders", 0)
 
 
+@functools.cache
 def large(offset: int, size: int = 200_000) -> bytes:
     return a_batch(offset, records=[a_record(value=b"v" * size)])
 

@@ -1,4 +1,4 @@
-"""kafka-transactions.sh on a cluster, many runs in one start of a JVM; PySpark's Janino compiles the loop around it."""
+"""A tool of Kafka on a cluster, many runs in one start of a JVM; PySpark's Janino compiles the loop around it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 import pyspark
 
 from txnwatch.java import java
+from txnwatch_demo.embedded.class_archive import class_options
 from txnwatch_demo.embedded.jars import kafka_jars
 
-SOURCE = Path(__file__).parent / "java" / "TransactionTools.java"
+SOURCE = Path(__file__).parent / "java" / "KafkaTools.java"
 _FLAG = re.compile(r"^  (--[\w-]+)", re.MULTILINE)
 
 
@@ -46,14 +47,14 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("\t")[:-1]]
 
 
-def run_tools(directory: Path, bootstrap: str, runs: Sequence[Sequence[str]]) -> list[Ran]:
-    """Runs the tool once for each list of arguments."""
+def run_tool(tool: str, bootstrap: str, runs: Sequence[Sequence[str]]) -> list[Ran]:
+    """Runs a tool of `org.apache.kafka.tools` once for each list of arguments."""
     spark = Path(pyspark.__file__).parent / "jars"
-    compiler = [str(jar) for name in ("janino", "commons-compiler") for jar in spark.glob(f"{name}-*.jar")]
+    compiler = [jar for name in ("janino", "commons-compiler") for jar in spark.glob(f"{name}-*.jar")]
     command = [
         *(java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=OFF"),
-        *("-cp", ":".join([*compiler, f"{kafka_jars()}/*"]), "org.codehaus.janino.SimpleCompiler"),
-        *(str(SOURCE), SOURCE.stem, str(directory)),
+        *(*class_options(kafka_jars(), *compiler), "org.codehaus.janino.SimpleCompiler"),
+        *(str(SOURCE), SOURCE.stem, f"org.apache.kafka.tools.{tool}"),
     ]
     lines = "".join("\t".join(["--bootstrap-server", bootstrap, *arguments]) + "\n" for arguments in runs)
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=120.0)
