@@ -26,9 +26,9 @@ from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.class_archive import installed_spark, prepared_for, with_archive
 from txnwatch.streaming.job.operator import BucketProcessor, no_rows
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
+from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for, with_archive
 from txnwatch.streaming.job.scratch import has_room_for_sockets
 from txnwatch.streaming.job.search_paths import class_path, home_is, make_home, search_path, why_not_quick
 from txnwatch.streaming.job.spark_conf import (

@@ -36,7 +36,7 @@ def search_path() -> dict[str, str]:
 #
 # The JVM looks for each class in one jar after the other, in the order of the directory. So the class path names the
 # jars, those with the most classes first, and the directory has only the jar that starts Spark. The order never
-# changes, which an archive of the classes needs (class_archive.py).
+# changes, which an archive of the classes needs (prepared_home.py).
 
 _HOME, _CONF_HOME, _PYTHON = "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON"
 _WITHOUT = "python"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from txnwatch.streaming.job.class_archive import installed_spark, prepared_for
+from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for
 
 SCRIPT = """
 import json, os, sys
@@ -77,11 +77,11 @@ DAMAGED = """
 import sys
 from pathlib import Path
 
-from txnwatch.streaming.job import class_archive
+from txnwatch.streaming.job import prepared_home
 
-real = class_archive.installed_spark()
+real = prepared_home.installed_spark()
 sys.prefix = sys.argv[1] + "/environment"
-with class_archive.new_archive(real) as archive:
+with prepared_home.new_archive(real) as archive:
     archive.write_bytes(b"no archive" * 1000)
 """
 
@@ -101,7 +101,7 @@ import sys
 from pathlib import Path
 
 from txnwatch.spark_start import prepared
-from txnwatch.streaming.job.class_archive import installed_spark, prepared_for
+from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for
 
 sys.prefix = sys.argv[1] + "/environment"
 for number in ("1", "2"):

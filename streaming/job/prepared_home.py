@@ -17,6 +17,7 @@ import errno
 import fcntl
 import hashlib
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from txnwatch.streaming.job.search_paths import jars_of, make_home, why_not_quic
 
 _PLACE: Final = Path("share", "txnwatch")
 _PREFIX: Final = "spark-"
-_HOME, _ARCHIVE, _LOCK = "home", "classes.jsa", "lock"
+_HOME, _NEW, _LOCK = "home", "new.jsa", "lock"
 _ABOUT_ARCHIVES: Final = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xshare")
 _READABLE: Final = 0o755
 
@@ -52,8 +53,8 @@ def prepared_for(real: Path) -> Prepared | None:
     """What is prepared for the jars of this home; None if there is nothing, or if it cannot be read."""
     try:
         place = place_of(real)
-        home, archive = place / _HOME, place / _ARCHIVE
-        return Prepared(home, archive if archive.is_file() else None) if home.is_dir() else None
+        home = place / _HOME
+        return Prepared(home, next(filter(_is_whole, _archives(place)), None)) if home.is_dir() else None
     except OSError:
         return None
 
@@ -80,6 +81,21 @@ def place_of(real: Path) -> Path:
         found = jar.stat()
         digest.update(f"{jar} {found.st_size} {int(found.st_mtime)}\n".encode())
     return Path(sys.prefix) / _PLACE / f"{_PREFIX}{digest.hexdigest()[:16]}"
+
+
+# A JVM crashes on an archive that is cut off, so the size of an archive is in its name.
+
+
+def _archives(place: Path) -> Iterator[Path]:
+    return place.glob("classes-*.jsa")
+
+
+def _name_of(archive: Path) -> str:
+    return f"classes-{archive.stat().st_size}.jsa"
+
+
+def _is_whole(archive: Path) -> bool:
+    return archive.name == _name_of(archive)
 
 
 def with_archive(options: str, archive: Path) -> str:
@@ -113,16 +129,25 @@ def new_archive(real: Path) -> Iterator[Path]:
             lock = holding.enter_context((place.parent / _LOCK).open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
             _keep_home(real, place)
-            written = place / f"{_ARCHIVE}.new"
+            written = place / _NEW
             written.unlink(missing_ok=True)
         yield written
         with _writing():
             if written.is_file():
-                written.chmod(0o644)
-                written.replace(place / _ARCHIVE)
+                _keep(written, place)
             for other in place.parent.glob(f"{_PREFIX}*"):
                 if other != place:
                     shutil.rmtree(other, ignore_errors=True)
+
+
+def _keep(written: Path, place: Path) -> None:
+    with written.open("rb") as file:
+        os.fsync(file.fileno())
+    written.chmod(0o644)
+    kept = written.replace(place / _name_of(written))
+    for other in _archives(place):
+        if other != kept:
+            other.unlink()
 
 
 @contextlib.contextmanager

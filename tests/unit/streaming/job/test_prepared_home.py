@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.job.class_archive import new_archive, options_that_make, place_of, prepared_for, with_archive
+from txnwatch.streaming.job.prepared_home import new_archive, options_that_make, place_of, prepared_for, with_archive
 
 LAUNCHER = "spark-launcher_2.13-4.3.0.jar"
 
@@ -64,6 +64,19 @@ def test_an_archive_that_was_not_written_leaves_the_one_before(real: Path) -> No
     with new_archive(real):
         pass
     assert content(real) == "classes"
+
+
+def test_an_archive_that_is_cut_off_does_not_count(real: Path) -> None:
+    """A JVM crashes on it."""
+    prepare(real)
+    found = prepared_for(real)
+    assert found is not None
+    assert found.archive is not None
+    os.truncate(found.archive, 3)
+    assert content(real) is None
+    prepare(real)
+    assert content(real) == "classes"
+    assert len(list(found.home.parent.glob("*.jsa"))) == 1
 
 
 def replaced(real: Path) -> None:
