@@ -143,6 +143,9 @@ def _fuzz() -> Row:
     }
 
 
+_NOT_TRIED = dict.fromkeys(("doctor", "find-hanging", "run", "abort", "secrets"))
+
+
 def _bad_inputs() -> str:
     rows = sorted(results("bad-inputs").values(), key=lambda row: str(row["part"]))
     columns: dict[str, Key] = {"input": "given", "message": "{said!c}", "exit code": "code"}
@@ -153,12 +156,12 @@ def _bad_inputs() -> str:
 # The benchmarks
 
 
-def _rows_of(bench: str) -> list[Row]:
+def _benchmark_rows(bench: str) -> list[Row]:
     return [row for _, row in sorted(results("benchmarks").items()) if row["bench"] == bench]
 
 
 def _benchmark(bench: str) -> str:
-    rows = _rows_of(bench)
+    rows = _benchmark_rows(bench)
     return f"{_measured(f'bench ARGS={bench}', rows)}\n\n{benchmark(rows)}"
 
 
@@ -197,35 +200,34 @@ OTHERS = (
     *(LARGE_QUEUE, "librdkafka, default queue"),
     *("kafka-consumer-perf-test", "kafka-python", "Spark's Kafka source"),
 )
-Shapes = dict[str, dict[str, float]]
+Shapes = dict[str, dict[str, Any]]
 
 
 def by_shape(rows: list[Row], cost: str) -> Shapes:
-    """What each way of reading costs, for each shape of the data."""
+    """What each way of reading costs, for each shape of the data; None if it was not measured."""
     found: Shapes = {}
     for row in rows:
         shape, _, way = row["name"].rpartition(": ")
-        found.setdefault(shape, {})[way] = row["points"][-1][cost]
+        found.setdefault(shape, dict.fromkeys((*WAYS, *OTHERS)))[way] = row["points"][-1][cost]
     return dict(sorted(found.items()))
 
 
 def costs_of_ways(shapes: Shapes) -> str:
     """A column for each way that was measured."""
-    found = {way for costs in shapes.values() for way, cost in costs.items() if cost is not None}
-    return table({"": 0, **{way: f"1.{way}" for way in (*WAYS, *OTHERS) if way in found}}, shapes.items())
+    ways = [way for way in (*WAYS, *OTHERS) if any(costs[way] is not None for costs in shapes.values())]
+    return table({"": 0, **{way: f"1.{way}" for way in ways}}, shapes.items())
 
 
 def shares_of_steps(wall: Shapes) -> list[Row]:
     """The share of each step in the time of a whole Spark query."""
     rows = []
     for shape, costs in wall.items():
-        if WAYS[-1] in costs:
-            shares, before_s = {}, 0.0
-            for way in WAYS:
-                if way in costs:
-                    share = round((costs[way] - before_s) / costs[WAYS[-1]], 2)
-                    shares[way], before_s = f"{share + 0.0:.0%}", costs[way]  # -0.0 becomes 0.0
-            rows.append({"shape": shape, "seconds": costs[WAYS[-1]], "shares": shares})
+        whole_s, shares, before_s = costs[WAYS[-1]], dict[str, str | None].fromkeys(WAYS), 0.0
+        for way in WAYS:
+            if costs[way] is not None:
+                share = round((costs[way] - before_s) / whole_s, 2)
+                shares[way], before_s = f"{share + 0.0:.0%}", costs[way]  # -0.0 becomes 0.0
+        rows.append({"shape": shape, "seconds": whole_s, "shares": shares})
     return rows
 
 
@@ -250,7 +252,7 @@ def speeds(wall: Shapes, cpu: Shapes) -> list[Row]:
 
 
 def _scan(made: Callable[..., Content], *costs: str) -> Content:
-    return made(*(by_shape(_rows_of("scan"), cost) for cost in costs))
+    return made(*(by_shape(_benchmark_rows("scan"), cost) for cost in costs))
 
 
 # The ten figures
@@ -261,7 +263,7 @@ def _ten_figures() -> Row:
     latency = found["latency/the demo's load, trigger 500 ms"]
     changing = found["changing/each transaction ends and the next one begins in every round, trigger 500 ms"]
     takeover = results("cluster-times")["5. start of another driver after `kill -9` of the driver, until `ready`"]
-    wall, cpu = (by_shape(_rows_of("scan"), cost) for cost in ("wall_s", "cpu_s"))
+    wall, cpu = (by_shape(_benchmark_rows("scan"), cost) for cost in ("wall_s", "cpu_s"))
     times = {
         shape: tuple(costs[shape][LARGE_QUEUE] / costs[shape]["fold"] for costs in (wall, cpu)) for shape in TARGETS
     }
@@ -275,7 +277,7 @@ def _ten_figures() -> Row:
         "verdicts": _verdicts(rows_of(results("faults")) + rows_of(results("disturbances"))),
         "memory": "".join(f", memory {_change(row)}" for name, row in soak["growth"].items() if name == "memory"),
         "stop": {"s": max(row["s"] for row in stops), "situations": stops, "date": stops[0]["date"]},
-        "scan": {**times, "date": _rows_of("scan")[0]["date"]},
+        "scan": {**times, "date": _benchmark_rows("scan")[0]["date"]},
     }
 
 
@@ -290,7 +292,7 @@ BLOCKS: dict[str, Callable[[], Content]] = {
     "soak": _soak,
     "growth in the soak": _growth,
     "fuzzing": _fuzz,
-    "authentication": lambda: _listed("long", results("ways-in")),
+    "authentication": lambda: _listed("long", [{**_NOT_TRIED, **row} for row in rows_of(results("ways-in"))]),
     "times of a stop": lambda: _listed("stop-times", results("stop-times"), lambda row: -row["s"]),
     "times on a Spark cluster": lambda: _listed("cluster-times", results("cluster-times")),
     "bad inputs": _bad_inputs,
@@ -298,7 +300,7 @@ BLOCKS: dict[str, Callable[[], Content]] = {
     "resources for a cluster": lambda: {name: capacity.needs(of, _costs()) for name, of in capacity.LOADS.items()},
     **{f"benchmark: {bench}": partial(_benchmark, bench) for bench in grouped(results("benchmarks").values(), "bench")},
     "benchmark: scan": lambda: {
-        "measured": _measured("bench ARGS=scan", _rows_of("scan")),
+        "measured": _measured("bench ARGS=scan", _benchmark_rows("scan")),
         "rows": _scan(speeds, "wall_s", "cpu_s"),
     },
     "scan: share of each step": partial(_scan, shares_of_steps, "wall_s"),

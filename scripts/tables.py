@@ -5,7 +5,7 @@ table, the titles of the columns and below them what the cells show; these lines
 comment has no more than its name has its whole text from the code.
 
 `{seconds}` is a value of the row by its type, `{seconds:.1f}` in a format, `{name!c}` as code, and `{names!n}` is the
-number of names. A name may be a path: `{hangs.made}`, `{1.means}`. A cell with a missing value is a dash.
+number of names. A name may be a path: `{hangs.made}`, `{1.means}`. A cell is a dash if a value in it is None.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def grouped(rows: Iterable[Any], key: Key) -> dict[Any, list[Any]]:
 
 
 def value_of(row: Any, key: Key) -> Any:  # noqa: ANN401 - a mapping, a tuple or an object
-    """The value of a cell; None if it is missing."""
+    """The value of a cell."""
     if callable(key):
         return key(row)
     return _text(row, key) if isinstance(key, str) and "{" in key else _at(row, str(key))
@@ -116,12 +116,12 @@ def _text(row: Any, text: str) -> str | None:  # noqa: ANN401 - a mapping, a tup
 
 
 def _at(row: Any, path: str) -> Any:  # noqa: ANN401 - what a row has
-    """The value at a path of keys, indexes or attributes. A key may have dots."""
+    """The value at a path of keys, indexes or attributes; None if a value on the way is. A key may have dots."""
     if row is None or not path:
         return row
     if isinstance(row, Mapping):
         key = max((one for one in row if f"{path}.".startswith(f"{one}.")), key=len, default=path)
-        return _at(row.get(key), path[len(key) + 1 :])
+        return _at(row[key], path[len(key) + 1 :])
     part, _, rest = path.partition(".")
     return _at(row[int(part)] if part.isdigit() else getattr(row, part), rest)
 

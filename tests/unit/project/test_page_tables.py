@@ -34,16 +34,23 @@ def test_a_column_is_a_path_a_text_or_computed(tables: ModuleType) -> None:
         ("{of}", "3 x, 1,000 y"),
         ("{a. b.c} of {many}", "1 of 1,000"),
         ("{none} of {many}", "-"),
-        ("{missing}", "-"),
-        ("{missing.deeper!c}", "-"),
+        ("{none}", "-"),
+        ("{none.deeper!c}", "-"),
         ("{nobody!c}", "-"),
     ],
 )
 def test_a_text_shows_the_values_of_its_row(tables: ModuleType, text: str, cell: str) -> None:
     row = {"name": "a", "names": ["a", "b"], "of": {"x": 3, "y": 1000}, "a. b": {"c": 1}, "many": 1000}
     row |= {"none": None, "nobody": []}
-    other = dict.fromkeys(row, 1) | {"names": ["a"], "name": "a", "nobody": ["a"], "missing": {"deeper": "a"}}
-    assert tables.table({"a": text}, [row, other | {"a. b": {"c": 1}}]).splitlines()[2] == f"| {cell} |"
+    other = dict.fromkeys(row, 1) | {"names": ["a"], "name": "a", "nobody": ["a"]}
+    other |= {"a. b": {"c": 1}, "none": {"deeper": "a"}}
+    assert tables.table({"a": text}, [row, other]).splitlines()[2] == f"| {cell} |"
+
+
+@pytest.mark.parametrize("text", ["{gone}", "{name} {of.gone}"])
+def test_a_name_that_the_row_does_not_have_is_an_error(tables: ModuleType, text: str) -> None:
+    with pytest.raises(KeyError, match="gone"):
+        tables.formed(f"  | a |\n  | {text} |", [{"name": "a", "of": {"x": 3}}])
 
 
 @pytest.mark.parametrize(
