@@ -82,7 +82,7 @@ docs: dev-venv ## the tables of the pages, from code and from results; the links
 	@$(BIN)/python scripts/generate_docs.py
 
 manifests: dev-venv ## the plain manifests of deploy/k8s, from the Helm chart
-	@$(BIN)/python scripts/manifests.py
+	@PYTHONPATH=tests $(BIN)/python scripts/manifests.py
 
 lock: dev-venv ## the lock files of the image (ARGS=--upgrade: the newest versions)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'

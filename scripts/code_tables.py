@@ -1,4 +1,4 @@
-"""The tables that come from the code. The functions make the cells that are more than an attribute of a row."""
+"""The rows of the tables that come from the code. The functions make what is more than an attribute of a row."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 from field_meanings import meaning_of, structs_of
-from tables import Key, code, code_of, grouped, link_pages, table, tables
+from tables import Content, Key, code, grouped, link_pages, table
 
 from txnwatch.cli.main import COMMANDS, DISTRIBUTIONS, parser
 from txnwatch.cli.one_shot import choices
@@ -20,7 +21,7 @@ from txnwatch.owners.id_shapes import SHAPES
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Phase, Sight
 from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Besides, Lack
-from txnwatch.state.detection.span import EFFECTS, Effect
+from txnwatch.state.detection.span import EFFECTS
 from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.incidents.life import LIFE, Known, step
 from txnwatch.state.model.facts import Fact
@@ -70,57 +71,58 @@ def _next(phase: Phase, sight: Sight) -> str | None:
     return f"{after.phase}" + (f"; {after.output}" if after.output is not Output.NOTHING else "")
 
 
-def _left(effect: Effect) -> str:
-    if effect.end is not None:
-        return f"ends: `{effect.end}`"
-    return "only its first batch is left" if effect.keeps_first_batch else "unchanged"
+def _ends() -> list[dict[str, object]]:
+    rows = []
+    for event, effect in EFFECTS.items():
+        left, proof = "unchanged", "starts again" if effect.restarts_proof else "continues"
+        if effect.end is not None:
+            left, proof = f"ends: `{effect.end}`", None
+        elif effect.keeps_first_batch:
+            left = "only its first batch is left"
+        rows.append({"event": event, "left": left, "proof": proof, "why": effect.why})
+    return rows
 
 
-def _proof_after(effect: Effect) -> str | None:
-    if effect.end is not None:
-        return None
-    return "starts again" if effect.restarts_proof else "continues"
+def _life() -> str:
+    def after(known: Known) -> Key:
+        return lambda row: str(step(known, row[0]))
+
+    return table(
+        {"what happens": "0.value", **{str(known): after(known) for known in Known}, "why": "1.why"}, LIFE.items()
+    )
 
 
-def _step_if(known: Known) -> Key:
-    return lambda row: str(step(known, row[0]))
+def _forms_of_ids() -> list[dict[str, object]]:
+    return [
+        {"of": one, "form": re.sub("<([^<>:]+)(:[^<>]+)?>", r"<\1>", one.form), "rule": one.rule.value or "never"}
+        for one in SHAPES
+    ]
 
 
-def _lacks() -> str:
-    columns: dict[str, Key] = {
-        "it lacks": 0,
-        "meaning": lambda row: row[1].means,
-        "reported as unproven": lambda row: "yes" if row[1].is_unproven else "no",
-        "includes": lambda row: ", ".join(lack for lack in Lack if lack in row[1].includes) or None,
-    }
-    return table(columns, LACKS.items())
+def _lacks() -> list[dict[str, object]]:
+    return [
+        {"lack": lack, "of": of, "includes": ", ".join(one for one in Lack if one in of.includes) or None}
+        for lack, of in LACKS.items()
+    ]
 
 
-def _readings() -> str:
-    columns: dict[str, Key] = {
-        "it lacks": lambda row: row[0][0],
-        "what the batch shows": lambda row: row[0][1],
-        "then it lacks": lambda row: row[1].lack,
-        "besides": lambda row: None if row[1].besides is Besides.NOTHING else row[1].besides,
-    }
-    return table(columns, READING_TRANSITIONS.items())
-
-
-def _metrics_of(group: str) -> Callable[[], str]:
-    labels: Key = lambda row: ", ".join(map(code, row.labels))  # noqa: E731 - a column
-    columns: dict[str, Key] = {"metric": code_of("full_name"), "type": "kind", "labels": labels, "meaning": "meaning"}
-    return lambda: table(columns, [spec for spec in METRICS if spec.group == group])
+def _readings() -> list[dict[str, object]]:
+    return [
+        {"before": before, "after": after, "besides": None if after.besides is Besides.NOTHING else after.besides}
+        for before, after in READING_TRANSITIONS.items()
+    ]
 
 
 def _event_fields() -> str:
     """The fields of the Avro schema; a nested record has a table of its own."""
     schema = json.loads((ROOT / "sinks" / "delivery" / "incident_event.avsc").read_text())
     columns: dict[str, Key] = {
-        "field": code_of("name"),
+        "field": "{name!c}",
         "type": lambda row: _avro_type(row["type"]),
         "meaning": lambda row: link_pages(row["doc"]),
     }
-    return tables(columns, dict(_records("Fields", schema["fields"])))
+    records = _records("Fields", schema["fields"])
+    return "\n\n".join(f"## {heading}\n\n{table(columns, fields)}" for heading, fields in records)
 
 
 def _records(heading: str, fields: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -140,19 +142,17 @@ def _avro_type(kind: object) -> str:
     return str(kind)
 
 
-def _settings() -> str:
+def _settings() -> list[tuple[str, str, str | None, str]]:
     schemas = RunSettings.model_json_schema()["properties"]
-    columns: dict[str, Key] = {
-        "setting": code_of(0),
-        "type": lambda row: _setting_type(row[0], schemas[row[0]]),
-        "default": lambda row: "required" if row[1].is_required() else _default(row[1].default),
-        "what it does": lambda row: link_pages(row[1].description),
-    }
-    return table(columns, RunSettings.model_fields.items())
-
-
-def _default(value: object) -> str | None:
-    return None if value is None else code(json.dumps(value))
+    return [
+        (
+            name,
+            _setting_type(name, schemas[name]),
+            "required" if field.is_required() else None if field.default is None else code(json.dumps(field.default)),
+            link_pages(str(field.description)),
+        )
+        for name, field in RunSettings.model_fields.items()
+    ]
 
 
 def _setting_type(name: str, schema: dict[str, Any]) -> str:
@@ -201,7 +201,7 @@ def _flag_meaning(action: argparse.Action) -> str:
     return link_pages((action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%"))
 
 
-def _options() -> str:
+def _options() -> list[tuple[str, str | None, str]]:
     """The options of the source.
 
     Raises:
@@ -219,25 +219,23 @@ def _options() -> str:
         in_unit = round(value * 1000) if "Ms" in name and value is not None else value
         return None if value is None else code(str(in_unit).lower())
 
-    return table({"option": code, "default": default, "meaning": lambda name: KNOWN[name.lower()]}, OPTIONS)
+    return [(name, default(name), KNOWN[name.lower()]) for name in OPTIONS]
 
 
-def _fields() -> str:
-    rows = [
+def _fields() -> list[tuple[str, str, str]]:
+    return [
         (f"{kind}.{field.name}", meaning_of(of, field.name), ddl_of(field.type))
         for kind, of in KINDS.items()
         for field in (HISTORY if kind in HISTORY.schema.names else FACTS).schema.field(kind).type
     ]
-    return table({"field": code_of(0), "meaning": 1, "type": 2}, rows)
 
 
-def _structs() -> str:
-    rows = [
+def _structs() -> list[tuple[str, str, str]]:
+    return [
         (f"{kind_of(of)}.{name}", meaning_of(of, name), ", ".join(places))
         for of, places in structs_of(KINDS).items()
         for name in of.__annotations__
     ]
-    return table({"field": code_of(0), "meaning": 1, "in": 2}, rows)
 
 
 def _decisions() -> str:
@@ -246,68 +244,24 @@ def _decisions() -> str:
     return "\n".join(f"- [{title}]({name})" for name, title in titles)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {
-    "verdicts": lambda: table(
-        {
-            "verdict": code_of("verdict"),
-            "severity": "severity",
-            "when": "when",
-            "meaning": "meaning",
-            "ends by itself": "ends_by_itself",
-        },
-        VERDICTS,
-    ),
-    "reasons of hanging": lambda: table({"reason": code_of(0), "why no marker will come": 1}, REASON_MEANS.items()),
+BLOCKS: dict[str, Callable[[], Content]] = {
+    "verdicts": lambda: VERDICTS,
+    "reasons of hanging": lambda: [*REASON_MEANS.items()],
     "phases of the proof": _phases,
-    "what ends a span": lambda: table(
-        {
-            "event": 0,
-            "the span": lambda row: _left(row[1]),
-            "its proof": lambda row: _proof_after(row[1]),
-            "why": lambda row: row[1].why,
-        },
-        EFFECTS.items(),
-    ),
-    "life of an incident": lambda: table(
-        {
-            "what happens": lambda row: row[0].value,
-            **{str(known): _step_if(known) for known in Known},
-            "why": lambda row: row[1].why,
-        },
-        LIFE.items(),
-    ),
-    "forms of ids": lambda: table(
-        {
-            "made by": "framework",
-            "form": lambda row: code(re.sub("<([^<>:]+)(:[^<>]+)?>", r"<\1>", row.form)),
-            "certain if": lambda row: row.rule.value or "never",
-            "example": code_of("example"),
-            "source": "source",
-        },
-        SHAPES,
-    ),
+    "what ends a span": _ends,
+    "life of an incident": _life,
+    "forms of ids": _forms_of_ids,
     "what a reading lacks": _lacks,
     "how a reading changes": _readings,
-    "refusals": lambda: table(
-        {"refusal": code_of("refusal"), "when": "when", "what to do": "what_to_do", "event": "is_published"}, REFUSALS
-    ),
-    "doubts": lambda: table(
-        {
-            "`outcome_doubt`": code_of(0),
-            "meaning": lambda row: row[1].means,
-            "what makes it known": lambda row: row[1].known_if,
-        },
-        DOUBTS.items(),
-    ),
+    "refusals": lambda: REFUSALS,
+    "doubts": lambda: [*DOUBTS.items()],
     "fields of an event": _event_fields,
     "settings": _settings,
     "commands": _commands,
     "options of the source": _options,
-    "kinds of rows": lambda: table(
-        {"kind": code_of(0), "meaning": lambda row: " ".join(row[1].__doc__.split("\n\n")[0].split())}, KINDS.items()
-    ),
+    "kinds of rows": lambda: [(kind, " ".join(str(of.__doc__).split("\n\n")[0].split())) for kind, of in KINDS.items()],
     "fields of rows": _fields,
     "structs in fields": _structs,
     "decisions": _decisions,
-    **{f"metrics: {group}": _metrics_of(group) for group in grouped(METRICS, "group")},
+    **{f"metrics: {group}": partial(list, specs) for group, specs in grouped(METRICS, "group").items()},
 }

@@ -1,7 +1,7 @@
 """Writes the generated parts of the pages and the generated files, and links terms: `make docs`. A test compares them.
 
-The text of a page is in the page. A table is between `<!-- make docs: NAME -->` and `<!-- end -->`; code_tables.py and
-result_tables.py have the tables by their names.
+The text of a page and the columns of its tables are in the page. code_tables.py and result_tables.py have the rows of
+the tables, by their names.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from kubernetes_tools import KUBERNETES_VERSION, helm
+from support.kubernetes_tools import KUBERNETES_VERSION, helm
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "deploy" / "helm" / "txnwatch"

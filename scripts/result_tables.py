@@ -1,17 +1,16 @@
-"""The tables that come from results: docs/*.json, which targets of the Makefile write. Most are in docs/measured.md."""
+"""The rows of the tables that come from results: docs/*.json, which targets of the Makefile write."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
 from functools import cache, partial
+from operator import itemgetter
 from pathlib import Path
-from statistics import linear_regression
 from typing import Any
 
 import capacity
-import scan_tables
-from tables import Key, code, code_of, grouped, table, tables
+from tables import Content, Key, code, grouped, table, value_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 Row = dict[str, Any]
@@ -23,42 +22,59 @@ def results(name: str) -> Any:  # noqa: ANN401 - what a file has
     return json.loads((DOCS / f"{name}.json").read_text())
 
 
-def _date(row: Row) -> str:
-    return str(row["date"] if "date" in row else row["measured"])
+def rows_of(found: list[Row] | dict[str, Row]) -> list[Row]:
+    """The rows of results. The key of a row is its name, if the row itself has none."""
+    return found if isinstance(found, list) else [{"name": name, **row} for name, row in found.items()]
 
 
-def _measured(command: str, rows: Iterable[Row], *parts: str) -> str:
-    """What was found, below how, when and where it was measured; each date and machine once."""
-    places = sorted({f"{_date(row)}, {row['machine']}" for row in rows})
-    return "\n\n".join([f"`{command}`: {'; '.join(places)}.", *parts])
+def _measured(target: str, rows: Iterable[Row]) -> str:
+    """How, when and where it was measured; each date and machine once."""
+    places = sorted({f"{row['date']}, {row['machine']}" for row in rows})
+    return f"`make {target}`: {'; '.join(places)}."
+
+
+def _listed(target: str, found: list[Row] | dict[str, Row], order: Callable[[Row], Any] = lambda _: 0) -> Row:
+    rows = sorted(rows_of(found), key=order)
+    return {"measured": _measured(target, rows), "rows": rows}
 
 
 # The faults and the disturbances
 
 
-def _false_verdicts(rows: list[Row]) -> str:
+def _verdicts(found: list[Row] | dict[str, Row]) -> Row:
+    """The verdicts that were false in all rows, and the versions of Kafka."""
+    rows = rows_of(found)
     wrong = [text for row in rows for text in row["false_verdicts"]]
     versions = " and ".join(sorted({row["version"] for row in rows}, reverse=True))
-    found = f"{len(wrong)}: {'; '.join(wrong)}" if wrong else "none"
-    return f"Kafka {versions}; {len(rows)} runs. False verdicts: {found}."
+    false = f"{len(wrong)}: {'; '.join(wrong)}" if wrong else "none"
+    return {"runs": len(rows), "kafka": versions, "wrong": wrong, "false": false, "date": rows[0]["date"]}
 
 
-def _faults() -> str:
-    newest_first = sorted(results("faults").values(), key=lambda row: row["version"], reverse=True)
-    rows = sorted(newest_first, key=lambda row: (row["row"], row["name"]))
-    same = grouped(rows, lambda row: (row["row"], row["name"], row["truth"]))
-    columns: dict[str, Key] = {
-        "": lambda runs: runs[0]["row"],
-        "fault": lambda runs: runs[0]["fault"],
-        "Kafka": lambda runs: ", ".join(run["version"] for run in runs),
-        "what happened": lambda runs: runs[0]["truth"],
-        "txnwatch": lambda runs: _each(runs, _verdict),
-        "after": lambda runs: _each(runs, lambda run: run["verdict"] and f"{run['seconds']:.1f} s"),
-        "Kafka's find-hanging": lambda runs: _each(runs, lambda run: _answers(run, "find_hanging")),
-        "kafka-python": lambda runs: _each(runs, lambda run: _answers(run, "kafka_python")),
-        "gauge": lambda runs: _each(runs, lambda run: run["others"].get("gauge")),
+def _faults() -> Row:
+    """The runs of a fault with the same end are one row; a cell has the version where they differ."""
+    found = results("faults")
+    newest_first = sorted(found.values(), key=lambda run: run["version"], reverse=True)
+    same = grouped(sorted(newest_first, key=_fault_of), lambda run: (*_fault_of(run), run["truth"]))
+    cells: dict[str, Key] = {
+        "txnwatch": _verdict,
+        "after": "{seconds:.1f} s",
+        "find_hanging": lambda run: _answers(run, "find_hanging"),
+        "kafka_python": lambda run: _answers(run, "kafka_python"),
+        "gauge": "others.gauge",
     }
-    return _measured("make faults", rows, _false_verdicts(rows), table(columns, same.values()))
+    rows = [
+        {
+            **runs[0],
+            "versions": ", ".join(run["version"] for run in runs),
+            **{name: _each({run["version"]: value_of(run, cell) for run in runs}) for name, cell in cells.items()},
+        }
+        for runs in same.values()
+    ]
+    return {**_verdicts(found), "measured": _measured("faults", found.values()), "rows": rows}
+
+
+def _fault_of(run: Row) -> tuple[str, str]:
+    return run["row"], run["name"]
 
 
 def _verdict(run: Row) -> str:
@@ -74,281 +90,220 @@ def _answers(run: Row, tool: str) -> str:
     return f"{at_default}; at 0: {at_0}".replace("found", "**found**")
 
 
-def _each(runs: list[Row], cell: Callable[[Row], object]) -> object:
-    """The value of each version of Kafka; only once if it is the same for all."""
-    values = {run["version"]: cell(run) for run in runs}
-    if len(set(values.values())) == 1:
-        return cell(runs[0])
-    return "; ".join(f"{value} ({version})" for version, value in values.items())
+def _each(values: dict[str, object]) -> object:
+    """The value of each version; only once if it is the same for all."""
+    first, *others = dict.fromkeys(values.values())
+    return "; ".join(f"{value} ({version})" for version, value in values.items()) if others else first
 
 
-def _disturbances() -> str:
-    rows = results("disturbances")
-    columns: dict[str, Key] = {
-        "disturbance": "fault",
-        "for": "{lasts_s:.0f} s",
-        "what you see": "shown",
-        "the hang": lambda row: (
-            f"found meanwhile, after {row['found_s']:.1f} s" if row["is_found_meanwhile"] else "found afterwards"
-        ),
-        "right again": "{right_after_s:.1f} s",
-        "next hang": "{found_afterwards_s:.1f} s",
-    }
-    return _measured("make faults", rows, _false_verdicts(rows), table(columns, rows))
+def _disturbances() -> Row:
+    found = results("disturbances")
+    rows = [{**row, "meanwhile_s": row["found_s"] if row["is_found_meanwhile"] else None} for row in found]
+    return {**_verdicts(found), **_listed("faults", rows)}
 
 
-# The soak, the fuzzer and the other runs
+# The soak and the fuzzer
 
 
-def _soak() -> str:
-    found = results("soak")
-    figures: dict[str, object] = {
-        "duration": "{minutes:.0f} minutes, Kafka {kafka}",
-        "applications": "{applications}, with {steps:,} steps (a transaction, or a record without one) "
-        "and {application_restarts} restarts after an error",
-        **found["trouble"],
-        "false verdicts": len(found["false_verdicts"]),
-        "hangs that were not found within a minute": "{hangs[missed]} of {hangs[made]}",
-        "time until a hang was found": _times_of(found["hangs"]),
-        "outages of Redis after which it was empty": "{redis[flushed]} of {redis[outages]}",
-        "time until Redis agreed with the topic after an outage": _times_of(found["redis"]),
-        "events": ", ".join(f"{count} {name}" for name, count in found["events"].items()),
-        "micro-batches": "{metrics[batches_total]:,.0f}",
-        "starts of the query": "{metrics[query_starts_total]:.0f}",
-        "batches or records that could not be decoded": "{metrics[decode_failures_total]:.0f}",
-    }
-    rows = [(name, figure.format_map(found) if isinstance(figure, str) else figure) for name, figure in figures.items()]
+def _soak() -> Row:
+    found: Row = results("soak")
     failed = "\n".join(["The run has **failed**:", "", *(f"- {problem}" for problem in found["problems"])])
     verdict = failed if found["problems"] else "The run has passed."
-    return _measured("make soak", [found], verdict, table({"": 0, "result": 1}, rows))
+    return {**found, "measured": _measured("soak", [found]), "verdict": verdict}
 
 
-def _times_of(found: Row) -> str | None:
-    return None if found["median_s"] is None else "median {median_s:.1f} s, slowest {slowest_s:.1f} s".format_map(found)
+def _growth() -> Content:
+    def sizes(row: Row) -> Row:
+        in_bytes = row["name"] != "descriptors"
+        shown = {
+            name: f"{row[name] / 1e6:,.1f} MB" if in_bytes else f"{row[name]:,.0f}" for name in ("begin", "end", "most")
+        }
+        return {"name": row["name"], **shown, "change": _change(row)}
+
+    rows = rows_of(results("soak")["growth"])
+    return [*map(sizes, rows)] or "The run was too short to compare its beginning with its end."
 
 
-def _growth() -> str:
-    rows = results("soak")["growth"].items()
-    if not rows:
-        return "The run was too short to compare its beginning with its end."
-
-    def size(key: str) -> Key:
-        return lambda row: f"{row[1][key] / 1e6:,.1f} MB" if row[0] in {"memory", "disk"} else f"{row[1][key]:,.0f}"
-
-    return table(
-        {
-            "": 0,
-            "second sixth": size("begin"),
-            "last sixth": size("end"),
-            "change": lambda row: _change(row[1]),
-            "allowed at the end": size("most"),
-        },
-        rows,
-    )
+def _change(row: Row) -> str:
+    return f"{row['end'] / row['begin'] - 1:+.0%}"
 
 
-def _change(found: Row) -> str:
-    return f"{found['end'] / found['begin'] - 1:+.0%}"
-
-
-def _fuzz() -> str:
+def _fuzz() -> Row:
     found = results("fuzz")
     rows = found["targets"]
-    runs, minutes = sum(row["runs"] for row in rows), sum(row["seconds"] for row in rows) / 60
-    failed = sum(row["failure"] is not None for row in rows)
-    summary = (
-        f"Atheris {found['atheris']}, {minutes:.0f} minutes (the sum over all decoders), {runs:,} inputs: "
-        f"{failed} of {len(rows)} decoders failed."
-    )
-    columns: dict[str, Key] = {
-        "bytes": "reads",
-        "typed errors": lambda row: ", ".join(map(code, row["typed"])) or "none: errors are part of the result",
-        "inputs tried": "runs",
-        "failure": lambda row: code(row["failure"].splitlines()[0][:80]) if row["failure"] else "none",
+    shown = [
+        {**row, "failure": code(row["failure"].splitlines()[0][:80]) if row["failure"] else "none"} for row in rows
+    ]
+    return {
+        **_listed("fuzz", shown),
+        "atheris": found["atheris"],
+        "minutes": sum(row["seconds"] for row in rows) / 60,
+        "runs": sum(row["runs"] for row in rows),
+        "failed": [row["name"] for row in rows if row["failure"] is not None],
     }
-    return _measured("make fuzz", rows, summary, table(columns, rows))
 
 
-def _times(name: str, what: str, rows: Iterable[tuple[str, float]]) -> str:
-    columns: dict[str, Key] = {what: 0, "time": lambda row: f"{row[1]:.1f} s"}
-    return _measured(f"make {name}", results(name).values(), table(columns, rows))
-
-
-def _stop_times() -> str:
-    times = {situation: row["s"] for situation, row in results("stop-times").items()}
-    return _times("stop-times", "situation", sorted(times.items(), key=lambda one: -one[1]))
-
-
-def _cluster_times() -> str:
-    rows = sorted(results("cluster-times").items())
-    return _times("cluster-times", "step", [(step.partition(". ")[2], row["s"]) for step, row in rows])
-
-
-def _ways() -> str:
-    found = results("ways-in")
-    names = ("doctor", "find-hanging", "run", "abort", "secrets")
-    rows = [{"method": way, **dict.fromkeys(names, "no result"), **row} for way, row in found.items()]
-    columns = {"method": "method", **{code(name): name for name in names[:-1]}, "secrets": "secrets"}
-    return _measured("make long", found.values(), table(columns, rows))
+_NOT_TRIED = dict.fromkeys(("doctor", "find-hanging", "run", "abort", "secrets"))
 
 
 def _bad_inputs() -> str:
-    rows = list(results("bad-inputs").values())
-    columns: dict[str, Key] = {"input": "given", "message": code_of("said"), "exit code": "code"}
-    parts = grouped(sorted(rows, key=lambda row: row["part"]), "part")
-    return _measured("make bad-inputs", rows, f"{len(rows)} inputs.", tables(columns, parts))
+    rows = sorted(results("bad-inputs").values(), key=lambda row: str(row["part"]))
+    columns: dict[str, Key] = {"input": "given", "message": "{said!c}", "exit code": "code"}
+    parts = [f"## {part}\n\n{table(columns, found)}" for part, found in grouped(rows, "part").items()]
+    return "\n\n".join([_measured("bad-inputs", rows), f"{len(rows)} inputs.", *parts])
 
 
 # The benchmarks
 
-COSTS = {"wall_s": "seconds", "cpu_s": "CPU seconds"}
 
-
-def _rows_of(bench: str) -> list[Row]:
+def _benchmark_rows(bench: str) -> list[Row]:
     return [row for _, row in sorted(results("benchmarks").items()) if row["bench"] == bench]
+
+
+def _benchmark(bench: str) -> str:
+    rows = _benchmark_rows(bench)
+    return f"{_measured(f'bench ARGS={bench}', rows)}\n\n{benchmark(rows)}"
 
 
 def benchmark(rows: list[Row]) -> str:
     """The rows of a benchmark, a line for each size. Rows with the same columns are one table."""
-    points = [line for row in rows for line in _lines(row)]
-    same = grouped(points, tuple)
-    return "\n\n".join(
-        [*(table({title: title for title in titles}, lines) for titles, lines in same.items()), *_growths(rows)]
-    )
+    same = grouped([line for row in rows for line in _lines(row)], tuple)
+    made = [table({title: itemgetter(title) for title in titles}, lines) for titles, lines in same.items()]
+    growths = [", ".join(f"{name} {an_hour:+.0f}" for name, an_hour in row["growth"].items()) for row in rows]
+    return "\n\n".join([*made, *(f"Growth an hour, by least squares over all lines: {one}." for one in growths if one)])
 
 
-def _lines(row: Row) -> Iterable[Row]:
+def _lines(row: Row) -> list[Row]:
     """A line for each size; a column is shown if one size has a value."""
     slope = "" if row["slope"] is None else f" (slope {row['slope']:.2f})"
+    names = sorted({name for point in row["points"] for name in point["figures"]})
     lines = [
         {
-            **{title: point[cost] for cost, title in COSTS.items()},
+            "": f"{row['name']}{slope}",
+            row["sizes_are"]: int(point["size"]),
+            "seconds": point["wall_s"],
+            "CPU seconds": point["cpu_s"],
             f"x {row['beside']}": point["ratio"],
-            **{
-                name: point["figures"].get(name)
-                for name in sorted({name for one in row["points"] for name in one["figures"]})
-            },
+            **{name: point["figures"].get(name) for name in names},
         }
         for point in row["points"]
     ]
-    shown = [title for title in lines[0] if any(line[title] is not None for line in lines)]
-    for point, line in zip(row["points"], lines, strict=True):
-        yield {
-            "": f"{row['name']}{slope}",
-            row["sizes_are"]: int(point["size"]),
-            **{title: line[title] for title in shown},
-        }
+    return [{title: line[title] for title in line if any(one[title] is not None for one in lines)} for line in lines]
 
 
-def _growths(rows: list[Row]) -> Iterable[str]:
-    """How fast memory grew, if the sizes are minutes."""
-    for row in rows:
-        points = row["points"]
-        names = [
-            name for name in points[0]["figures"] if "MB" in name and all(name in one["figures"] for one in points)
-        ]
-        hours = [point["size"] / 60 for point in points]
-        if row["sizes_are"] == "minutes" and len(hours) > 1 and names:
-            grown = {name: linear_regression(hours, [one["figures"][name] for one in points]).slope for name in names}
-            listed = ", ".join(f"{name} {an_hour:+.0f}" for name, an_hour in grown.items())
-            yield f"Growth an hour, by least squares over all lines: {listed}."
-
-
-def _benchmark(bench: str, made: Callable[[list[Row]], str] = benchmark) -> str:
-    rows = _rows_of(bench)
-    return _measured(f"make bench ARGS={bench}", rows, made(rows))
-
-
-# The ten figures at the top: of benchmarks, with their row and a text about its points, and of other runs.
-
-_OF_BENCHMARKS = (
-    (
-        "time from a hang to its event, trigger 500 ms",
-        "latency/the demo's load, trigger 500 ms",
-        "{0[wall_s]:.2f} s (median), {0[figures][99 % within s]:.2f} s (99 %)",
-    ),
-    (
-        "the same, while each of many producers commits a transaction every second",
-        "changing/each transaction ends and the next one begins in every round, trigger 500 ms",
-        "{1[wall_s]:.1f} s with {1[size]:,} producers, {2[wall_s]:.1f} s with {2[size]:,}",
-    ),
-    (
-        "CPU on an idle cluster",
-        "idle/nothing is written",
-        "{0[figures][cores]:.2f} cores with {0[size]:,} partitions, {2[figures][cores]:.2f} with {2[size]:,}",
-    ),
-    (
-        "memory on an idle cluster, all processes (PSS)",
-        "idle/nothing is written",
-        "{0[figures][PSS MB]:,.0f} MB with {0[size]:,} partitions, {2[figures][PSS MB]:,.0f} MB with {2[size]:,}",
-    ),
-    (
-        "first start with a million transactional ids, until the first verdict",
-        "million/start to first verdict",
-        "{2[wall_s]:.1f} s, at most {2[figures][peak PSS MB]:,.0f} MB",
-    ),
+# Reading logs, at the largest size: how many times as fast as librdkafka the fold has to be, by the shape of the data.
+TARGETS = {"1 MB batches": 8.0, "one-record batches": 20.0}
+LARGE_QUEUE = "librdkafka, large queue"
+# Each way of reading has the step of its place and all steps before it. The bare socket exists without TLS only.
+WAYS = ("bare socket", "bare Fetch", "header walk", "fold", "fold to Arrow", "txnwatch's source in Spark")
+OTHERS = (
+    *(LARGE_QUEUE, "librdkafka, default queue"),
+    *("kafka-consumer-perf-test", "kafka-python", "Spark's Kafka source"),
 )
-_TAKEOVER = "5. start of another driver after `kill -9` of the driver, until `ready`"
+Shapes = dict[str, dict[str, Any]]
 
 
-def _headlines() -> str:
-    soak, stops, takeover = results("soak"), results("stop-times").values(), results("cluster-times")[_TAKEOVER]
-    faults = (*results("faults").values(), *results("disturbances"))
-    wrong, longest = sum(len(row["false_verdicts"]) for row in faults), max(row["s"] for row in stops)
-    soaked = "{minutes:.0f} minutes: {hangs[missed]} of {hangs[made]} hangs missed".format_map(soak)
-    grown = "".join(f", memory {_change(one)}" for name, one in soak["growth"].items() if name == "memory")
-    rows: list[tuple[str, str, str, Row]] = [
-        *(
-            (what, text.format(*row["points"]), f"make bench ARGS={row['bench']}", row)
-            for what, name, text in _OF_BENCHMARKS
-            for row in [results("benchmarks")[name]]
-        ),
-        ("false verdicts under faults and disturbances", f"{wrong} in {len(faults)} runs", "make faults", faults[0]),
-        (
-            "healthy applications under constant disturbances",
-            f"{soaked}, {len(soak['false_verdicts'])} false verdicts{grown}",
-            "make soak",
-            soak,
-        ),
-        (
-            "a stop, from SIGTERM to the end of the process",
-            f"at most {longest:.1f} s, in {len(stops)} situations",
-            "make stop-times",
-            next(iter(stops)),
-        ),
-        (
-            "takeover by another driver after `kill -9` of the driver of a Spark cluster, until `ready`",
-            f"{takeover['s']:.0f} s",
-            "make cluster-times",
-            takeover,
-        ),
-        (
-            "reading logs, beside librdkafka with a large queue",
-            scan_tables.in_short(_rows_of("scan")),
-            "make bench ARGS=scan",
-            _rows_of("scan")[0],
-        ),
+def by_shape(rows: list[Row], cost: str) -> Shapes:
+    """What each way of reading costs, for each shape of the data; None if it was not measured."""
+    found: Shapes = {}
+    for row in rows:
+        shape, _, way = row["name"].rpartition(": ")
+        found.setdefault(shape, dict.fromkeys((*WAYS, *OTHERS)))[way] = row["points"][-1][cost]
+    return dict(sorted(found.items()))
+
+
+def costs_of_ways(shapes: Shapes) -> str:
+    """A column for each way that was measured."""
+    ways = [way for way in (*WAYS, *OTHERS) if any(costs[way] is not None for costs in shapes.values())]
+    return table({"": 0, **{way: f"1.{way}" for way in ways}}, shapes.items())
+
+
+def shares_of_steps(wall: Shapes) -> list[Row]:
+    """The share of each step in the time of a whole Spark query."""
+    rows = []
+    for shape, costs in wall.items():
+        whole_s, shares, before_s = costs[WAYS[-1]], dict[str, str | None].fromkeys(WAYS), 0.0
+        for way in WAYS:
+            if costs[way] is not None:
+                share = round((costs[way] - before_s) / whole_s, 2)
+                shares[way], before_s = f"{share + 0.0:.0%}", costs[way]  # -0.0 becomes 0.0
+        rows.append({"shape": shape, "seconds": whole_s, "shares": shares})
+    return rows
+
+
+def speeds(wall: Shapes, cpu: Shapes) -> list[Row]:
+    """How many times as fast as librdkafka the fold is, and what no reader here can exceed."""
+
+    def times(costs: dict[str, float], target: float) -> dict[str, str]:
+        found = {way: costs[way] / costs["fold"] for way in OTHERS[:2]}
+        return {way: f"{one:.1f}, {'reached' if one >= target else 'missed'}" for way, one in found.items()}
+
+    return [
+        {
+            "shape": shape,
+            "target": f"{target:.0f}",
+            "time": times(wall[shape], target),
+            "cpu": times(cpu[shape], target),
+            "limit": wall[shape][LARGE_QUEUE] / wall[shape]["bare Fetch"],
+            "share": wall[shape]["bare Fetch"] / wall[shape]["fold"],
+        }
+        for shape, target in TARGETS.items()
     ]
-    columns: dict[str, Key] = {"": 0, "result": 1, "command": code_of(2), "measured": lambda row: _date(row[3])}
-    return table(columns, rows)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {
-    "ten figures": _headlines,
+def _scan(made: Callable[..., Content], *costs: str) -> Content:
+    return made(*(by_shape(_benchmark_rows("scan"), cost) for cost in costs))
+
+
+# The ten figures
+
+
+def _ten_figures() -> Row:
+    found, soak, stops = results("benchmarks"), results("soak"), rows_of(results("stop-times"))
+    latency = found["latency/the demo's load, trigger 500 ms"]
+    changing = found["changing/each transaction ends and the next one begins in every round, trigger 500 ms"]
+    takeover = results("cluster-times")["5. start of another driver after `kill -9` of the driver, until `ready`"]
+    wall, cpu = (by_shape(_benchmark_rows("scan"), cost) for cost in ("wall_s", "cpu_s"))
+    times = {
+        shape: tuple(costs[shape][LARGE_QUEUE] / costs[shape]["fold"] for costs in (wall, cpu)) for shape in TARGETS
+    }
+    return {
+        "latency": latency,
+        "changing": changing,
+        "takeover": takeover,
+        "soak": soak,
+        "idle": found["idle/nothing is written"],
+        "million": found["million/start to first verdict"],
+        "verdicts": _verdicts(rows_of(results("faults")) + rows_of(results("disturbances"))),
+        "memory": "".join(f", memory {_change(row)}" for name, row in soak["growth"].items() if name == "memory"),
+        "stop": {"s": max(row["s"] for row in stops), "situations": stops, "date": stops[0]["date"]},
+        "scan": {**times, "date": _benchmark_rows("scan")[0]["date"]},
+    }
+
+
+def _costs() -> capacity.Costs:
+    return capacity.costs_of(results("benchmarks"))
+
+
+BLOCKS: dict[str, Callable[[], Content]] = {
+    "ten figures": _ten_figures,
     "faults": _faults,
     "disturbances": _disturbances,
     "soak": _soak,
     "growth in the soak": _growth,
     "fuzzing": _fuzz,
-    "authentication": _ways,
-    "times of a stop": _stop_times,
-    "times on a Spark cluster": _cluster_times,
+    "authentication": lambda: _listed("long", [{**_NOT_TRIED, **row} for row in rows_of(results("ways-in"))]),
+    "times of a stop": lambda: _listed("stop-times", results("stop-times"), lambda row: -row["s"]),
+    "times on a Spark cluster": lambda: _listed("cluster-times", results("cluster-times")),
     "bad inputs": _bad_inputs,
-    "cost of single operations": lambda: capacity.cost_table(results("benchmarks")),
-    "resources for a cluster": lambda: capacity.resource_table(results("benchmarks")),
+    "cost of single operations": lambda: capacity.shown_costs(_costs()),
+    "resources for a cluster": lambda: {name: capacity.needs(of, _costs()) for name, of in capacity.LOADS.items()},
     **{f"benchmark: {bench}": partial(_benchmark, bench) for bench in grouped(results("benchmarks").values(), "bench")},
-    "benchmark: scan": partial(_benchmark, "scan", scan_tables.targets),
-    "scan: share of each step": lambda: scan_tables.shares(_rows_of("scan")),
-    "scan: seconds": lambda: scan_tables.costs(_rows_of("scan"), "wall_s"),
-    "scan: CPU seconds": lambda: scan_tables.costs(_rows_of("scan"), "cpu_s"),
+    "benchmark: scan": lambda: {
+        "measured": _measured("bench ARGS=scan", _benchmark_rows("scan")),
+        "rows": _scan(speeds, "wall_s", "cpu_s"),
+    },
+    "scan: share of each step": partial(_scan, shares_of_steps, "wall_s"),
+    "scan: seconds": partial(_scan, costs_of_ways, "wall_s"),
+    "scan: CPU seconds": partial(_scan, costs_of_ways, "cpu_s"),
 }

@@ -8,10 +8,11 @@ strict build. The decisions are added to the navigation, in order.
 from __future__ import annotations
 
 import logging
+import posixpath
 import re
 import shutil
-import sys
 import tomllib
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +20,26 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-sys.path.append(str(Path(__file__).parent))
-from site_links import DOCS, TOP_LEVEL, site_link, source_of, with_links
-
 ROOT = Path(__file__).resolve().parent.parent
-DECISIONS = "decisions/README.md"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+TOP_LEVEL = {
+    "README.md": "index.md",
+    **{f"{name.upper()}.md": f"{name}.md" for name in ("architecture", "contributing", "security", "changelog")},
+}
+_SOURCES = {page: source for source, page in TOP_LEVEL.items()}
+_DECISIONS = "decisions/README.md"
 _LOG = logging.getLogger("mkdocs.hooks.site")
 _ASSET = re.compile(r"<(?:script|img|iframe|link rel=\"(?:stylesheet|preload|preconnect)\")[^>]*(?:https?:)?//[^>]*>")
+_NO_LINKS = re.compile(r"(^```.*?^```$|`[^`\n]*`|^<!--.*?-->$)", flags=re.MULTILINE | re.DOTALL)
+_TARGET = re.compile(r"(?<=\]\()[^)\s]+(?=\))|(?<=\]: )\S+$", flags=re.MULTILINE)
 
 
 def on_startup(command: str, *, dirty: bool) -> None:
-    """Makes the package tree that mkdocstrings reads, before it looks for it."""
+    """Makes the packages of the wheel one tree of links for mkdocstrings, because they are in several directories."""
     del command, dirty
-    _link_packages(ROOT / "build" / "api")
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds the decisions to the navigation, below their index."""
-    names = sorted(path.name for path in (ROOT / DOCS / "decisions").glob("[0-9]*.md"))
-    pages = [DECISIONS, *(f"decisions/{name}" for name in names)]
-    config.nav = [_with_decisions(entry, pages) for entry in config.nav or []]
-    return config
-
-
-def _link_packages(target: Path) -> None:
-    """The packages of the wheel as one tree of links, because they are in several directories of the repository."""
+    target = ROOT / "build" / "api"
     shutil.rmtree(target, ignore_errors=True)
-    directories = _project()["tool"]["setuptools"]["package-dir"]
+    directories = dict(PROJECT["tool"]["setuptools"]["package-dir"])
     (target / "txnwatch").mkdir(parents=True)
     for found in (ROOT / directories.pop("txnwatch")).iterdir():
         (target / "txnwatch" / found.name).symlink_to(found)
@@ -53,11 +47,18 @@ def _link_packages(target: Path) -> None:
         target.joinpath(*package.split(".")).symlink_to(ROOT / directory)
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Adds the decisions to the navigation, below their index."""
+    names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    config.nav = _with_decisions(config.nav, [_DECISIONS, *(f"decisions/{name}" for name in names)])
+    return config
+
+
 def _with_decisions(entry: Any, pages: list[str]) -> Any:  # noqa: ANN401 - an entry of the navigation
     if isinstance(entry, dict):
         return {title: _with_decisions(below, pages) for title, below in entry.items()}
     if isinstance(entry, list):
-        return [{"Decisions": pages} if page == DECISIONS else page for page in entry]
+        return [{"Decisions": pages} if one == _DECISIONS else _with_decisions(one, pages) for one in entry]
     return entry
 
 
@@ -72,14 +73,42 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Makes the links of a page links of the site or of the repository."""
     del config
     name, pages = page.file.src_uri, files.src_uris.keys()
+    repository = str(PROJECT["project"]["urls"]["Changelog"]).partition("/blob/")[0]
 
     def changed(target: str) -> str:
-        found = site_link(target, name, pages, ROOT, _repository())
+        found = site_link(target, name, pages, repository)
         if found is None:
-            _LOG.warning("%s: the link %s has no target", source_of(name), target)
+            _LOG.warning("%s: the link %s has no target", _source_of(name), target)
         return target if found is None else found
 
     return with_links(markdown, changed)
+
+
+def with_links(markdown: str, change: Callable[[str], str]) -> str:
+    """A page with each of its link targets changed; code and comments stay as they are."""
+    parts = _NO_LINKS.split(markdown)  # odd parts have no links
+    parts[::2] = [_TARGET.sub(lambda found: change(found[0]), part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def site_link(target: str, page: str, pages: Collection[str], repository: str) -> str | None:
+    """The target in the site of a link on a page: a page, or a file in the repository; None if it does not exist."""
+    place, has_anchor, anchor = target.partition("#")
+    if not place or "://" in place or place.startswith("mailto:"):
+        return target
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(_source_of(page)), place))
+    if not (ROOT / path).exists():
+        return None
+    for candidate in (path, posixpath.join(path, "README.md")):
+        in_site = TOP_LEVEL.get(candidate, candidate.removeprefix("docs/"))
+        if candidate != in_site and in_site in pages:
+            return posixpath.relpath(in_site, posixpath.dirname(page) or ".") + has_anchor + anchor
+    kind = "tree" if (ROOT / path).is_dir() else "blob"
+    return f"{repository}/{kind}/main/{path}{has_anchor}{anchor}"
+
+
+def _source_of(page: str) -> str:
+    return _SOURCES.get(page, f"docs/{page}")
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
@@ -88,11 +117,3 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     for found in _ASSET.findall(output):
         _LOG.warning("%s: loads %s", page.file.src_uri, found)
     return output
-
-
-def _repository() -> str:
-    return str(_project()["project"]["urls"]["Changelog"]).partition("/blob/")[0]
-
-
-def _project() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -1,38 +1,63 @@
-"""The tables of the pages, in Markdown. One renderer makes all of them: a column has a title and the key of its cells.
+"""The tables of the pages, in Markdown: the rows come from code or from results, the columns are in the page.
 
-`make docs` writes each block into its place in a page, between `<!-- make docs: NAME -->` and `<!-- end -->`.
+A block of a page begins with `<!-- make docs: NAME` and ends with `<!-- end -->`. The comment has the text above the
+table, the titles of the columns and below them what the cells show; these lines are made for each row. A block whose
+comment has no more than its name has its whole text from the code.
+
+`{seconds}` is a value of the row by its type, `{seconds:.1f}` in a format, `{name!c}` as code, and `{names!n}` is the
+number of names. A name may be a path: `{hangs.made}`, `{1.means}`. A cell is a dash if a value in it is None.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import Formatter
 from typing import Any
 
-# A key, an index or an attribute of a row, a text with its values in braces, or what is computed from the row.
-Key = str | int | Callable[[Any], object]
+Key = str | int | Callable[[Any], object]  # a text with names in braces, the path of a value, or what makes the value
+# The text of a block, its rows, or the values of its text, with the rows if they are not one row themselves.
+Content = str | Sequence[Any] | Mapping[str, Any]
 _NUMBER = re.compile(r"-|[+-]?\d[\d.,]*( ?[A-Za-zµ/%]+)?")
-_BLOCK = re.compile(r"^<!-- make docs: (.+?) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^<!-- make docs: (?P<name>[^\n]+?)(?P<form>\n.*?\n-->| -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL
+)
+
+
+def filled(page: str, blocks: Mapping[str, Callable[[], Content]]) -> str:
+    """A page with each of its blocks made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        name, form = found["name"], found["form"]
+        content = blocks[name]()
+        text = content if isinstance(content, str) else formed(form.removesuffix("\n-->"), content)
+        return f"<!-- make docs: {name}{form}\n\n{text}\n\n<!-- end -->"
+
+    return _BLOCK.sub(made, page)
+
+
+def names_of(page: str) -> list[str]:
+    """The names of the blocks of a page."""
+    return [found["name"] for found in _BLOCK.finditer(page)]
+
+
+def formed(form: str, content: Content) -> str:
+    """The text of a block."""
+    values = content if isinstance(content, Mapping) else {"rows": content}
+    parts = []
+    for part in form.strip("\n").split("\n\n"):
+        if part.startswith("  | "):
+            titles, *lines = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in part.splitlines()]
+            found = [[_text(row, cell) for cell in line] for row in values.get("rows", [values]) for line in lines]
+            parts.append(_laid_out(titles, found))
+        else:
+            parts.append(str(_text(values, part)))
+    return "\n\n".join(parts)
 
 
 def table(columns: Mapping[str, Key], rows: Iterable[Any]) -> str:
-    """A table with a line for each row. A column whose cells are all numbers is aligned to the right.
-
-    Raises:
-        ValueError: a column has no value in any row, so its title and the text about it are wrong.
-    """
-    found = [[value_of(row, key) for key in columns.values()] for row in rows]
-    for title, values in zip(columns, zip(*found, strict=True), strict=True):
-        if all(value is None for value in values):
-            raise ValueError(f"column {title!r}: expected a value in at least one row")
-    lines = [[_cell(value) for value in values] for values in found]
-    rule = ["---:" if all(map(_NUMBER.fullmatch, cells)) else "---" for cells in zip(*lines, strict=True)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in ([*columns], rule, *lines))
-
-
-def tables(columns: Mapping[str, Key], groups: Mapping[str, Sequence[Any]]) -> str:
-    """A table for each group of rows, below its heading."""
-    return "\n\n".join(f"## {heading}\n\n{table(columns, rows)}" for heading, rows in groups.items())
+    """A table whose columns depend on the code or the results."""
+    return _laid_out([*columns], [[value_of(row, key) for key in columns.values()] for row in rows])
 
 
 def grouped(rows: Iterable[Any], key: Key) -> dict[Any, list[Any]]:
@@ -43,23 +68,11 @@ def grouped(rows: Iterable[Any], key: Key) -> dict[Any, list[Any]]:
     return found
 
 
-def filled(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """A page with each of its blocks made anew."""
-    return _BLOCK.sub(lambda found: f"<!-- make docs: {found[1]} -->\n\n{blocks[found[1]]()}\n\n<!-- end -->", page)
-
-
-def names_of(page: str) -> list[str]:
-    """The names of the blocks of a page."""
-    return _BLOCK.findall(page)
-
-
-def value_of(row: Any, key: Key) -> object:  # noqa: ANN401 - a mapping, a tuple or an object
-    """The value of a column for a row."""
+def value_of(row: Any, key: Key) -> Any:  # noqa: ANN401 - a mapping, a tuple or an object
+    """The value of a cell."""
     if callable(key):
         return key(row)
-    if isinstance(key, str) and "{" in key:
-        return key.format_map(row)
-    return row[key] if isinstance(key, int) or isinstance(row, Mapping) else getattr(row, key)
+    return _text(row, key) if isinstance(key, str) and "{" in key else _at(row, str(key))
 
 
 def code(text: object) -> str:
@@ -67,17 +80,54 @@ def code(text: object) -> str:
     return f"`` {text} ``" if "`" in str(text) else f"`{text}`"
 
 
-def code_of(key: Key) -> Key:
-    """A column whose values are code."""
-    return lambda row: code(value_of(row, key))
-
-
 def link_pages(text: str) -> str:
     """A description from the code, with each name of a page as a link."""
     return re.sub(r"docs/([\w-]+)\.md", r"[\1.md](\1.md)", text)
 
 
-def _cell(value: object) -> str:
+def _laid_out(titles: Sequence[str], found: Sequence[Sequence[object]]) -> str:
+    """A line for each row. A column whose cells are all numbers is aligned to the right.
+
+    Raises:
+        ValueError: a column has no value in any row, so its title and the text about it are wrong.
+    """
+    for title, values in zip(titles, zip(*found, strict=True), strict=True):
+        if all(value is None for value in values):
+            raise ValueError(f"column {title!r}: expected a value in at least one row")
+    lines = [[_plain(value).replace("|", "\\|").replace("\n", " ") for value in values] for values in found]
+    rule = ["---:" if all(map(_NUMBER.fullmatch, cells)) else "---" for cells in zip(*lines, strict=True)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (titles, rule, *lines))
+
+
+def _text(row: Any, text: str) -> str | None:  # noqa: ANN401 - a mapping, a tuple or an object
+    parts = []
+    for before, path, form, kind in Formatter().parse(text):
+        parts.append(before)
+        if path is not None:
+            value = _at(row, path)
+            if value is None or (kind == "c" and not value):
+                return None
+            if kind == "n":
+                value = len(value)
+            elif kind == "c":
+                value = ", ".join(map(code, value if isinstance(value, list | tuple) else [value]))
+            parts.append(format(value, form) if form else _plain(value))
+    return "".join(parts)
+
+
+def _at(row: Any, path: str) -> Any:  # noqa: ANN401 - what a row has
+    """The value at a path of keys, indexes or attributes; None if a value on the way is. A key may have dots."""
+    if row is None or not path:
+        return row
+    if isinstance(row, Mapping):
+        key = max((one for one in row if f"{path}.".startswith(f"{one}.")), key=len, default=path)
+        return _at(row[key], path[len(key) + 1 :])
+    part, _, rest = path.partition(".")
+    return _at(row[int(part)] if part.isdigit() else getattr(row, part), rest)
+
+
+def _plain(value: object) -> str:
+    """A value by its type."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -86,4 +136,6 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_plain(count)} {name}" for name, count in value.items())
+    return str(value)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from bench.plots import plot
@@ -76,6 +77,19 @@ class Row:
         spread = sum((x - mean_x) ** 2 for x, _ in logs)
         return sum((x - mean_x) * (y - mean_y) for x, y in logs) / spread if spread else None
 
+    @property
+    def growth(self) -> dict[str, float]:
+        """How fast each amount of memory grew in an hour, by least squares; nothing if the sizes are not minutes."""
+        if self.sizes_are != "minutes" or len(self.points) < 2:
+            return {}
+        hours = [point.size / 60 for point in self.points]
+        names = set.intersection(*(set(point.figures) for point in self.points))
+        return {
+            name: linear_regression(hours, [point.figures[name] for point in self.points]).slope
+            for name in sorted(names)
+            if "MB" in name
+        }
+
 
 class Results:
     """The file, and the plots beside it."""
@@ -90,9 +104,16 @@ class Results:
         rows: list[Row] = []
         yield rows
         kept = {key: row for key, row in self._rows.items() if row["bench"] != bench}
-        origin = {"machine": machine(), "measured": f"{datetime.now(UTC):%Y-%m-%d}", "command": _command(bench)}
+        origin = {"machine": machine(), "date": f"{datetime.now(UTC):%Y-%m-%d}", "command": _command(bench)}
         fresh = {
-            f"{bench}/{row.name}": {**asdict(row), "slope": row.slope, "plot": _plot(row), **origin} for row in rows
+            f"{bench}/{row.name}": {
+                **asdict(row),
+                "slope": row.slope,
+                "growth": row.growth,
+                "plot": _plot(row),
+                **origin,
+            }
+            for row in rows
         }
         self._rows = {**kept, **fresh}
         self._path.write_text(json.dumps(self._rows, indent=1, sort_keys=True) + "\n")

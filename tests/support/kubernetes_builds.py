@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kubernetes_tools import KUBERNETES, KUBERNETES_VERSION, UnavailableError, output_of, short_name
-
+from support.kubernetes_tools import KUBERNETES, KUBERNETES_VERSION, UnavailableError, output_of, short_name
 from txnwatch_demo.embedded.jars import cache_directory
 
 _KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
+from support import kubernetes_builds
+from support.kubernetes_tools import UnavailableError
 from support.missing_tools import skip_or_fail
 from support.waiting import eventually
 from txnwatch_demo.embedded.process import free_ports
@@ -43,11 +44,11 @@ def listens(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def run_kubectl(builds: ModuleType, kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apply]:
+def run_kubectl(kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apply]:
     """Runs kubectl on an API server with a namespace that enforces the level `restricted`."""
     try:
-        server, etcd = builds.api_server()
-    except builds.UnavailableError as exc:
+        server, etcd = kubernetes_builds.api_server()
+    except UnavailableError as exc:
         skip_or_fail(f"no API server: {exc}")
     home = tmp_path_factory.mktemp("api-server")
     store, peers, secure = free_ports(3)
@@ -87,14 +88,14 @@ def run_kubectl(builds: ModuleType, kubectl: Path, tmp_path_factory: pytest.Temp
         eventually(
             lambda: kubectl_(*ready).returncode == 0, START_S, lambda: (home / "api-server.log").read_text()[-2000:]
         )
-        prepare(kubectl_, builds)
+        prepare(kubectl_)
         yield kubectl_
 
 
-def prepare(kubectl: Apply, builds: ModuleType) -> None:
+def prepare(kubectl: Apply) -> None:
     """Creates the custom resources of the Prometheus operator, and the namespace."""
     for kind in ("servicemonitors", "prometheusrules"):
-        file = builds.custom_resources() / f"{kind}-crd.json"
+        file = kubernetes_builds.custom_resources() / f"{kind}-crd.json"
         done = kubectl("apply", "--server-side", "--filename", file)
         assert done.returncode == 0, done.stderr
         name = f"crd/{json.loads(file.read_text())['metadata']['name']}"

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from support.chart_values import EVERYTHING
+from support.kubernetes_tools import KUBERNETES_VERSION
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "txnwatch"
@@ -50,9 +51,9 @@ def environment(text: str) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
 
 
-def test_helm_has_no_complaint(helm: Path, tools: ModuleType) -> None:
+def test_helm_has_no_complaint(helm: Path) -> None:
     done = subprocess.run(
-        [helm, "lint", "--strict", CHART, "--set", REQUIRED, "--kube-version", tools.KUBERNETES_VERSION],
+        [helm, "lint", "--strict", CHART, "--set", REQUIRED, "--kube-version", KUBERNETES_VERSION],
         capture_output=True,
         text=True,
         check=False,

@@ -70,6 +70,7 @@ def test_a_run_replaces_its_own_rows_and_leaves_the_others(tmp_path: Path, monke
     found = json.loads(path.read_text())
     assert found.keys() == {"scan/old", "idle/new"}
     assert found["idle/new"]["slope"] == 0.0
+    assert found["idle/new"]["growth"] == {}
 
 
 def test_a_run_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
@@ -93,7 +94,14 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def a_row(sizes_are: str, *points: dict[str, Any], slope: float | None = None) -> dict[str, Any]:
-    return {"name": "ids", "sizes_are": sizes_are, "beside": "none", "slope": slope, "points": list(points)}
+    return {
+        "name": "ids",
+        "sizes_are": sizes_are,
+        "beside": "none",
+        "slope": slope,
+        "growth": {},
+        "points": list(points),
+    }
 
 
 def a_point(size: int, **figures: float | None) -> dict[str, Any]:
@@ -131,7 +139,12 @@ def test_a_column_that_the_text_of_a_benchmark_explains_was_measured() -> None:
 
 
 def test_growth_over_minutes_is_stated_an_hour(page: ModuleType) -> None:
-    points = [a_point(minute, **{"PSS MB": 900.0 + minute, "ids": 5.0}) for minute in (5, 10, 60)]
-    made = page.benchmark([a_row("minutes", *points)])
-    assert "Growth an hour, by least squares over all lines: PSS MB +60." in made
-    assert "Growth" not in page.benchmark([a_row("partitions", *points)])
+    points = [Point(minute, figures={"PSS MB": 900.0 + minute, "ids": 5.0}) for minute in (5, 10, 60)]
+    points[0] = Point(5, figures={**points[0].figures, "live MB": 3.0})
+    growth = Row("steady", "a", "minutes", points=points).growth
+    assert growth == {"PSS MB": pytest.approx(60.0)}
+    assert Row("steady", "a", "partitions", points=points).growth == {}
+    assert Row("steady", "a", "minutes", points=points[:1]).growth == {}
+    rows = [{**a_row("minutes", a_point(5, ids=5.0)), "growth": growth}]
+    assert "Growth an hour, by least squares over all lines: PSS MB +60." in page.benchmark(rows)
+    assert "Growth" not in page.benchmark([a_row("partitions", a_point(5, ids=5.0))])

@@ -27,7 +27,7 @@ SECONDS = {
 @pytest.fixture(scope="module")
 def page() -> Iterator[ModuleType]:
     sys.path.insert(0, str(SCRIPTS))
-    yield importlib.import_module("scan_tables")
+    yield importlib.import_module("result_tables")
     sys.path.remove(str(SCRIPTS))
 
 
@@ -41,46 +41,42 @@ def rows(**changed: float) -> list[dict[str, Any]]:
     ]
 
 
+def shapes(page: ModuleType, cost: str = "wall_s", **changed: float) -> Any:
+    return page.by_shape(rows(**changed), cost)
+
+
 def test_a_target_is_reached_or_missed_as_the_rows_say(page: ModuleType) -> None:
-    lines = page.targets(rows()).splitlines()
-    assert "| 1 MB batches | 8 | 5.0, missed | 5.0, missed | 25.0, reached | 25.0, reached |" in lines
-    assert "| one-record batches | 20 | 5.0, missed | 5.0, missed | 25.0, reached | 25.0, reached |" in lines
+    large, small = page.speeds(shapes(page), shapes(page, "cpu_s"))
+    assert (large["shape"], large["target"]) == ("1 MB batches", "8")
+    assert (small["shape"], small["target"]) == ("one-record batches", "20")
+    for found in (large["time"], large["cpu"], small["time"], small["cpu"]):
+        assert found == {"librdkafka, large queue": "5.0, missed", "librdkafka, default queue": "25.0, reached"}
 
 
-@pytest.mark.parametrize(
-    ("fetch_s", "limit", "bound"),
-    [
-        (0.6, "the broker over the loopback interface", "8.3 times as fast as librdkafka with a large queue, so a"),
-        (0.2, "the walk and the fold in Python", "25.0 times as fast as librdkafka with a large queue, so a"),
-    ],
-)
-def test_the_limit_is_what_takes_most_of_the_time(page: ModuleType, fetch_s: float, limit: str, bound: str) -> None:
-    (line,) = [line for line in page.targets(rows(Fetch=fetch_s)).splitlines() if line.startswith("On 1 MB batches")]
-    assert f"the limit is {limit}" in line
-    assert bound in line
-
-
-def test_a_target_beyond_what_the_broker_allows_is_called_impossible(page: ModuleType) -> None:
-    text = page.targets(rows(Fetch=0.6))
-    assert "a time of 1/8 is possible here" in text
-    assert "a time of 1/20 is impossible here" in text
+@pytest.mark.parametrize(("fetch_s", "share", "limit"), [(0.6, 0.6, 5.0 / 0.6), (0.2, 0.2, 25.0)])
+def test_the_limit_is_the_bare_fetch(page: ModuleType, fetch_s: float, share: float, limit: float) -> None:
+    for found in page.speeds(shapes(page, Fetch=fetch_s), shapes(page, "cpu_s")):
+        assert found["share"] == pytest.approx(share)
+        assert found["limit"] == pytest.approx(limit)
 
 
 def test_the_shares_of_the_steps_add_up_to_the_whole_query(page: ModuleType) -> None:
-    assert "| 1 MB batches | 2 | 5% | 25% | 15% | 5% | 5% | 45% |" in page.shares(rows()).splitlines()
+    first, _ = page.shares_of_steps(shapes(page))
+    assert (first["shape"], first["seconds"]) == ("1 MB batches", 2.0)
+    assert [*first["shares"].values()] == ["5%", "25%", "15%", "5%", "5%", "45%"]
 
 
 def test_a_share_that_rounds_to_zero_has_no_sign(page: ModuleType) -> None:
-    lines = page.shares(rows(walk=1.004)).splitlines()
-    assert "| 1 MB batches | 2 | 5% | 25% | 20% | 0% | 5% | 45% |" in lines
+    first, _ = page.shares_of_steps(shapes(page, walk=1.004))
+    assert [*first["shares"].values()] == ["5%", "25%", "20%", "0%", "5%", "45%"]
 
 
 def test_every_way_has_a_column_of_costs_and_a_way_that_was_not_measured_a_dash(page: ModuleType) -> None:
     some = [row for row in rows() if row["name"] != "1 MB batches: bare socket"]
     others = ("kafka-consumer-perf-test", "kafka-python", "Spark's Kafka source")
     some += [{"name": f"1 MB batches: {name}", "points": [{"wall_s": 7.0, "cpu_s": 3.5}]} for name in others]
-    heads, _, first, second = page.costs(some, "wall_s").splitlines()
-    assert heads.count("|") == 2 + len(page.STEPS) + len(page.OTHERS)
+    heads, _, first, second = page.costs_of_ways(page.by_shape(some, "wall_s")).splitlines()
+    assert heads.count("|") == 2 + len(page.WAYS) + len(page.OTHERS)
     assert first == "| 1 MB batches | - | 0.6 | 0.9 | 1 | 1.1 | 2 | 5 | 25 | 7 | 7 | 7 |"
     assert second == "| one-record batches | 0.1 | 0.6 | 0.9 | 1 | 1.1 | 2 | 5 | 25 | - | - | - |"
-    assert "kafka-python" not in page.costs(rows(), "wall_s")
+    assert "kafka-python" not in page.costs_of_ways(shapes(page))

@@ -29,7 +29,7 @@ BUILT_IN = (
 
 @pytest.fixture(scope="module")
 def links() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_links", ROOT / "scripts" / "site_links.py")
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "scripts" / "site_hooks.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -109,7 +109,7 @@ LINKS = {
 def test_a_link_of_the_repository_is_a_link_of_the_site(
     links: ModuleType, target: str, page: str, expected: str | None
 ) -> None:
-    assert links.site_link(target, page, PAGES, ROOT, REPOSITORY) == expected
+    assert links.site_link(target, page, PAGES, REPOSITORY) == expected
 
 
 def test_links_in_code_stay_as_they_are(links: ModuleType) -> None:

