@@ -85,8 +85,16 @@ def test_a_hang_is_on_the_page_and_leaves_it(url: str, cluster: Cluster) -> None
         times = [one[listed] for one in found["proof"]["looks"] for listed in ("data_listed_ms", "log_listed_ms")]
         assert times == sorted(times), "both looks have their times"
         assert get(url, "/").text.startswith("1 partition stands still.")
+    abort_by_hand(cluster, partition, producer.producer_id)
+    eventually(lambda: get(url, "/api/v1/status").json["state"] == "clear", SEEN_S, "the page to be clear again")
+
+
+def test_a_browser_sees_the_hang_come_and_go(url: str, cluster: Cluster) -> None:
+    (partition,) = create_topic(cluster, unique("page"))
     with a_browser() as browser, a_tab(browser, url) as tab:
-        tab.until(f"{partition} for")
+        tab.until("All clear.", within_s=SEEN_S)
+        producer = late_write_after_abort(cluster, unique("zombie"), partition)
+        tab.until(f"{partition} for", within_s=SEEN_S)
         since = time.monotonic()
         abort_by_hand(cluster, partition, producer.producer_id)
         tab.until("All clear.", within_s=SEEN_S)
