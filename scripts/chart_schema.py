@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from txnwatch.config import INT64, RunSettings
+from txnwatch.page.clusters_file import MOST_CLUSTERS, NAME, ClusterEntry
 
 # Values of the chart set these: `secret`, `checkpoint` and `metrics`.
 # A table cannot be a variable: `secret.config` has it. The chart runs one pod, so no other host mounts its checkpoint.
@@ -155,6 +156,36 @@ def _network_policy() -> dict[str, Any]:
     )
 
 
+def _page() -> dict[str, Any]:
+    """The schema of `txnwatch page`; a key of a cluster that is a setting of `run` has the schema of that setting."""
+    of_run = RunSettings.model_json_schema()["properties"]
+    of_page = {"name": _matching(f"^{NAME.pattern}$"), "watcher_url": _matching(r"^https?://[^@]+$")}
+    keys = {
+        key: of_page.get(key) or (_TEXT if key in SET_BY_THE_CHART else _setting(key, of_run[key]))
+        for key in ClusterEntry.model_fields
+    }
+    rule = _network_policy()["properties"]
+    return {
+        **_object(
+            enabled={"type": "boolean"},
+            clusters={
+                "type": "array",
+                "maxItems": MOST_CLUSTERS,
+                "items": {**_object(**keys), "required": ["name", "bootstrap_server"]},
+            },
+            port=_PORT,
+            replicas={"type": "integer", "minimum": 1},
+            httpNames={"type": "array", "items": _matching(_WITHOUT_COMMA)},
+            resources=_object(requests=_QUANTITIES, limits=_QUANTITIES),
+            networkPolicy=_object(
+                **{"from": _LIST}, **{key: rule[key] for key in ("kafka", "redis", "schemaRegistry", "tokenEndpoint")}
+            ),
+        ),
+        "if": {"properties": {"enabled": {"const": True}}, "required": ["enabled"]},
+        "then": {"properties": {"clusters": {"minItems": 1}}},
+    }
+
+
 def chart_schema() -> str:
     """deploy/helm/txnwatch/values.schema.json."""
     name = {"type": "string", "maxLength": 52, "pattern": f"^$|{_DNS_LABEL}"}
@@ -173,6 +204,7 @@ def chart_schema() -> str:
         checkpoint=_checkpoint(),
         scratch=_object(sizeLimit=_matching(_QUANTITY)),
         metrics=_metrics(),
+        page=_page(),
         networkPolicy=_network_policy(),
         podDisruptionBudget=_object(enabled={"type": "boolean"}, maxUnavailable={"enum": [0, 1]}),
         serviceAccount=_object(create={"type": "boolean"}, name=_TEXT, annotations=_MAP),
