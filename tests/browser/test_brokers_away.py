@@ -32,7 +32,7 @@ WATCH_THE_PAGE = """() => {
 
 
 @pytest.fixture
-def kafka(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+def alone(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     directory = tmp_path_factory.mktemp(NAME)
     kafka = clusters.start(NAME, lambda: EmbeddedKafka(directory))
     create_coordinators(kafka)
@@ -44,14 +44,14 @@ def seen(tab: Tab) -> list[dict[str, Any]]:
     return list(tab.page.evaluate("window.seen"))
 
 
-def test_while_the_brokers_are_away_nothing_is_known(browser: Any, kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    with RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", "--http-port", "0") as watch:
+def test_while_the_brokers_are_away_nothing_is_known(browser: Any, alone: EmbeddedKafka, tmp_path: Path) -> None:
+    with RunningWatch(alone.bootstrap_servers, tmp_path / "checkpoint", "--http-port", "0") as watch:
         url = watch.until("the page is at ").rpartition("the page is at ")[2].rstrip("/")
         watch.until_ready()
         with a_tab(browser, url) as tab:
             tab.until("All clear.", within_s=60.0)
             tab.page.evaluate(WATCH_THE_PAGE)
-            kafka.broker(1).kill()
+            alone.broker(1).kill()
             gone = time.monotonic()
             tab.until("Unknown.", within_s=UNKNOWN_WITHIN_S)
             took_s = time.monotonic() - gone
@@ -61,7 +61,7 @@ def test_while_the_brokers_are_away_nothing_is_known(browser: Any, kafka: Embedd
             assert [one["state"] for one in away] == ["unknown"], away
             assert not any(one["isGreen"] for one in away)
             assert watch.is_running
-            kafka.start_broker(1)
+            alone.start_broker(1)
             tab.until("All clear.", within_s=BACK_WITHIN_S)
             assert took_s <= UNKNOWN_WITHIN_S
             assert not [one for one in seen(tab) if one["isGreen"] != (one["state"] == "clear")]

@@ -92,7 +92,7 @@ def run(parsed: argparse.Namespace) -> int:
     log_to_stdout(parsed.log_format)
     port = parsed.http_port if parsed.http_port is not None else DEFAULT_PORT
     clusters = FollowedClusters(parsed)
-    with _signals() as signals, serving(parsed, port, _served(), LOG, clusters.site) as server:
+    with on_signals() as signals, serving(parsed, port, _served(), LOG, clusters.site) as server:
         LOG.info(f"following {clusters.names}")
         clusters.start()
         while signals.wait():
@@ -288,7 +288,7 @@ class _Signals:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[_Signals]:
+def on_signals() -> Iterator[_Signals]:
     """SIGTERM and Ctrl-C end the process while the block runs; SIGHUP reloads."""
     signals = _Signals()
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

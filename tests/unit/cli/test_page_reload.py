@@ -57,6 +57,7 @@ class Reloaded:
         """Reloads; the names of the clusters whose followers have started, and have stopped."""
         self.clusters.reload(self.server)
         found = names(self.began), names(self.ended)
+        self.teams = [list(call.args[0].source.owners.teams) for call in self.began.call_args_list]
         self.began.reset_mock()
         self.ended.reset_mock()
         return found
@@ -104,7 +105,7 @@ def test_a_cluster_that_is_no_longer_named_is_let_go(reloaded: Reloaded) -> None
 def test_other_owners_concern_all_clusters(reloaded: Reloaded) -> None:
     reloaded.owners.write_text(TEAM.format("ledger"))
     assert reloaded.again() == (["eu", "us"], ["eu", "us"])
-    assert [list(one.plan.owners.teams) for one in reloaded.clusters._all] == [["ledger"], ["ledger"]]
+    assert reloaded.teams == [["ledger"], ["ledger"]]
 
 
 def test_the_content_of_a_file_that_an_entry_names_counts(reloaded: Reloaded, tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_users_and_certificates_of_the_port_are_read_again(reloaded: Reloaded) -
 
 
 def test_signals_ask_for_a_reload_until_one_ends_the_process() -> None:
-    with page._signals() as signals:
+    with page.on_signals() as signals:
         signal.raise_signal(signal.SIGHUP)
         assert signals.wait()
         signal.raise_signal(signal.SIGHUP)
