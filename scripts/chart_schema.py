@@ -1,4 +1,4 @@
-"""The JSON schema of the chart's values: deploy/helm/values.schema.yaml, with the settings of `RunSettings`.
+"""The JSON schema of the chart's values: deploy/helm/values.schema.yaml, with settings of `RunSettings`.
 
 So a new setting is in the chart at once. Settings that other values of the chart set are missing.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from txnwatch.config import INT64, RunSettings
+from txnwatch.page.clusters_file import MOST_CLUSTERS, NAME, ClusterEntry
 
 SOURCE = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "values.schema.yaml"
 # Values of the chart set these: `secret`, `checkpoint` and `metrics`.
@@ -36,6 +37,9 @@ def chart_schema() -> str:
     """deploy/helm/txnwatch/values.schema.json."""
     schema = yaml.safe_load(SOURCE.read_text())
     schema["properties"]["settings"] = _settings()
+    clusters = schema["properties"]["page"]["properties"]["clusters"]
+    clusters["maxItems"] = MOST_CLUSTERS
+    clusters["items"] = _cluster(clusters["items"]["properties"])
     return json.dumps(schema, indent=2) + "\n"
 
 
@@ -45,6 +49,15 @@ def _settings() -> dict[str, Any]:
     properties = {key: _setting(key, spec) for key, spec in fields.items() if key not in SET_BY_THE_CHART}
     properties["bootstrap_server"]["minLength"] = 1
     return {"type": "object", "additionalProperties": False, "properties": properties, "required": ["bootstrap_server"]}
+
+
+def _cluster(of_page: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one cluster of `txnwatch page`; a key that is a setting of `run` has the schema of that setting."""
+    of_run = RunSettings.model_json_schema()["properties"]
+    others = {**of_page, "name": {"type": "string", "pattern": f"^{NAME.pattern}$"}}
+    properties = {key: others.get(key) or _setting(key, of_run[key]) for key in ClusterEntry.model_fields}
+    required = ["name", "bootstrap_server"]
+    return {"type": "object", "additionalProperties": False, "properties": properties, "required": required}
 
 
 def _setting(key: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from txnwatch.state.detection.bucket_state import BucketState, is_known_by_censu
 from txnwatch.state.detection.census import described_open, doubted, not_described, not_there
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
-from txnwatch.state.detection.open_transactions import keep_oldest, must_emit, oldest, reportable
+from txnwatch.state.detection.open_transactions import must_emit, oldest, reportable
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
 from txnwatch.state.detection.view import forget_unseen
@@ -287,10 +287,9 @@ def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
 
 
 def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Finding]:
-    keep_oldest(bucket.followed)
     open_list = OpenTransactions(
         bucket.number,
-        tuple(reportable(bucket.followed, context)),
+        tuple(reportable(bucket.followed | bucket.holding, context)),
         blocked_offsets(bucket, context.now_ms, context.policy),
     )
     oldest_open_ms, oldest_prepared_ms = oldest(open_list.transactions)
@@ -338,7 +337,8 @@ def due_producers(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPo
     if concerned.to_evaluate:
         due.update(loaded.awaited.in_logs(concerned.to_evaluate))
     if concerned.to_show:
-        due.update(one for one in bucket.followed if loaded.awaited.log_of(one) in concerned.to_show)
+        shown = bucket.followed.keys() | bucket.holding.keys()
+        due.update(one for one in shown if loaded.awaited.log_of(one) in concerned.to_show)
     return due
 
 

@@ -105,7 +105,7 @@ def move_times(bucket: BucketState, loaded: LoadedProducers, by_ms: DurationMs) 
         return
     for producer_id in sorted(bucket.agenda):
         loaded.take(Step(_moved(loaded.load(producer_id), by_ms)))
-    bucket.ages = None  # it is made again from the producers
+    bucket.ages = bucket.holders = None  # they are made again from the producers
     bucket.clocks = _moved_clocks(bucket.clocks, by_ms)
     bucket.assumed_ms = {broker: DurationMs(assumed_ms - by_ms) for broker, assumed_ms in bucket.assumed_ms.items()}
     bucket.readings = {partition: known.with_ours_set(by_ms) for partition, known in bucket.readings.items()}

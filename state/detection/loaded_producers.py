@@ -13,8 +13,16 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.bucket_state import Age, Awaited, BucketState, OpenAges, places_of
-from txnwatch.state.detection.open_transactions import follow, free_places, state_of, youngest_followed
+from txnwatch.state.detection.bucket_state import Awaited, BucketState, places_of
+from txnwatch.state.detection.open_ages import Age, HolderIndex, OpenAges, starts_of
+from txnwatch.state.detection.open_transactions import (
+    follow,
+    free_places,
+    holders,
+    keep_oldest,
+    state_of,
+    youngest_followed,
+)
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.span import Step
 from txnwatch.state.detection.view import ProducerFact, apply, is_newer, is_of_another_id, is_shared
@@ -129,8 +137,9 @@ class LoadedProducers:
             self._too_young.append(age)
 
     def fill_open_list(self, context: BarrierContext) -> None:
-        """Gives the free places of the open list to the oldest open producers without one, and evaluates none."""
+        """Gives the free places of the open list to open producers without one, and evaluates none."""
         bucket = self.bucket
+        keep_oldest(bucket.followed)
         free = free_places(bucket.followed)
         if free > 0 and len(bucket.followed) < len(bucket.agenda):
             touched = nsmallest(free, self._too_young)
@@ -140,14 +149,33 @@ class LoadedProducers:
             for age in nsmallest(free, [*touched, *others]):
                 follow(bucket.followed, self.known(age.producer_id), context)
         if len(bucket.followed) == len(bucket.agenda):
-            bucket.ages = None
+            bucket.ages = bucket.holders = None
+            bucket.holding.clear()
+        elif self.touched:
+            self._place_holders(context)
+
+    def _place_holders(self, context: BarrierContext) -> None:
+        """Gives the places for the lowest open data of a partition anew."""
+        bucket = self.bucket
+        if bucket.holders is None:
+            bucket.holders = HolderIndex()
+            for producer_id in bucket.agenda:
+                bucket.holders.put(self.known(producer_id), self.known)
+        for producer in self.touched.values():
+            bucket.holders.put(producer, self.known)
+        placed = holders(bucket.holders, bucket.followed, context)
+        for producer_id in bucket.holding.keys() - placed:
+            del bucket.holding[producer_id]
+        for producer_id in placed:
+            if producer_id in self.touched or producer_id not in bucket.holding:
+                follow(bucket.holding, self.known(producer_id), context)
 
     def _ages(self) -> OpenAges:
         """The index of open producers by age; of those that this batch has touched it may be as of its start."""
         if self.bucket.ages is None:
             self.bucket.ages = OpenAges()
             for producer_id in self.bucket.agenda:
-                self.bucket.ages.put(self.known(producer_id))
+                self.bucket.ages.put(producer_id, tuple(starts_of(self.known(producer_id))))
         return self.bucket.ages
 
     def name_strays(self) -> None:

@@ -1,11 +1,15 @@
-"""The open list: the oldest open transactions of a bucket, if they are open for a while or prepared.
+"""The open list of a bucket: its oldest open transactions, and those with the lowest open data of a partition.
+
+The oldest show what may hang. But with many older transactions elsewhere, the one that holds the last stable offset of
+a partition is not among them. So there is a second kind of place: for each partition, the transaction with the lowest
+open start in this bucket. If there are too many partitions, the oldest of these transactions have the places.
 
 Law: the list must not cause an evaluation. A producer is added or removed when it is evaluated anyway. Each bucket
 keeps the oldest. When a place gets free, the oldest open producer without a place gets it in the same batch: it is read
-(bucket_state.py finds it), but not evaluated. So a list that is not full has everything that is open. A healthy
-transaction is over within moments, so it is reported from `listed_after_ms` on. Prepare* is reported at once, because
-it either ends soon or is a problem. The number of transactions in each state is counted exactly, apart from the list.
-Times are our clock.
+(open_ages.py finds it), but not evaluated. So a list that is not full has everything that is open. The places of the
+second kind are given anew in each batch that has touched a producer. A healthy transaction is over within moments, so
+it is reported from `listed_after_ms` on. Prepare* is reported at once, because it either ends soon or is a problem. The
+number of transactions in each state is counted exactly, apart from the list. Times are our clock.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
-from txnwatch.state.detection.bucket_state import Age, BucketState, age_of
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.open_ages import Age, HolderIndex, age_of
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.serializer import encode
@@ -22,6 +27,7 @@ from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import BarrierNumber, CoordinatorAccess, ProducerId, TimestampMs
 
 FOLLOWED = 128  # per bucket
+HOLDING = 128  # per bucket, beside them
 EMIT_EVERY = 20  # barriers; emitted also if unchanged
 UNOWNED = "unowned"
 OWNER_UNKNOWN = "owner_unknown"
@@ -79,6 +85,13 @@ def keep_oldest(followed: dict[ProducerId, OpenTransaction]) -> None:
         oldest = heapq.nsmallest(FOLLOWED, followed.values(), key=_by_age)
         followed.clear()
         followed.update((transaction.producer_id, transaction) for transaction in oldest)
+
+
+def holders(
+    index: HolderIndex, followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext
+) -> set[ProducerId]:
+    """The producers that get the places for the lowest open data of a partition: none that has a place already."""
+    return {age.producer_id for age in index.oldest(HOLDING, context, without=followed)}
 
 
 def reportable(followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:

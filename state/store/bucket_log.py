@@ -63,6 +63,7 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _Followed = dict[ProducerId, OpenTransaction | None]
 _Readings = dict[TopicPartition, Reading | None]
+_BY_KEY = ("followed", "holding", "readings")  # of a bucket: the entries of each that have changed are stored
 
 
 class Head(ModelValue, frozen=True):
@@ -77,7 +78,7 @@ class Entry(ModelValue, frozen=True):
 
     Attributes:
         parts: fields of the shared state that have changed.
-        followed: changes of the open list; None removes a producer.
+        followed, holding: changes of the two kinds of places in the open list; None removes a producer.
         readings: changes of what is known about the readings of partitions; None removes a partition.
         producer_ids, rows, written_ms: the producers that have changed, and when (our clock).
         times: changes of the agenda; None removes a producer.
@@ -85,6 +86,7 @@ class Entry(ModelValue, frozen=True):
 
     parts: dict[str, bytes]
     followed: _Followed
+    holding: _Followed
     readings: _Readings
     producer_ids: list[ProducerId]
     rows: list[bytes]
@@ -133,8 +135,7 @@ class KeptBucket:
         self._used: dict[ProducerId, ProducerState] = {}
         self._changed: dict[ProducerId, ProducerState] = {}
         self._shared: dict[str, bytes] = {}
-        self._followed: dict[ProducerId, OpenTransaction] = {}
-        self._readings: dict[TopicPartition, Reading] = {}
+        self._by_key = _copies(self.bucket)
         self._snapshot_bytes = self._log_bytes = 0
 
     @property
@@ -167,29 +168,26 @@ class KeptBucket:
         bucket = self.bucket
         shared, agenda = encode_shared(bucket), bucket.agenda
         parts = {name: part for name, part in shared.items() if self._shared.get(name) != part}
-        followed = _changes(self._followed, bucket.followed)
-        readings = _changes(self._readings, bucket.readings)
+        by_key = {name: _changes(self._by_key[name], getattr(bucket, name)) for name in _BY_KEY}
         rows = {pid: encode_producer(producer) for pid, producer in self._changed.items()}
-        if parts or followed or readings or rows or agenda.changed:
+        if parts or any(by_key.values()) or rows or agenda.changed:
             self._rows.update(rows)
             self._written_ms.update(dict.fromkeys(rows, now_ms))
             if self._needs_snapshot():
                 self._forget_idle(now_ms - retention_ms)
-                entry = _entry(
-                    shared, {**bucket.followed}, {**bucket.readings}, self._rows, self._written_ms, {**agenda}
-                )
+                entry = _entry(shared, _copies(bucket), self._rows, self._written_ms, {**agenda})
                 store.clear()
                 self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
             else:
                 times = {pid: agenda.get(pid) for pid in agenda.changed}
-                entry = _entry(parts, followed, readings, rows, dict.fromkeys(rows, now_ms), times)
+                entry = _entry(parts, by_key, rows, dict.fromkeys(rows, now_ms), times)
                 self._log_bytes += len(entry)
             self._sequence += 1
             self._tokens.append(token)
             store.put_entry(self._sequence, entry)
             store.put_head(HEADS.encode(Head(self._sequence, b"".join(self._tokens))))
             self._shared = shared
-            self._followed, self._readings = dict(bucket.followed), dict(bucket.readings)
+            self._by_key = _copies(bucket)
         agenda.settle()
         self._changed = {}
         self._objects, self._used = self._used, {}
@@ -229,7 +227,7 @@ class KeptBucket:
             self._take(entry)
         if missing:
             self._sequence, self._tokens = missing.stop - 1, tokens
-            self._followed, self._readings = dict(self.bucket.followed), dict(self.bucket.readings)
+            self._by_key = _copies(self.bucket)
             self.bucket.agenda.settle()
             self.bucket.shown = None
 
@@ -237,8 +235,8 @@ class KeptBucket:
         entry = ENTRIES.decode(packed)
         decode_shared(self.bucket, entry.parts)
         self._shared.update(entry.parts)
-        _apply(entry.followed, self.bucket.followed)
-        _apply(entry.readings, self.bucket.readings)
+        for name in _BY_KEY:
+            _apply(getattr(entry, name), getattr(self.bucket, name))
         self._rows.update(zip(entry.producer_ids, entry.rows, strict=True))
         self._written_ms.update(zip(entry.producer_ids, entry.written_ms, strict=True))
         for producer_id in entry.producer_ids:
@@ -254,10 +252,15 @@ class KeptBucket:
 
     def _place(self, producer_ids: set[ProducerId]) -> None:
         for producer_id in producer_ids:
+            if self.bucket.holders is not None:
+                self.bucket.holders.put(self._stored(producer_id), self._stored)
             if producer_id in self.bucket.agenda:
-                self.bucket.index(decode_producer(self._rows[producer_id]))
+                self.bucket.index(self._stored(producer_id))
             else:
                 self.bucket.unindex(producer_id)
+
+    def _stored(self, producer_id: ProducerId) -> ProducerState:
+        return decode_producer(self._rows[producer_id])
 
 
 def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
@@ -284,6 +287,10 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     return anew
 
 
+def _copies(bucket: BucketState) -> dict[str, dict[Any, Any]]:
+    return {name: dict(getattr(bucket, name)) for name in _BY_KEY}
+
+
 def _changes(before: Mapping[_Key, _Value], now: Mapping[_Key, _Value]) -> dict[_Key, _Value | None]:
     """What differs, by key; None for what is no longer there."""
     changed: dict[_Key, _Value | None] = dict.fromkeys(before.keys() - now.keys())
@@ -301,12 +308,18 @@ def _apply(changes: Mapping[_Key, _Value | None], values: dict[_Key, _Value]) ->
 
 def _entry(
     parts: dict[str, bytes],
-    followed: _Followed,
-    readings: _Readings,
+    by_key: dict[str, dict[Any, Any]],
     rows: Mapping[ProducerId, bytes],
     written_ms: Mapping[ProducerId, TimestampMs],
     times: dict[ProducerId, TimestampMs | None],
 ) -> bytes:
     return ENTRIES.encode(
-        Entry(parts, followed, readings, list(rows), list(rows.values()), [written_ms[pid] for pid in rows], times)
+        Entry(
+            parts=parts,
+            **by_key,
+            producer_ids=list(rows),
+            rows=list(rows.values()),
+            written_ms=[written_ms[pid] for pid in rows],
+            times=times,
+        )
     )

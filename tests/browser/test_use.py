@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from support.browsers import Tab, a_tab
-from support.page_world import PageWorld, a_busy_cluster
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster
+from txnwatch.state.model.values import Offset, TopicPartition
 
 Serve = Callable[[PageWorld], str]
 
@@ -136,6 +137,26 @@ def test_the_pictures_of_the_docs(
         opened(tab).page.wait_for_timeout(1_500)
         tab.page.screenshot(path=directory / f"{name}.png", full_page=True)
     assert (directory / f"{name}.png").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_holder_that_is_not_in_the_list_is_not_named(browser: Any, serve: Serve, width: int) -> None:
+    world = a_calm_cluster()
+    world.stands = {TopicPartition("payments", 0): Offset(18_000_000)}
+    world.batch()
+    explain = "txnwatch explain --topic payments --partition 0"
+    with a_tab(browser, serve(world), width=width) as tab:
+        tab.until("held by a transaction that is not in the list", ".lanes")
+        (lane,) = [text for text in tab.page.locator(".lane .name").all_inner_texts() if text.startswith("payments-0")]
+        assert explain in lane
+        assert "checkout-9" not in lane
+        assert not tab.is_too_wide
+        tab.page.get_by_role("link", name="payments-0").click()
+        tab.until("It is held by a transaction that is not in this list.", "section.card")
+        tab.until(explain, ".command")
+        assert not tab.is_too_wide
+        assert tab.said == []
+        assert tab.violations() == []
 
 
 def test_a_target_that_has_answered_410_is_on_the_page(browser: Any, serve: Serve) -> None:

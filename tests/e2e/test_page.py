@@ -6,8 +6,11 @@ The cluster is this file's own: what other tests leave hanging would be on the p
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,3 +138,29 @@ def test_a_page_elsewhere_shows_the_same_with_redis_and_says_what_it_lacks_witho
         abort_by_hand(cluster, partition, producer.producer_id)
         for page in (with_redis, without):
             eventually(lambda at=page.url: get(at, f"{name}/status").json["state"] == "clear", SEEN_S, "all clear")
+
+
+def test_sighup_reads_the_clusters_again_and_an_error_changes_nothing(tmp_path: Path) -> None:
+    """No broker is needed: a cluster that does not answer is on the page, too."""
+    file = tmp_path / "clusters.toml"
+
+    def write(*names: str) -> None:
+        file.write_text("".join(f'[[cluster]]\nname = "{name}"\nbootstrap_server = "127.0.0.1:1"\n' for name in names))
+
+    write("eu", "us")
+    with RunningPage("--clusters-file", str(file)) as page:
+        url = page.url
+        page.until("following eu, us")
+        file.write_text("[[cluster]]")
+        os.kill(page.pid, signal.SIGHUP)
+        assert "entry 1" in page.until("SIGHUP: nothing is reloaded: ")
+        assert clusters_on(url) == {"eu", "us"}
+        write("us", "asia")
+        os.kill(page.pid, signal.SIGHUP)
+        page.until("SIGHUP: following us, asia; new or changed: asia; no longer as before: eu")
+        eventually(lambda: clusters_on(url) == {"us", "asia"}, SEEN_S, "the new clusters")
+        assert page.stop() == 0
+
+
+def clusters_on(url: str) -> set[str]:
+    return {row["name"] for row in get(url, "/api/v1/clusters").json["rows"]}

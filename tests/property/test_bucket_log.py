@@ -40,10 +40,12 @@ def test_failed_and_repeated_attempts_leave_no_trace() -> None:
 
 
 def test_a_full_open_list_is_the_same_however_the_bucket_was_read() -> None:
-    with mock.patch.object(open_transactions, "FOLLOWED", 4):
+    with mock.patch.object(open_transactions, "FOLLOWED", 4), mock.patch.object(open_transactions, "HOLDING", 2):
         seen = run(5)
     assert seen["as it was kept"] > 0
     assert seen["read anew"] > 0
+    assert seen["holders"] > 5 * BATCHES / 2
+    assert seen["listed"] < 5 * BATCHES * 0.9, "the open transactions are not emitted at each barrier"
 
 
 def run_long() -> Counter[str]:
@@ -90,6 +92,12 @@ def standing_is_not_read(kept: KeptBucket, entry: bytes) -> None:
     kept.bucket.readings = readings
 
 
+def holders_are_not_read(kept: KeptBucket, entry: bytes) -> None:
+    holding = dict(kept.bucket.holding)
+    _take(kept, entry)
+    kept.bucket.holding = holding
+
+
 _take = KeptBucket._take
 _BUGS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "no token check": (KeptBucket, "lacks", without_tokens),
@@ -103,6 +111,16 @@ _BUGS: dict[str, tuple[type, str, Callable[..., Any]]] = {
 @pytest.mark.parametrize(("where", "name", "bug"), _BUGS.values(), ids=_BUGS.keys())
 def test_a_planted_bug_is_found(where: type, name: str, bug: Callable[..., Any]) -> None:
     with mock.patch.object(where, name, bug), pytest.raises(AssertionError):
+        run(SEEDS)
+
+
+def test_holders_that_are_not_read_again_are_found() -> None:
+    with (
+        mock.patch.object(open_transactions, "FOLLOWED", 4),
+        mock.patch.object(open_transactions, "HOLDING", 2),
+        mock.patch.object(KeptBucket, "_take", holders_are_not_read),
+        pytest.raises(AssertionError),
+    ):
         run(SEEDS)
 
 

@@ -100,8 +100,8 @@ def test_a_bucket_survives_its_row(bucket: BucketState) -> None:
 
 
 def test_everything_in_a_bucket_is_stored_but_what_is_derived() -> None:
-    derived = {"number", "awaited", "ages", "shown", "barrier"}
-    stored = {"agenda", "followed", "readings", *encode_shared(BucketState())}
+    derived = {"number", "awaited", "ages", "holders", "shown", "barrier"}
+    stored = {"agenda", "followed", "holding", "readings", *encode_shared(BucketState())}
     assert {spec.name for spec in fields(BucketState)} == stored | derived
 
 

@@ -202,6 +202,7 @@ class Query:
         if self.driver is not None:
             assert _open(self.driver.whole(emitted)) == _open(expected), "what the driver holds as open is so"
         self.seen["blocked"] += any(finding.blocked for finding in _open(expected))
+        self.seen["holders"] += bool(now.bucket.holding)
         self.seen["listed"] += len(emitted) - len(_others(emitted))
         assert replace(now.bucket, open_list_digest=None) == replace(decode_bucket(after.bucket), open_list_digest=None)
         assert now.producer_ids == after.rows.keys()

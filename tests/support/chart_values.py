@@ -1,4 +1,4 @@
-"""Values that use everything that the Helm chart has."""
+"""Values that use everything that the Helm chart has: for the watcher, and for the page of several clusters."""
 
 from __future__ import annotations
 
@@ -62,4 +62,21 @@ EVERYTHING: dict[str, Any] = {
     ],
     "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
     "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/txnwatch/ca", "readOnly": True}],
+}
+
+PAGE: dict[str, Any] = {
+    "settings": {"bootstrap_server": "a:9092"},
+    "secret": {"existingSecret": "s", "owners": "owners.toml", "webConfig": "web.yml"},
+    "page": {
+        "enabled": True,
+        "clusters": [{"name": "eu", "bootstrap_server": "a:9092", "redis_url": "redis://redis:6379/0"}],
+        "port": 8080,
+        "replicas": 2,
+        "httpNames": ["page.example"],
+        "resources": {"requests": {"cpu": "200m"}},
+        "networkPolicy": {
+            "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}],
+            "kafka": {"ports": [9092], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+        },
+    },
 }

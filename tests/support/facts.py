@@ -170,19 +170,20 @@ class DictStore:
         self.rows[producer.producer_id] = encode_producer(producer)
 
 
-Whole = tuple[dict[int, int], dict[int, OpenTransaction], dict[TopicPartition, Reading], dict[str, bytes]]
+_Listed = dict[int, OpenTransaction]
+Whole = tuple[dict[int, int], _Listed, _Listed, dict[TopicPartition, Reading], dict[str, bytes]]
 _WHOLE = PartSerializer[Whole](Whole)
 
 
 def encode_bucket(bucket: BucketState) -> bytes:
     """All of a bucket that is stored."""
-    return _WHOLE.encode((dict(bucket.agenda), bucket.followed, bucket.readings, encode_shared(bucket)))
+    return _WHOLE.encode((dict(bucket.agenda), bucket.followed, bucket.holding, bucket.readings, encode_shared(bucket)))
 
 
 def decode_bucket(row: bytes) -> BucketState:
     """The bucket as one finds it who has not seen it before."""
-    agenda, followed, readings, shared = _WHOLE.decode(row)
-    bucket = BucketState(agenda=Agenda(agenda), followed=followed, readings=readings)
+    agenda, followed, holding, readings, shared = _WHOLE.decode(row)
+    bucket = BucketState(agenda=Agenda(agenda), followed=followed, holding=holding, readings=readings)
     decode_shared(bucket, shared)
     bucket.open_list_digest = None
     return bucket
@@ -227,3 +228,18 @@ class BucketRun:
 
     def producer(self, producer_id: int = PRODUCER) -> ProducerState:
         return self.store.get(producer_id) or ProducerState(producer_id)
+
+
+@dataclass
+class Kept:
+    """A bucket that stays in memory from batch to batch."""
+
+    bucket: BucketState = field(default_factory=BucketState)
+    store: DictStore = field(default_factory=DictStore)
+    number: int = 0
+
+    def batch(self, *facts: Fact, **changes: Any) -> list[Finding]:
+        self.number += 1
+        now_ms = START_MS + 500 * self.number
+        barrier = Barrier(self.number, now_ms - 1, now_ms, **changes)
+        return process(self.bucket, self.store, [*facts, barrier], DetectionPolicy(), reports_partitions=True)

@@ -119,7 +119,11 @@ def an_incident(name: str, age_s: float, **changes: Any) -> IncidentEvent:
 
 @dataclass
 class PageWorld:
-    """What the page is given: change the attributes, then call `batch`."""
+    """What the page is given: change the attributes, then call `batch`.
+
+    Attributes:
+        stands: the last stable offsets of the leaders that are not the lowest open starts.
+    """
 
     open: list[OpenTransaction] = field(default_factory=list)
     incidents: list[IncidentEvent] = field(default_factory=list)
@@ -129,6 +133,7 @@ class PageWorld:
     undelivered: int = 0
     stopped: tuple[str, ...] = ()
     watched: Watched = field(default_factory=lambda: Watched(900, 1_240))
+    stands: dict[TopicPartition, Offset] = field(default_factory=dict)
     young: int = 40
     barrier: int = 80_000
     access: CoordinatorAccess = CoordinatorAccess.LOG
@@ -151,10 +156,10 @@ class PageWorld:
     def batch(self, at_ms: TimestampMs | None = None) -> None:
         """Makes a micro-batch."""
         self.barrier += 1
-        blocked = tuple(
-            BlockedOffset(at, min(span.start_offset for one in self.open for span in one.spans if span.partition == at))
-            for at in sorted({span.partition for one in self.open for span in one.spans})
-        )
+        lowest: dict[TopicPartition, Offset] = {}
+        for partition, start, _ in (span for one in self.open for span in one.spans):
+            lowest[partition] = min(start, lowest.get(partition, start))
+        blocked = tuple(BlockedOffset(at, offset) for at, offset in sorted({**lowest, **self.stands}.items()))
         emitted: list[Finding] = [
             a_count({"Ongoing": len(self.open) + self.young}, self.barrier),
             OpenTransactions(0, tuple(self.open), blocked),

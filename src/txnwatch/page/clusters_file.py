@@ -22,12 +22,12 @@ from txnwatch.state.model.errors import ConfigError
 ENTRIES: Final = "cluster"
 MOST_CLUSTERS: Final = 100
 NAME_RULE: Final = "a-z, A-Z, 0-9, '.', '_' and '-', at most 63 characters, the first a letter or a digit"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _WEB: Final = re.compile(r"https?://[!-~]{1,1000}")
 
 
 def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
+    if not NAME.fullmatch(value):
         raise ValueError(f"expected {NAME_RULE}")
     return value
 

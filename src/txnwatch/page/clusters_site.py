@@ -1,6 +1,7 @@
 """The page of several clusters over HTTP: the list at `/`, and the page of each cluster below `/c/<cluster id>/`.
 
 A cluster whose brokers have not answered yet has no id; its address has its name. With one cluster, `/` leads to it.
+The clusters can be replaced while the page is served: the streams of those that stay go on.
 """
 
 from __future__ import annotations
@@ -35,17 +36,49 @@ class ClustersSite:
     assets: Assets = field(default_factory=Assets)
     live: LivePicture = field(init=False)
     _pace: Freshness = field(default_factory=Freshness)
+    _loop: asyncio.AbstractEventLoop | None = None
+    _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.live = LivePicture(self._make, self._describe, self.now_ms)
+        self._replaced = asyncio.Event()
         self._routers = {id(site): Router(site.pages) for site in self.sites}
 
     async def work(self, collect: Collect) -> None:
         """Publishes the changes of every picture while somebody looks at it, until it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for site in self.sites:
-                group.create_task(site.work(collect))
-            group.create_task(self.live.work(lambda _: None))
+        self._loop, self._replaced = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.live.work(lambda _: None))
+                while True:
+                    for site in self.sites:
+                        if id(site) not in self._tasks:
+                            self._tasks[id(site)] = group.create_task(site.work(collect))
+                    await self._replaced.wait()
+                    self._replaced.clear()
+        finally:
+            self._loop = None
+            self._tasks.clear()
+
+    def replace(self, sites: Sequence[PageSite]) -> None:
+        """Shows other clusters from now on; any thread may call it."""
+        loop = self._loop
+        if loop is None:
+            self._show(sites)
+        else:
+            loop.call_soon_threadsafe(self._show, sites)
+
+    def _show(self, sites: Sequence[PageSite]) -> None:
+        stay = set(map(id, sites))
+        gone = [site for site in self.sites if id(site) not in stay]
+        self.sites = sites
+        self._routers = {id(site): self._routers.get(id(site)) or Router(site.pages) for site in sites}
+        for site in gone:
+            site.end()
+            task = self._tasks.pop(id(site), None)
+            if task is not None:
+                task.cancel()
+        self._replaced.set()
 
     def end(self) -> None:
         """Ends the streams."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from txnwatch.page.picture import HeldBack, Knowledge, id_for_address, incident_row, spans_of, transactions_of
+from txnwatch.page.picture import (
+    HeldBack,
+    Knowledge,
+    id_for_address,
+    incident_row,
+    spans_of,
+    to_find,
+    transactions_of,
+)
 from txnwatch.page.whom_to_call import about_client, owner_of_group
 from txnwatch.page.words import holder, moment, name, number, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
@@ -204,10 +212,9 @@ def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
 def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     """One partition: what is open there, and who reads it."""
     spans = spans_of(known.seen)
-    held, stands, end = spans.by_partition.get(at, []), spans.standing.get(at), known.ends.get(at)
+    held, end, lowest = spans.by_partition.get(at, []), known.ends.get(at), spans.last_stable(at)
     incidents = [one for one in known.open_incidents if str(at) in places(one) or _is_at(one, at)]
-    is_listed = bool(held) and (stands is None or held[0].start <= stands)
-    lowest = held[0].start if is_listed else stands
+    is_listed = spans.holder(at) is not None
     watched = "scanned" if end is not None else "by census, or not at all"
     return {
         "topic": at.topic,
@@ -219,6 +226,7 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
         "end": end,
         "hidden": max(0, end - lowest) if end is not None and lowest is not None else None,
         "holder_is_listed": is_listed,
+        "look": to_find(known.store.origin, at) if lowest is not None and not is_listed else None,
         "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
         "incidents": [incident_row(known, one, spans) for one in incidents],

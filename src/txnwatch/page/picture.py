@@ -5,8 +5,10 @@ A picture has sections, each a mapping: `status`, `incidents` by id, `lanes` by 
 (`changes`), and `applied` gives the next picture from both. Times are epoch milliseconds; an age is never sent, because
 the reader counts it.
 
-Every list has a bound, and beside each cut list is how much is missing. The holder of a partition is named only if its
-start is the last stable offset that the log shows; if a lower one stands there, its holder is not in the open list.
+Every list has a bound, and beside each cut list is how much is missing. If a leader shows a last stable offset that
+stands, the holder of the partition is the transaction that begins there, and no other is named as the holder: if none
+of the open lists begins there, the holder is not in them. If no such offset is shown, because nothing is written or the
+partition is not scanned, it is the lowest start that the lists have.
 """
 
 from __future__ import annotations
@@ -110,6 +112,21 @@ class Spans(NamedTuple):
 
     by_partition: Mapping[TopicPartition, list[HeldBack]]
     standing: Mapping[TopicPartition, Offset]
+
+    def holder(self, at: TopicPartition) -> HeldBack | None:
+        """The transaction that holds a partition; None if it is not in the lists."""
+        held, stands = self.by_partition.get(at, ()), self.standing.get(at)
+        return next((one for one in held if stands is None or one.start == stands), None)
+
+    def last_stable(self, at: TopicPartition) -> Offset | None:
+        """The last stable offset that the leader shows, or the lowest start; None if nothing is known."""
+        holder = self.holder(at)
+        return holder.start if holder is not None else self.standing.get(at)
+
+    def behind(self, at: TopicPartition) -> list[HeldBack]:
+        """What is open above the last stable offset. What is below it has ended, and its end is not read yet."""
+        stable = self.last_stable(at)
+        return [one for one in self.by_partition.get(at, ()) if stable is not None and one.start > stable]
 
 
 def spans_of(seen: KnownNow) -> Spans:
@@ -272,9 +289,10 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
 def _holding(event: IncidentEvent, spans: Spans) -> list[tuple[TopicPartition, Offset]]:
     """The partitions that the transaction of an incident holds, and where."""
     return [
-        (partition, held[0].start)
-        for partition, held in sorted(spans.by_partition.items())
-        if held[0].transaction.producer_id == event.producer_id
+        (partition, held.start)
+        for partition in sorted(spans.by_partition)
+        if (held := spans.holder(partition)) is not None
+        and held.transaction.producer_id == event.producer_id
         and (event.topic is None or (event.topic, event.partition) == (partition.topic, partition.partition))
     ]
 
@@ -310,26 +328,30 @@ def _lanes(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -
     by_producer = {one.producer_id: one for one in reversed(incidents) if one.topic is None}
     found = {}
     for partition in {*spans.by_partition, *spans.standing}:
-        held = spans.by_partition.get(partition, [])
-        bars = [_bar(one, _incident_of(partition, one, by_span, by_producer)) for one in held[: 1 + BEHIND]]
-        stands = spans.standing.get(partition)
-        is_listed = bool(held) and (stands is None or held[0].start <= stands)
-        lowest = held[0].start if is_listed else stands
+        holder, behind, lowest = spans.holder(partition), spans.behind(partition), spans.last_stable(partition)
+        bars = [_bar(one, _incident_of(partition, one, by_span, by_producer)) for one in behind[:BEHIND]]
+        first = None if holder is None else _bar(holder, _incident_of(partition, holder, by_span, by_producer))
+        drawn = bars if first is None else [first, *bars]
         end = known.ends.get(partition)
-        ranks = [bar["rank"] for bar in bars] or [_HEALTHY_RANK]
         found[str(partition)] = {
             "topic": partition.topic,
             "partition": partition.partition,
-            "holder": bars[0] if is_listed else None,
-            "behind": bars[1:] if is_listed else bars[:BEHIND],
-            "more": max(0, len(held) - len(bars)),
+            "holder": first,
+            "look": to_find(known.store.origin, partition) if first is None else None,
+            "behind": bars,
+            "more": len(behind) - len(bars),
             "last_stable": lowest,
             "end": end,
             "hidden": max(0, end - lowest) if end is not None and lowest is not None else None,
-            "since_ms": min((bar["since_ms"] for bar in bars), default=known.now_ms // 60_000 * 60_000),
-            "rank": min(ranks),
+            "since_ms": min((bar["since_ms"] for bar in drawn), default=known.now_ms // 60_000 * 60_000),
+            "rank": min((bar["rank"] for bar in drawn), default=_HEALTHY_RANK),
         }
     return found
+
+
+def to_find(origin: Origin | None, at: TopicPartition) -> str | None:
+    """The command that finds the holder of a partition that the lists do not have."""
+    return explain_partition(origin, at) if origin is not None else None
 
 
 def _incident_of(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.chart_values import EVERYTHING
+from support.chart_values import EVERYTHING, PAGE
 from support.kubernetes_tools import KUBERNETES_VERSION
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,13 @@ NOTHING_OPTIONAL = {
     "podDisruptionBudget": {"enabled": False},
     "serviceAccount": {"create": False},
 }
-VALUES = {"everything": EVERYTHING, "object store": OBJECT_STORE, "own claim": OWN_CLAIM, "less": NOTHING_OPTIONAL}
+VALUES = {
+    "everything": EVERYTHING,
+    "object store": OBJECT_STORE,
+    "own claim": OWN_CLAIM,
+    "less": NOTHING_OPTIONAL,
+    "page": PAGE,
+}
 
 
 def rendered(manifests: ModuleType, values: dict[str, Any], directory: Path) -> str:

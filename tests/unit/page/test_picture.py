@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
+from txnwatch.page.details import partition
 from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, applied, changes, picture_of
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import as_text, moment
@@ -21,8 +22,11 @@ from txnwatch.watch.coverage import MissingEvidence
 
 def picture(world: PageWorld) -> Picture:
     """As the browser gets it: what JSON cannot have would fail here."""
-    known = Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
-    return msgspec.json.decode(msgspec.json.encode(picture_of(known)))  # type: ignore[no-any-return]
+    return msgspec.json.decode(msgspec.json.encode(picture_of(knowledge(world))))  # type: ignore[no-any-return]
+
+
+def knowledge(world: PageWorld) -> Knowledge:
+    return Knowledge(store=world.store, seen=world.store.seen, now_ms=now_ms(), ends=world.ends)
 
 
 def sentence(world: PageWorld) -> str:
@@ -92,16 +96,50 @@ def test_the_holder_of_a_partition_is_that_of_the_lowest_open_data() -> None:
     assert [bar["name"] for bar in lane["behind"]] == ["refund-2", "checkout-9"]
 
 
-def test_a_holder_is_not_named_if_a_lower_offset_stands() -> None:
-    """With many older transactions elsewhere, the one that holds the partition has no place in the list."""
+def standing_at(offset: int) -> PageWorld:
+    """A cluster whose leader shows this last stable offset of payments-0, where open data begins at 18,258,330."""
     world = a_calm_cluster()
-    at = TopicPartition("payments", 0)
     (one,) = world.store.seen.lists
-    lower = (BlockedOffset(at, Offset(18_000_000)),)
-    world.store.seen = replace(world.store.seen, lists=(OpenTransactions(0, one.transactions, lower),))
+    stands = (BlockedOffset(TopicPartition("payments", 0), Offset(offset)),)
+    world.store.seen = replace(world.store.seen, lists=(OpenTransactions(0, one.transactions, stands),))
+    return world
+
+
+@pytest.mark.parametrize("offset", [18_000_000, 18_258_329, 18_258_331, 18_258_500])
+def test_a_holder_is_not_named_if_another_offset_stands(offset: int) -> None:
+    """With many older transactions elsewhere, or while reading is behind, the holder has no place in the list."""
+    world = standing_at(offset)
     lane = picture(world)["lanes"]["payments-0"]
     assert lane["holder"] is None
-    assert lane["last_stable"] == 18_000_000
+    assert lane["last_stable"] == offset
+    assert lane["look"] == (
+        "txnwatch explain --topic payments --partition 0 "
+        "--bootstrap-server kafka-1:9092 --command-config /etc/txnwatch/client.properties"
+    )
+    assert [bar["start"] for bar in lane["behind"]] == [start for start in [18_258_330] if start > offset]
+
+
+def test_a_holder_is_named_if_its_start_is_the_offset_that_stands() -> None:
+    lane = picture(standing_at(18_258_330))["lanes"]["payments-0"]
+    assert (lane["holder"]["name"], lane["look"]) == ("checkout-9", None)
+
+
+@pytest.mark.parametrize(("offset", "is_listed"), [(18_000_000, False), (18_258_330, True), (18_258_331, False)])
+def test_a_partition_says_whether_its_holder_is_listed(offset: int, is_listed: bool) -> None:  # noqa: FBT001 - pytest
+    found = partition(knowledge(standing_at(offset)), TopicPartition("payments", 0))
+    assert found["holder_is_listed"] is is_listed
+    assert (found["look"] is None) is is_listed
+    assert found["last_stable"] == offset
+
+
+def test_an_incident_does_not_claim_a_partition_where_another_offset_stands() -> None:
+    world = a_busy_cluster()
+    late = next(one for one in world.incidents if one.verdict == "late")
+    assert picture(world)["incidents"][late.incident_id]["places"] == ["orders-4"]
+    (one,) = world.store.seen.lists
+    lower = (BlockedOffset(TopicPartition("orders", 4), Offset(7_000_000)),)
+    world.store.seen = replace(world.store.seen, lists=(OpenTransactions(0, one.transactions, lower),))
+    assert picture(world)["incidents"][late.incident_id]["places"] == []
 
 
 def test_an_unknown_end_hides_an_unknown_number() -> None:

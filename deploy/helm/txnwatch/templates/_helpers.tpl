@@ -51,7 +51,7 @@ a service. A reference to a file or a variable hides a port; then a further port
 {{- if and $port (not (hasSuffix "*" $place)) }}
 {{- $ports = append $ports (int $port) }}
 {{- else if and . (ne $scheme "unix") (not $further) }}
-{{- fail (printf "networkPolicy.%s.ports: expected the port of %s, which is not in the value: name it here" $.service $.of) }}
+{{- fail (printf "%s.ports: expected the port of %s, which is not in the value: name it here" $.service $.of) }}
 {{- end }}
 {{- end }}
 {{- range $further }}
@@ -66,6 +66,16 @@ a service. A reference to a file or a variable hides a port; then a further port
   to: {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The pods of `txnwatch page` have a name of their own: what selects those of the watcher must not select them. */}}
+{{- define "txnwatch.pageSelector" -}}
+app.kubernetes.io/name: {{ include "txnwatch.name" . }}-page
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "txnwatch.pageLabels" -}}
+{{ merge (include "txnwatch.pageSelector" . | fromYaml) (include "txnwatch.labels" . | fromYaml) | toYaml }}
 {{- end }}
 
 {{/* The value of a variable: a list is comma-separated. toJson writes a large number without an exponent. */}}

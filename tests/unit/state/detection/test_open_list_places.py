@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from support.facts import (
     START_MS,
     BucketRun,
-    DictStore,
+    Kept,
     a_marker,
     census,
     decode_bucket,
@@ -25,16 +24,14 @@ from support.facts import (
 )
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import open_transactions
-from txnwatch.state.detection.bucket import process
-from txnwatch.state.detection.bucket_state import BucketState, OpenAges, starts_of
+from txnwatch.state.detection.open_ages import OpenAges, starts_of
 from txnwatch.state.detection.open_transactions import FOLLOWED, LastOpenLists
 from txnwatch.state.model.clocks import Clock, Leader
-from txnwatch.state.model.facts import Barrier, Fact, LastStable, NoticeKind
-from txnwatch.state.model.findings import BucketCount, CensusReason, Finding, OpenTransactions
+from txnwatch.state.model.facts import Fact, LastStable, NoticeKind
+from txnwatch.state.model.findings import BucketCount, CensusReason, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.source.granted_requests import census_of, requests_after
 
 MANY = 200
@@ -72,21 +69,6 @@ def ended(*numbers: int) -> list[Fact]:
         facts.append(transaction(MANY + number + 1, S.COMPLETE_COMMIT, producer_id=number, transactional_id=name))
         facts.append(seen(10, 20, producer_id=number, partition=held, marker=a_marker(12, commit=True)))
     return facts
-
-
-@dataclass
-class Kept:
-    """A bucket that stays in memory from batch to batch."""
-
-    bucket: BucketState = field(default_factory=BucketState)
-    store: DictStore = field(default_factory=DictStore)
-    number: int = 0
-
-    def batch(self, *facts: Fact, **changes: Any) -> list[Finding]:
-        self.number += 1
-        now_ms = START_MS + 500 * self.number
-        barrier = Barrier(self.number, now_ms - 1, now_ms, **changes)
-        return process(self.bucket, self.store, [*facts, barrier], DetectionPolicy(), reports_partitions=True)
 
 
 def many_open() -> Kept:
@@ -211,7 +193,7 @@ def test_the_index_by_age_does_not_grow_with_what_has_ended() -> None:
     ages = OpenAges()
     for number in range(5_000):
         fact = transaction(number, S.ONGOING, start_ms=START_MS + number)
-        ages.put(ProducerState(number % 10, view=fact.view))
+        ages.put(number % 10, tuple(starts_of(ProducerState(number % 10, view=fact.view))))
         assert len(ages) <= 4 * 10 + 64
 
 

@@ -8,12 +8,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from msgspec import structs
 
 from bench import buckets
-from bench.buckets import BUCKETS, START_MS, batch_of
+from bench.buckets import BUCKETS, START_MS, batch_of, open_facts
 from support.fake_brokers import Speaker
-from txnwatch.state.detection.open_transactions import EMIT_EVERY, FOLLOWED
-from txnwatch.state.model.facts import Fact, LastStable, OpenDescribed
+from txnwatch.state.detection.open_transactions import EMIT_EVERY, FOLLOWED, HOLDING
+from txnwatch.state.model.facts import Fact, LastStable, OpenDescribed, ProducerSeen, TransactionSeen
 from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client import cluster
@@ -65,6 +66,25 @@ def test_a_batch_sends_no_more_to_the_driver_once_the_open_lists_are_full() -> N
     assert twice.row_bytes <= full.row_bytes * 1.02
     lists = LISTED_BYTES * FOLLOWED * BUCKETS * 2 / EMIT_EVERY  # in turn, and when they have changed
     assert full.row_bytes <= ROW_BYTES * BUCKETS + lists
+
+
+def test_the_places_of_holders_cost_as_many_bytes_as_those_of_the_oldest() -> None:
+    """Each transaction holds a partition of its own."""
+
+    def on_its_own_partition(number: int, now_ms: int) -> tuple[Fact, ...]:
+        owner, data = open_facts(number, now_ms)
+        assert isinstance(owner, TransactionSeen)
+        assert isinstance(data, ProducerSeen)
+        at = TopicPartition("orders", number)
+        view = structs.replace(owner.view, participants=frozenset({at}))
+        return structs.replace(owner, view=view), structs.replace(data, partition=at)
+
+    with mock.patch.object(buckets, "open_facts", on_its_own_partition):
+        found = buckets.measure(2 * (FOLLOWED + HOLDING) * BUCKETS)
+    assert found.rows <= BUCKETS + ROWS_OF_ALL_BUCKETS + 1
+    assert found.calls <= CALLS_OF_AN_IDLE_BUCKET * BUCKETS + SELDOM
+    lists = LISTED_BYTES * (FOLLOWED + HOLDING) * BUCKETS * 2 / EMIT_EVERY  # in turn, and when they have changed
+    assert LISTED_BYTES * FOLLOWED * BUCKETS / EMIT_EVERY < found.row_bytes <= ROW_BYTES * BUCKETS + lists
 
 
 def test_last_stable_offsets_that_stand_cost_a_list_now_and_then() -> None:
