@@ -15,12 +15,13 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.incidents.event_builder import EventsFlags
 from txnwatch.state.incidents.event_order import KEPT_MS
 from txnwatch.state.incidents.ledger import RETENTION_MS
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
 from txnwatch.state.model.verdicts import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
-from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, is_host_name
+from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, is_host_name, without_credentials
 from txnwatch.streaming.job.spark_conf import DEFAULT_MASTER, conf_of
 from txnwatch.streaming.source.options import parse_bootstrap
 
@@ -359,3 +360,15 @@ class RunSettings(BaseModel):
 
 _THRESHOLD_NAMES = {spec.name for spec in fields(DetectionPolicy)}
 THRESHOLDS = tuple(name for name in RunSettings.model_fields if name in _THRESHOLD_NAMES)
+
+
+def events_flags(
+    topic: str, registry_url: str | None, *, events_format: str | None = None, key_file: Path | None = None
+) -> EventsFlags:
+    """The flags about the events topic for a suggested command; there is no password in the URL of the registry."""
+    return EventsFlags(
+        topic if topic != EVENTS_TOPIC else None,
+        events_format,
+        without_credentials(registry_url) if registry_url is not None else None,
+        str(key_file.absolute()) if key_file is not None else None,
+    )

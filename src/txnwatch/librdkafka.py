@@ -11,14 +11,13 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from txnwatch.config import CONFLUENT_AVRO, EVENTS_TOPIC, RunSettings
+from txnwatch.config import CONFLUENT_AVRO, RunSettings
 from txnwatch.setting_sources import expanded, registry_config
 from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, Keys, from_bytes, mode_warning, read_keys
 from txnwatch.sinks.delivery.registry import RegistryCodec
-from txnwatch.state.incidents.event_builder import EventsFlags
 from txnwatch.state.model.errors import ConfigError, MissingMechanismError
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.text import Grantee, without_credentials
+from txnwatch.state.text import Grantee
 from txnwatch.streaming.client.sasl import GSSAPI, KerberosLogin, Login, PasswordLogin
 from txnwatch.streaming.client.security import Security, principal_of
 from txnwatch.streaming.client.tls import Tls, encrypted
@@ -156,17 +155,6 @@ def events_topic(
     if registry is None:
         raise ConfigError(f"--events-format {chosen}: expected --schema-registry-url as well, found none")
     return EventsTopic(name, registry.encoding, registry.decode, keys)
-
-
-def events_flags(settings: RunSettings) -> EventsFlags:
-    """The event flags of a run for suggested commands, without the password in the registry's URL."""
-    url = settings.schema_registry_url
-    return EventsFlags(
-        settings.events_topic if settings.events_topic != EVENTS_TOPIC else None,
-        settings.events_format,
-        without_credentials(url) if url is not None else None,
-        str(settings.events_key_file.absolute()) if settings.events_key_file is not None else None,
-    )
 
 
 def grantee_of(settings: RunSettings, options: SourceOptions) -> Grantee:

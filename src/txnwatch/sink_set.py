@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from txnwatch.config import RunSettings
-from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, events_flags, grantee_of, librdkafka_config
+from txnwatch.config import RunSettings, events_flags
+from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librdkafka_config
 from txnwatch.page.document import document_of, encoded
 from txnwatch.page.store import PageStore
 from txnwatch.push.targets import PushTargets
@@ -195,8 +195,14 @@ class SinkSet:
         """What the events and the commands of this watch share."""
         config = self.settings.command_config
         path = str(config.absolute()) if config is not None else None
-        flags = events_flags(self.settings)
-        return Origin(self.cluster_id, self.settings.bootstrap_server, path, flags, self.coordinator_view, self.owners)
+        settings = self.settings
+        flags = events_flags(
+            settings.events_topic,
+            settings.schema_registry_url,
+            events_format=settings.events_format,
+            key_file=settings.events_key_file,
+        )
+        return Origin(self.cluster_id, settings.bootstrap_server, path, flags, self.coordinator_view, self.owners)
 
     def _auto_abort(self, ledger: RunningLedger, config: LibrdkafkaConfig) -> RunningAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF

@@ -77,7 +77,7 @@ def may_begin_again(owner: DescribedTransaction, data: ProducerIdentity) -> bool
 
 
 def log_named(log: TopicPartition | None) -> str:
-    """The partition of the coordinators' log that has an id, as text; None if no broker shows the log."""
+    """The partition of the coordinators' log that has an id, as text; `log` is None if no broker shows the log."""
     return str(log) if log is not None else f"its partition of {TRANSACTION_STATE_TOPIC}"
 
 

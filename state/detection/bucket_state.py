@@ -315,7 +315,7 @@ class BucketState(SharedState):
         if self.awaited is not None:
             self.awaited.put(producer.producer_id, places_of(producer))
         if self.ages is not None:
-            self.ages.put(producer.producer_id, tuple(starts_of(producer)))
+            self.ages.put(producer.producer_id, starts_of(producer))
 
     def unindex(self, producer_id: ProducerId) -> None:
         """Removes a producer that has nothing open from the indexes."""

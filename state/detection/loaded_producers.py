@@ -175,7 +175,7 @@ class LoadedProducers:
         if self.bucket.ages is None:
             self.bucket.ages = OpenAges()
             for producer_id in self.bucket.agenda:
-                self.bucket.ages.put(producer_id, tuple(starts_of(self.known(producer_id))))
+                self.bucket.ages.put(producer_id, starts_of(self.known(producer_id)))
         return self.bucket.ages
 
     def name_strays(self) -> None:

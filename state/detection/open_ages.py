@@ -37,13 +37,12 @@ class Age(NamedTuple):
     producer_id: ProducerId
 
 
-def starts_of(producer: ProducerState) -> Iterator[Start]:
+def starts_of(producer: ProducerState) -> tuple[Start, ...]:
     """The start of the open data, and that of the live transaction; none if the producer is idle."""
-    if producer.spans:
-        yield Start(None, _data_start_ms(producer))
     view = producer.view
-    if view is not None and view.is_live:
-        yield Start(view.log_partition, _start_ms(view))
+    of_data = (Start(None, _data_start_ms(producer)),) if producer.spans else ()
+    of_transaction = (Start(view.log_partition, _start_ms(view)),) if view is not None and view.is_live else ()
+    return of_data + of_transaction
 
 
 def age_of(producer: ProducerState, context: BarrierContext) -> Age:
@@ -248,7 +247,7 @@ class HolderIndex:
             moved.add(producer.producer_id)
         for one in moved:
             if one in self._lowest:
-                self._ages.put(one, tuple(starts_of(known(one))))
+                self._ages.put(one, starts_of(known(one)))
             else:
                 self._ages.drop(one)
 

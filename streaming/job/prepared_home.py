@@ -19,6 +19,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,14 @@ def place_of(real: Path) -> Path:
         found = jar.stat()
         digest.update(f"{jar} {found.st_size} {int(found.st_mtime)}\n".encode())
     return Path(sys.prefix) / _PLACE / f"{_PREFIX}{digest.hexdigest()[:16]}"
+
+
+def fits(archive: Path, java: str, class_path: str) -> bool:
+    """Whether an archive is whole, and holds for this java program and this class path: a JVM has to map it."""
+    options = ("-XX:+UseSerialGC", "-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={archive}")
+    quiet = "-XX:ErrorFile=/dev/null"  # a JVM crashes on an archive that is cut off, and writes a report
+    command = (java, *options, quiet, "-cp", class_path, "-version")
+    return archive.is_file() and subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
 
 
 # A JVM crashes on an archive that is cut off, so the size of an archive is in its name.

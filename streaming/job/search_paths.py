@@ -105,9 +105,8 @@ def home_is(home: Path, real: Path) -> Iterator[None]:
 
 def jars_of(real: Path) -> list[Path]:
     """The jars of a session, in the order in which the JVM looks for a class."""
-    jars = sorted(jar for jar in (real / _JARS).glob("*.jar") if not jar.match(_WITHOUT_JARS))
-    ranks = {jar: _rank(jar) for jar in jars}
-    return sorted(jars, key=lambda jar: (ranks[jar], jar))
+    jars = (jar for jar in (real / _JARS).glob("*.jar") if not jar.match(_WITHOUT_JARS))
+    return sorted(jars, key=lambda jar: (_rank(jar), jar))
 
 
 def _rank(jar: Path) -> int:

@@ -5,7 +5,6 @@ It needs no Kafka: its source has one barrier, and the operator is that of the w
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,7 @@ from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.values import BarrierNumber, TimestampMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.failures import end_jvm
-from txnwatch.streaming.job.prepared_home import installed_spark, new_archive, options_that_make, prepared_for
+from txnwatch.streaming.job.prepared_home import fits, installed_spark, new_archive, options_that_make, prepared_for
 from txnwatch.streaming.job.query import (
     findings_of,
     plan_without_daemons,
@@ -97,22 +96,15 @@ def write_archive(scratch: Path, output: int) -> Path | None:
         )
         try:
             properties = session.sparkContext._jvm.java.lang.System  # noqa: SLF001 - Spark has no public API for it
-            program, class_path = (properties.getProperty(name) for name in ("java.home", "java.class.path"))
+            java_home, class_path = (properties.getProperty(name) for name in ("java.home", "java.class.path"))
             _run(session, scratch)
         finally:
             end_jvm(session)
-        is_written = _fits(archive, program, class_path)
+        is_written = fits(archive, f"{java_home}/bin/java", class_path)
         if not is_written:
             archive.unlink(missing_ok=True)
     prepared = prepared_for(real)
     return prepared.archive if is_written and prepared is not None else None
-
-
-def _fits(archive: Path, java_home: str, class_path: str) -> bool:
-    """Whether the archive is whole, by a JVM with the same class path; a full disk cuts it off."""
-    options = ("-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={archive}", "-XX:ErrorFile=/dev/null")
-    command = (f"{java_home}/bin/java", *options, "-cp", class_path, "-version")
-    return archive.is_file() and subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
 
 
 def _run(session: SparkSession, scratch: Path) -> None:

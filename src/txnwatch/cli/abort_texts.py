@@ -7,7 +7,7 @@ and the text says which of the two says what. Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from txnwatch.cli.output import utc
@@ -109,19 +109,22 @@ def marker_text(producer_id: ProducerId, marker: Marker) -> str:
     return f"{kind} at offset {marker.offset} (producer id {producer_id}, {epochs}), {written}"
 
 
-def seen(claim: IncidentEvent, marker: Marker) -> MarkerByHand:
-    """A claim that the log confirms."""
-    assert claim.action is not None
+def in_log(partition: TopicPartition, producer_id: ProducerId, marker: Marker) -> MarkerByHand:
+    """A marker that only the log shows."""
     return MarkerByHand(
-        partition=str(place_of_claim(claim)),
-        producer_id=claim.producer_id,
+        partition=str(partition),
+        producer_id=producer_id,
         is_commit=marker.commit,
         marker_offset=marker.offset,
         written_ms=marker.timestamp_ms,
-        by=claim.action.by,
-        announced_ms=claim.action.at_ms,
-        incident_id=claim.incident_id,
     )
+
+
+def seen(claim: IncidentEvent, marker: Marker) -> MarkerByHand:
+    """A claim that the log confirms."""
+    assert claim.action is not None
+    shown = in_log(place_of_claim(claim), claim.producer_id, marker)
+    return replace(shown, by=claim.action.by, announced_ms=claim.action.at_ms, incident_id=claim.incident_id)
 
 
 def is_last_by_hand(ends: Sequence[PastEnd], markers: Sequence[Marker]) -> bool:

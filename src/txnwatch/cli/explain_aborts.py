@@ -16,6 +16,7 @@ from txnwatch.cli.abort_texts import (
     MarkerByHand,
     claim_text,
     claims_of,
+    in_log,
     is_its_marker,
     is_last_by_hand,
     place_of_claim,
@@ -135,16 +136,7 @@ def _unclaimed(
             ends = owner_of(question, producer_id).ends
         if is_last_by_hand(ends, markers):
             text = unclaimed_text(partition, producer_id, marker, published.problem)
-            yield (
-                text,
-                MarkerByHand(
-                    partition=str(partition),
-                    producer_id=producer_id,
-                    is_commit=marker.commit,
-                    marker_offset=marker.offset,
-                    written_ms=marker.timestamp_ms,
-                ),
-            )
+            yield text, in_log(partition, producer_id, marker)
 
 
 def _newest_first(found: tuple[TopicPartition, ProducerId, list[Marker]]) -> TimestampMs:

@@ -23,6 +23,7 @@ from txnwatch.config import (
     OTHER_NAMES,
     THRESHOLDS,
     RunSettings,
+    events_flags,
     is_redis_url,
     is_registry_url,
 )
@@ -33,7 +34,7 @@ from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name
-from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url, without_credentials
+from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url
 from txnwatch.streaming.client.cluster import Cluster
 
 # The types of flags: one function for each range of numbers in Kafka, and for text that Kafka accepts.
@@ -367,9 +368,7 @@ def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> Incid
 
 def _events_flags(parsed: argparse.Namespace) -> EventsFlags:
     """The flags that a suggested command needs to publish its events where this command reads them."""
-    topic = parsed.events_topic if parsed.events_topic != EVENTS_TOPIC else None
-    url = parsed.schema_registry_url
-    return EventsFlags(topic, schema_registry_url=without_credentials(url) if url is not None else None)
+    return events_flags(parsed.events_topic, parsed.schema_registry_url)
 
 
 def _properties_path(parsed: argparse.Namespace) -> str | None:

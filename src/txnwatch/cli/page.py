@@ -30,7 +30,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CLEAN
 from txnwatch.cluster_connection import options_of
-from txnwatch.config import EVENTS_TOPIC, RunSettings
+from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.owners.owners_file import read_owners
@@ -43,9 +43,8 @@ from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.sinks.delivery.redis_page import RedisPage
-from txnwatch.state.incidents.event_builder import EventsFlags, Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import ConfigError, TxnwatchError
-from txnwatch.state.text import without_credentials
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.web.server import Served, WebServer, serving
 from txnwatch.web.web_config import read_web_config
@@ -252,12 +251,7 @@ def _source(entry: ClusterEntry, owners: OwnerTable) -> ClusterSource:
 
 def _origin(entry: ClusterEntry, owners: OwnerTable, cluster_id: str) -> Origin:
     """What the commands about a cluster share."""
-    url = entry.schema_registry_url
-    flags = EventsFlags(
-        entry.events_topic if entry.events_topic != EVENTS_TOPIC else None,
-        schema_registry_url=without_credentials(url) if url is not None else None,
-        events_key_file=_absolute(entry.events_key_file),
-    )
+    flags = events_flags(entry.events_topic, entry.schema_registry_url, key_file=entry.events_key_file)
     return Origin(cluster_id, entry.bootstrap_server, _absolute(entry.command_config), flags, owners=owners)
 
 

@@ -7,7 +7,6 @@ none can be made, for example in a read-only directory, everything runs without 
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from filelock import FileLock
 
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.streaming.job.prepared_home import fits
 from txnwatch_demo.embedded.jars import Progress
 
 # What this process has found, by directory of jars.
@@ -70,12 +70,7 @@ def _make(archive: Path, write: Callable[[str], None]) -> None:
 
 def _fits(archive: Path) -> bool:
     """Whether the archive is whole, and holds for this JVM and these jars."""
-    if not archive.is_file():
-        return False
-    options = ("-XX:+UseSerialGC", "-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={archive}")
-    quiet = "-XX:ErrorFile=/dev/null"  # a JVM crashes on an archive that is cut off, and writes a report
-    command = [java(), *options, quiet, "-cp", _class_path(archive.parent), "-version"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603 - our own arguments
+    return fits(archive, java(), _class_path(archive.parent))
 
 
 def _class_path(jars: Path, *others: Path) -> str:

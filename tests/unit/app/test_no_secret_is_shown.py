@@ -13,8 +13,7 @@ from support.log_lines import log_restored
 from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_to_stdout
 from txnwatch.cli.main import main
 from txnwatch.cli.one_shot import as_seen_from_here
-from txnwatch.config import RunSettings
-from txnwatch.librdkafka import events_flags
+from txnwatch.config import RunSettings, events_flags
 from txnwatch.setting_sources import client_properties, load_settings
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.delivery.redis_views import read_shown
@@ -69,7 +68,7 @@ def test_a_log_line_has_no_secret_of_a_library(form: str, capsys: pytest.Capture
 )
 def test_a_suggested_command_has_the_registry_without_its_password(url: str) -> None:
     settings = RunSettings(bootstrap_server="k:9092", schema_registry_url=url)
-    assert SECRET not in str(events_flags(settings))
+    assert SECRET not in str(events_flags(settings.events_topic, settings.schema_registry_url))
     parsed = Namespace(
         bootstrap_server="k:9092", command_config=None, events_topic="events", schema_registry_url=url, owners=NO_OWNERS
     )

@@ -193,7 +193,7 @@ def test_the_index_by_age_does_not_grow_with_what_has_ended() -> None:
     ages = OpenAges()
     for number in range(5_000):
         fact = transaction(number, S.ONGOING, start_ms=START_MS + number)
-        ages.put(number % 10, tuple(starts_of(ProducerState(number % 10, view=fact.view))))
+        ages.put(number % 10, starts_of(ProducerState(number % 10, view=fact.view)))
         assert len(ages) <= 4 * 10 + 64
 
 
