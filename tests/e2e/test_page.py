@@ -1,6 +1,6 @@
 """The page of a whole watch on a real Kafka: a hang is on it when its event is, and it is gone when the hang is.
 
-The cluster is this file's own: what other tests leave hanging would be on the page too.
+Each test leaves the page clear, because the next one begins with that.
 """
 
 from __future__ import annotations
@@ -18,54 +18,35 @@ import pytest
 from support.browsers import a_browser, a_tab
 from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.page_client import a_stream, get
-from support.servers import Clusters, connect, create_coordinators
+from support.servers import connect
+from support.shared_watch import SharedWatch
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from support.watch import RunningPage, RunningWatch
+from support.watch import RunningPage
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
-from txnwatch_demo.late_write import set_verification
 
 SEEN_S = 30.0
 
 
-@pytest.fixture(scope="module")
-def alone(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    directory = tmp_path_factory.mktemp("alone")
-    kafka = clusters.start("alone", lambda: EmbeddedKafka(directory))
-    set_verification(kafka.bootstrap_servers, [1], enabled=False)
-    create_coordinators(kafka)
-    yield kafka
-    clusters.end("alone")
+@pytest.fixture
+def url(shared_watch: SharedWatch) -> str:
+    return shared_watch.watch.page_url
 
 
 @pytest.fixture
-def cluster(alone: EmbeddedKafka) -> Iterator[Cluster]:
-    """Fresh connections to the cluster of this file."""
-    with contextlib.closing(connect(alone)) as found:
+def cluster(shared_watch: SharedWatch) -> Iterator[Cluster]:
+    """Fresh connections to the cluster of the watch."""
+    with contextlib.closing(connect(shared_watch.kafka)) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def places(redis_server: EmbeddedRedis) -> tuple[str, ...]:
-    """Where the watch publishes, as flags of it and of the page elsewhere."""
-    return ("--events-topic", unique("page.events"), "--redis-url", redis_server.url)
-
-
-@pytest.fixture(scope="module")
-def url(alone: EmbeddedKafka, places: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    checkpoint = tmp_path_factory.mktemp("checkpoint")
-    with RunningWatch(alone.bootstrap_servers, checkpoint, *places, "--http-port", "0") as watch:
-        address = watch.until("the page is at ").rpartition("the page is at ")[2].rstrip("/")
-        assert get(address, "/api/v1/status").json["state"] == "unknown", "it is served before Spark runs"
-        watch.until_ready()
-        yield address
 
 
 def rows(url: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = get(url, "/api/v1/incidents").json["rows"]
     return {row["transactional_id"]: row for row in found}
+
+
+def test_it_is_served_before_spark_runs_and_knows_nothing_then(shared_watch: SharedWatch) -> None:
+    assert shared_watch.before_ready["state"] == "unknown"
 
 
 def test_a_hang_is_on_the_page_and_leaves_it(url: str, cluster: Cluster) -> None:
@@ -107,11 +88,14 @@ def test_a_browser_sees_the_hang_come_and_go(url: str, cluster: Cluster) -> None
 
 
 def test_a_page_elsewhere_shows_the_same_with_redis_and_says_what_it_lacks_without(
-    url: str, places: tuple[str, ...], alone: EmbeddedKafka, cluster: Cluster
+    shared_watch: SharedWatch, url: str, cluster: Cluster
 ) -> None:
     (partition,) = create_topic(cluster, unique("elsewhere"))
-    name, flags = "/c/cluster/api/v1", ("-b", alone.bootstrap_servers)
-    with RunningPage(*flags, *places) as with_redis, RunningPage(*flags, *places[:2]) as without:
+    name, flags = "/c/cluster/api/v1", ("-b", shared_watch.kafka.bootstrap_servers)
+    with (
+        RunningPage(*flags, *shared_watch.places) as with_redis,
+        RunningPage(*flags, *shared_watch.places[:2]) as without,
+    ):
         for page in (with_redis, without):
             eventually(lambda at=page.url: get(at, f"{name}/status").json["state"] == "clear", SEEN_S, "all clear")
         producer = late_write_after_abort(cluster, unique("zombie"), partition)

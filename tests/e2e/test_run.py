@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import redis
 
-from support.http_receiver import Receiver, receiving
 from support.kafka_faults import abort_by_hand, late_write_after_abort
 from support.metrics import Scrape
 from support.push_world import ids_of
 from support.raw_producer import RawProducer
 from support.redis_view import RedisView
 from support.servers import connect
+from support.shared_watch import EVENTS, SharedWatch
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
@@ -26,33 +26,15 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
 
 VERDICT_S = 30.0
-EVENTS = "e2e.events"
 
 
-@pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
+@pytest.fixture
+def cluster(shared_watch: SharedWatch) -> Iterator[Cluster]:
+    """Fresh connections to the cluster of the watch."""
+    with closing(connect(shared_watch.kafka)) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def watch(
-    kafka: EmbeddedKafka, redis_server: EmbeddedRedis, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningWatch]:
-    checkpoint = tmp_path_factory.mktemp("checkpoint")
-    push_file = tmp_path_factory.mktemp("push") / "push.toml"
-    push_file.write_text(f'[[webhook]]\nname = "pager"\nurl = "{receiver.url}/hook"\n')
-    flags = ("--events-topic", EVENTS, "--redis-url", redis_server.url, "--metrics-port", "0")
-    flags = (*flags, "--push-file", str(push_file))
-    directory = tmp_path_factory.mktemp("with files named like modules")
-    for module in ("grp", "random", "numpy"):
-        (directory / f"{module}.py").write_text("raise ImportError('a file of the user')")
-    with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=directory) as running:
-        yield running.until_ready()
 
 
 @pytest.fixture
@@ -61,25 +43,27 @@ def partition(cluster: Cluster) -> TopicPartition:
     return created
 
 
-def opened(kafka: EmbeddedKafka, partition: TopicPartition) -> IncidentEvent:
+def opened(shared_watch: SharedWatch, partition: TopicPartition) -> IncidentEvent:
     events = eventually(
-        lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), VERDICT_S, f"an incident about {partition}"
+        lambda: events_about(shared_watch.kafka.bootstrap_servers, partition, EVENTS),
+        VERDICT_S,
+        f"an incident about {partition}",
     )
     return events[0]
 
 
-def redis_hash(server: EmbeddedRedis, event: IncidentEvent) -> dict[str, str]:
-    client: Any = redis.Redis.from_url(server.url, decode_responses=True)
+def redis_hash(shared_watch: SharedWatch, event: IncidentEvent) -> dict[str, str]:
+    client: Any = redis.Redis.from_url(shared_watch.redis.url, decode_responses=True)
     held: dict[str, str] = client.hgetall(f"txnwatch:{{{event.cluster_id}}}:incident:{event.incident_id}")
     client.close()
     return held
 
 
 def test_a_late_write_is_named_on_the_topic_and_in_redis_and_resolved_by_its_marker(
-    watch: RunningWatch, kafka: EmbeddedKafka, redis_server: EmbeddedRedis, cluster: Cluster, partition: TopicPartition
+    shared_watch: SharedWatch, cluster: Cluster, partition: TopicPartition
 ) -> None:
     producer = late_write_after_abort(cluster, unique("zombie"), partition)
-    event = opened(kafka, partition)
+    event = opened(shared_watch, partition)
     assert (event.verdict, event.reason) == ("hanging", "already_completed")
     assert (event.transactional_id, event.producer_id) == (producer.transactional_id, producer.producer_id)
     assert (event.txn_start_offset, event.last_stable_offset, event.high_watermark, event.hidden_records) == (
@@ -91,28 +75,28 @@ def test_a_late_write_is_named_on_the_topic_and_in_redis_and_resolved_by_its_mar
     assert event.is_lso_blocker is True
     assert event.expected_outcome == "none"
     assert event.evidence.complete is True
-    held = eventually(lambda: redis_hash(redis_server, event), VERDICT_S, "the incident in Redis")
+    held = eventually(lambda: redis_hash(shared_watch, event), VERDICT_S, "the incident in Redis")
     assert (held["status"], held["transactional_id"]) == ("opened", producer.transactional_id)
 
     abort_by_hand(cluster, partition, producer.producer_id)
 
     def both() -> list[IncidentEvent]:
-        found = events_about(kafka.bootstrap_servers, partition, EVENTS)
+        found = events_about(shared_watch.kafka.bootstrap_servers, partition, EVENTS)
         return found if len(found) == 2 else []
 
     assert statuses(eventually(both, VERDICT_S, "the end of the incident")) == ["opened", "resolved"]
     resolved = both()[-1]
     assert resolved.resolution is not None
     assert (resolved.resolution.how, resolved.resolution.marker_offset) == ("aborted", 3)
-    eventually(lambda: redis_hash(redis_server, event)["status"] == "resolved", VERDICT_S, "resolved in Redis")
-    assert any(producer.transactional_id in line and "RESOLVED" in line for line in watch.lines)
+    eventually(lambda: redis_hash(shared_watch, event)["status"] == "resolved", VERDICT_S, "resolved in Redis")
+    assert any(producer.transactional_id in line and "RESOLVED" in line for line in shared_watch.watch.lines)
 
 
 def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
-    watch: RunningWatch, kafka: EmbeddedKafka, redis_server: EmbeddedRedis, cluster: Cluster, partition: TopicPartition
+    shared_watch: SharedWatch, cluster: Cluster, partition: TopicPartition
 ) -> None:
     where = {"topic": partition.topic, "partition": str(partition.partition)}
-    before = Scrape.at(watch.metrics_url)
+    before = Scrape.at(shared_watch.watch.metrics_url)
     assert (before.value("up"), before.value("ready")) == (1, 1)
     assert before.value("lso_pinned_seconds", **where) is None
 
@@ -120,10 +104,10 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
         return scrape.value("open_incidents", verdict="hanging", severity="critical", owner="none") or 0.0
 
     producer = late_write_after_abort(cluster, unique("zombie"), partition)
-    event = opened(kafka, partition)
+    event = opened(shared_watch, partition)
 
     def pinned() -> Scrape | None:
-        scrape = Scrape.at(watch.metrics_url)
+        scrape = Scrape.at(shared_watch.watch.metrics_url)
         return scrape if scrape.value("hidden_records", **where) is not None else None
 
     scrape = eventually(pinned, VERDICT_S, "the partition in the scrape")
@@ -137,7 +121,7 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
     assert (scrape.value("detection_latency_seconds_count", verdict="hanging") or 0) >= 1
     assert not scrape.label_values() & {producer.transactional_id, str(producer.producer_id)}
 
-    with closing(RedisView(redis_server.url, event.cluster_id)) as view:
+    with closing(RedisView(shared_watch.redis.url, event.cluster_id)) as view:
 
         def is_shown() -> bool:
             return producer.transactional_id in {member["transactional_id"] for member, _ in view.open_transactions()}
@@ -146,7 +130,7 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
         abort_by_hand(cluster, partition, producer.producer_id)
 
         def released() -> bool:
-            scrape = Scrape.at(watch.metrics_url)
+            scrape = Scrape.at(shared_watch.watch.metrics_url)
             return scrape.value("lso_pinned_seconds", **where) is None and open_hangs(scrape) == open_hangs(before)
 
         eventually(released, VERDICT_S, "the hang to leave the scrape")
@@ -154,12 +138,12 @@ def test_a_hang_is_in_the_scrape_while_it_lasts_and_gone_after_it(
 
 
 def test_transactions_that_end_are_timed_in_every_stage(
-    watch: RunningWatch, cluster: Cluster, partition: TopicPartition
+    shared_watch: SharedWatch, cluster: Cluster, partition: TopicPartition
 ) -> None:
     def count(scrape: Scrape, stage: str, state: str) -> float:
         return scrape.value(f"transaction_{stage}_seconds_count", target_state=state) or 0.0
 
-    before = Scrape.at(watch.metrics_url)
+    before = Scrape.at(shared_watch.watch.metrics_url)
     for commit in (True, False, True):
         producer = RawProducer(cluster, unique("timed")).init()
         producer.add(partition)
@@ -174,11 +158,11 @@ def test_transactions_that_end_are_timed_in_every_stage(
     }
 
     def timed() -> bool:
-        now = Scrape.at(watch.metrics_url)
+        now = Scrape.at(shared_watch.watch.metrics_url)
         return all(count(now, *key) - count(before, *key) == number for key, number in expected.items())
 
     eventually(timed, VERDICT_S, "three transactions in the scrape")
-    now = Scrape.at(watch.metrics_url)
+    now = Scrape.at(shared_watch.watch.metrics_url)
     assert (now.value("transaction_completion_seconds_sum", target_state="CompleteCommit") or 0) < 60
     assert (now.value("jvm_process_resident_memory_bytes") or 0) > 100_000_000, "the JVM of Spark, beside the driver"
     assert (now.value("source_lag_seconds") or 99) < 10
@@ -186,21 +170,21 @@ def test_transactions_that_end_are_timed_in_every_stage(
 
 
 def test_a_stray_write_of_a_transaction_that_never_began(
-    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
+    shared_watch: SharedWatch, cluster: Cluster, partition: TopicPartition
 ) -> None:
     producer = RawProducer(cluster, unique("stray")).init()
     producer.produce(partition)
-    event = opened(kafka, partition)
+    event = opened(shared_watch, partition)
     assert (event.reason, event.transactional_id) == ("not_started", producer.transactional_id)
-    assert watch.lines
+    assert shared_watch.watch.lines
 
 
-def test_healthy_applications_are_never_mentioned(watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster) -> None:
+def test_healthy_applications_are_never_mentioned(shared_watch: SharedWatch, cluster: Cluster) -> None:
     source, target = unique("healthy"), unique("healthy")
     slow, *_ = create_topic(cluster, source, 3)
     create_topic(cluster, target, 2)
-    bootstrap = kafka.bootstrap_servers
-    before = len(events_of(bootstrap, EVENTS))
+    bootstrap = shared_watch.kafka.bootstrap_servers
+    before, warned = len(events_of(bootstrap, EVENTS)), shared_watch.watch.warnings
     applications = [
         transactional_writer(bootstrap, unique("writer"), source, abort_every=2, pause_s=0.02),
         transactional_writer(bootstrap, unique("writer"), source, abort_every=5, pause_s=0.3),
@@ -227,74 +211,76 @@ def test_healthy_applications_are_never_mentioned(watch: RunningWatch, kafka: Em
     assert [application.error for application in applications] == [None] * len(applications)
     (last,) = create_topic(cluster, unique("e2e"))
     late_write_after_abort(cluster, unique("zombie"), last)
-    opened(kafka, last)
+    opened(shared_watch, last)
     assert {(event.topic, event.partition) for event in events_of(bootstrap, EVENTS)[before:]} == {last}
-    assert watch.warnings == []
+    assert shared_watch.watch.warnings == warned
 
 
 def test_redis_away_the_topic_gets_its_events_and_redis_catches_up(
-    watch: RunningWatch, kafka: EmbeddedKafka, redis_server: EmbeddedRedis, cluster: Cluster, partition: TopicPartition
+    shared_watch: SharedWatch, cluster: Cluster, partition: TopicPartition
 ) -> None:
-    redis_server.stop()
+    shared_watch.redis.stop()
     try:
         late_write_after_abort(cluster, unique("zombie"), partition)
-        event = opened(kafka, partition)
-        watch.until("are kept and delivered later")
+        event = opened(shared_watch, partition)
+        shared_watch.watch.until("are kept and delivered later")
     finally:
-        redis_server.start()
-    eventually(lambda: redis_hash(redis_server, event).get("status") == "opened", 60.0, "Redis to catch up")
-    watch.until("works again: all kept events are delivered")
+        shared_watch.redis.start()
+    eventually(lambda: redis_hash(shared_watch, event).get("status") == "opened", 60.0, "Redis to catch up")
+    shared_watch.watch.until("works again: all kept events are delivered")
 
 
 @pytest.mark.long
 def test_a_broker_that_goes_away_and_comes_back_kills_nothing(
-    watch: RunningWatch, kafka: EmbeddedKafka, partition: TopicPartition
+    shared_watch: SharedWatch, partition: TopicPartition
 ) -> None:
-    kafka.broker(1).kill()
-    watch.until("no broker of", timeout_s=60.0)
-    kafka.start_broker(1)
-    watch.until("micro-batches complete again", timeout_s=60.0)
-    with closing(connect(kafka)) as cluster:
+    shared_watch.kafka.broker(1).kill()
+    shared_watch.watch.until("no broker of", timeout_s=60.0)
+    shared_watch.kafka.start_broker(1)
+    shared_watch.watch.until("micro-batches complete again", timeout_s=60.0)
+    with closing(connect(shared_watch.kafka)) as cluster:
         late_write_after_abort(cluster, unique("zombie"), partition)
-    assert opened(kafka, partition).reason == "already_completed"
-    assert not [line for line in watch.lines if "the query ended" in line]
+    assert opened(shared_watch, partition).reason == "already_completed"
+    assert not [line for line in shared_watch.watch.lines if "the query ended" in line]
 
 
 def test_kill_9_loses_nothing_and_repeats_nothing(
-    watch: RunningWatch, kafka: EmbeddedKafka, cluster: Cluster, receiver: Receiver, partition: TopicPartition
+    shared_watch: SharedWatch, cluster: Cluster, partition: TopicPartition
 ) -> None:
     other, third = create_topic(cluster, unique("e2e"), 2)
-    before = len(events_of(kafka.bootstrap_servers, EVENTS))
+    before = len(events_of(shared_watch.kafka.bootstrap_servers, EVENTS))
     late_write_after_abort(cluster, unique("zombie"), partition)
-    opened(kafka, partition)
+    opened(shared_watch, partition)
     late_write_after_abort(cluster, unique("zombie"), other)
-    watch.kill()
-    assert len(events_about(kafka.bootstrap_servers, other, EVENTS)) <= 1
-    watch.start().until_ready()
-    opened(kafka, other)
+    shared_watch.watch.kill()
+    assert len(events_about(shared_watch.kafka.bootstrap_servers, other, EVENTS)) <= 1
+    shared_watch.watch.start().until_ready()
+    opened(shared_watch, other)
     late_write_after_abort(cluster, unique("zombie"), third)
-    opened(kafka, third)
-    new = events_of(kafka.bootstrap_servers, EVENTS)[before:]
+    opened(shared_watch, third)
+    new = events_of(shared_watch.kafka.bootstrap_servers, EVENTS)[before:]
     assert [(event.topic, event.partition, event.status) for event in new] == [
         (*at, "opened") for at in (partition, other, third)
     ]
-    eventually(lambda: new[-1].event_id in ids_of(receiver.taken), VERDICT_S, "the last event at the web hook")
-    pushed = Counter(ids_of(receiver.taken))
-    assert list(pushed) == [event.event_id for event in events_of(kafka.bootstrap_servers, EVENTS)]
+    eventually(
+        lambda: new[-1].event_id in ids_of(shared_watch.receiver.taken), VERDICT_S, "the last event at the web hook"
+    )
+    pushed = Counter(ids_of(shared_watch.receiver.taken))
+    assert list(pushed) == [event.event_id for event in events_of(shared_watch.kafka.bootstrap_servers, EVENTS)]
     assert pushed.total() - len(pushed) <= 1, "the delivery that was under way at the kill"
 
 
-def test_sigterm_to_the_whole_group_stops_between_batches(watch: RunningWatch) -> None:
-    assert watch.stop_group() == 0
-    assert "stopped" in watch.lines[-1]
-    assert not [line for line in watch.lines if "Traceback" in line or "Exception" in line]
+def test_sigterm_to_the_whole_group_stops_between_batches(shared_watch: SharedWatch) -> None:
+    assert shared_watch.watch.stop_group() == 0
+    assert "stopped" in shared_watch.watch.lines[-1]
+    assert not [line for line in shared_watch.watch.lines if "Traceback" in line or "Exception" in line]
 
 
 @pytest.mark.long
 def test_the_end_that_nobody_watches_is_published_after_a_second_kill(
-    kafka: EmbeddedKafka, cluster: Cluster, tmp_path: Path, partition: TopicPartition
+    shared_watch: SharedWatch, cluster: Cluster, tmp_path: Path, partition: TopicPartition
 ) -> None:
-    bootstrap, topic = kafka.bootstrap_servers, unique("e2e.events")
+    bootstrap, topic = shared_watch.kafka.bootstrap_servers, unique("e2e.events")
     other, third, fourth = create_topic(cluster, unique("e2e"), 3)
     both = f"{partition.topic}|{other.topic}"
     # The census finds what other tests have left hanging, as it should; here it would be taken for a repetition.

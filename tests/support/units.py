@@ -13,15 +13,18 @@ from xdist.scheduler import LoadFileScheduling
 
 _ROOT = Path(__file__).parents[2]
 
+# Fixtures of the session that take longer to start than most files. One worker takes all files that name one.
+SHARED = ("kafka3", "shared_watch")
+
 
 @functools.cache
 def unit_of(path: str) -> str:
-    """What goes to one worker: a file, or all files with three brokers, which take longer to start than most files.
+    """What goes to one worker: a file, or all files with a fixture of `SHARED`.
 
     The process that hands out the units does not collect the tests, so it looks for the name of the fixture.
     """
-    has_three_brokers = re.search(r"\bkafka3\b", (_ROOT / path).read_text())
-    return "kafka3" if has_three_brokers else path
+    text = (_ROOT / path).read_text()
+    return next((name for name in SHARED if re.search(rf"\b{name}: ", text)), path)
 
 
 class UnitScheduling(LoadFileScheduling):  # type: ignore[misc]

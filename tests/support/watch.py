@@ -105,6 +105,11 @@ class RunningCommand:
         return f"http://127.0.0.1:{port}/metrics"
 
     @property
+    def page_url(self) -> str:
+        """The address of its page; it must have been started with a --http-port."""
+        return self.until("the page is at ").rpartition("the page is at ")[2].rstrip("/")
+
+    @property
     def is_running(self) -> bool:
         """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
@@ -191,7 +196,7 @@ class RunningPage(RunningCommand):
     @property
     def url(self) -> str:
         """Its address."""
-        return self.until("the page is at ", timeout_s=30.0).rpartition("the page is at ")[2].rstrip("/")
+        return self.page_url
 
 
 def events_of(bootstrap: str, topic: str = EVENTS_TOPIC) -> list[IncidentEvent]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from support.servers import on_docker, pytest_collection_modifyitems, pytest_configure
-from support.units import UnitScheduling
+from support.units import SHARED, UnitScheduling
 from txnwatch_demo.embedded import process
 from txnwatch_demo.embedded.process import free_ports
 
@@ -94,26 +94,33 @@ def test_files_with_one_cluster_follow_each_other_and_files_without_one_are_the_
     assert [item.path.name for item in items] == [name for name in order for _ in range(2)]
 
 
-def test_the_files_with_three_brokers_are_one_unit_and_each_other_file_is_one() -> None:
-    tests = ["test_fetch.py::test_a", "test_failover_admin.py::test_b[x::y]", "test_census.py::test_c"]
+def test_the_files_with_a_fixture_of_the_session_that_starts_slowly_are_one_unit_and_each_other_file_is_one() -> None:
+    tests = [
+        "integration/test_fetch.py::test_a",
+        "integration/test_failover_admin.py::test_b[x::y]",
+        "integration/test_census.py::test_c",
+        "e2e/test_run.py::test_d",
+        "browser/test_brokers_away.py::test_e",
+    ]
     scheduling = UnitScheduling.__new__(UnitScheduling)
     of_xdist = "_split_scope"  # the method with which pytest-xdist asks for the unit
-    units = [methodcaller(of_xdist, f"tests/integration/{name}")(scheduling) for name in tests]
-    assert units == ["kafka3", "kafka3", "tests/integration/test_census.py"]
+    units = [methodcaller(of_xdist, f"tests/{name}")(scheduling) for name in tests]
+    assert units == ["kafka3", "kafka3", "tests/integration/test_census.py", "shared_watch", "shared_watch"]
 
 
-def test_no_file_but_that_of_the_tests_names_the_three_brokers() -> None:
-    """The unit of a file is known by the name of the fixture in it: no fixture between the two may hide it."""
-    named = sorted(path.name for path in (ROOT / "tests").rglob("*.py") if re.search(r"\bkafka3\b", path.read_text()))
-    assert [name for name in named if not name.startswith("test_")] == ["servers.py", "units.py"]
+@pytest.mark.parametrize("shared", SHARED)
+def test_no_fixture_hides_one_that_makes_files_a_unit(shared: str) -> None:
+    """The unit of a file is known by the name of the fixture in it."""
+    named = [path.name for path in (ROOT / "tests").rglob("*.py") if f"{shared}: " in path.read_text()]
+    assert [name for name in named if not name.startswith("test_")] == []
 
 
 def test_no_module_has_a_fixture_with_the_name_of_a_cluster_of_the_session() -> None:
     """By its name a cluster is started again before a test, so a second one of this name would be stopped."""
-    named = [
-        str(path)
+    names = "|".join({"kafka", *SHARED})
+    found = [
+        path.name
         for path in (ROOT / "tests").rglob("*.py")
-        if path != ROOT / "tests" / "support" / "servers.py"
-        and re.search(r"fixture.*\n(?:.*\n)?def kafka3?\(", path.read_text())
+        if re.search(rf"fixture.*\n(?:.*\n)?def (?:{names})\(", path.read_text())
     ]
-    assert named == []
+    assert sorted(found) == ["servers.py", "shared_watch.py"]
