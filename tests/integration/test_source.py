@@ -45,7 +45,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     directory = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with output_to(directory / "spark.log") as output:
-        session = spark_session(str(directory), master="local[2]", state_partitions=1, output=output)
+        scratch = directory / "scratch"
+        scratch.mkdir()
+        session = spark_session(str(directory), master="local[2]", state_partitions=1, output=output, scratch=scratch)
     yield session
     session.stop()
 

@@ -16,6 +16,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 ROOT = Path(__file__).parents[2]
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for seconds compiles little
 BEFORE = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -39,7 +40,7 @@ def without_txnwatch(tmp_path: Path) -> dict[str, str]:
     venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
     names = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME"}
     kept = {name: value for name, value in os.environ.items() if name not in names}
-    return {**kept, "PATH": f"{tmp_path / 'bare' / 'bin'}{os.pathsep}{kept['PATH']}"}
+    return {**kept, "PATH": f"{tmp_path / 'bare' / 'bin'}{os.pathsep}{kept['PATH']}", "JAVA_TOOL_OPTIONS": QUICK}
 
 
 def test_it_runs_in_the_python_of_the_program(
