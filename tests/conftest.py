@@ -20,7 +20,7 @@ settings.register_profile("explore", deadline=None, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 pytest.register_assert_rewrite("contract")  # the suites' modules are imported by the tests that run them
-pytest_plugins = ["support.servers", "support.shared_watch", "support.guarded_broker"]
+pytest_plugins = ["support.servers", "support.shared_watch"]
 
 _LAYERS = {
     "unit": "unit",

@@ -233,7 +233,7 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
             span.census_absent_at is not None
             or span.ended_at is not None
             or span.uncovered_at is not None
-            or span.stray
+            or span.was_proven_unowned
         )
         if has_history or partition not in view.participants:
             return None

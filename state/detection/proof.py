@@ -172,27 +172,29 @@ TRANSITIONS: dict[tuple[Phase, Sight], Transition] = {
 
 
 class _Stored(NamedTuple):
-    """How a span stores its phase: whether `uncovered_at` is set, `stray` and `absorbed`."""
+    """How a span stores its phase: whether `uncovered_at` is set, `was_proven_unowned` and `absorbed`."""
 
     is_unowned: bool
-    stray: bool
+    was_proven_unowned: bool
     absorbed: bool
 
 
 _STORED: dict[Phase, _Stored] = {
-    Phase.OPEN: _Stored(is_unowned=False, stray=False, absorbed=False),
-    Phase.UNOWNED: _Stored(is_unowned=True, stray=False, absorbed=False),
-    Phase.HANGING: _Stored(is_unowned=True, stray=True, absorbed=False),
-    Phase.RESTARTED: _Stored(is_unowned=False, stray=True, absorbed=False),
-    Phase.ABSORBED: _Stored(is_unowned=False, stray=True, absorbed=True),
-    Phase.UNOWNED_AGAIN: _Stored(is_unowned=True, stray=True, absorbed=True),
+    Phase.OPEN: _Stored(is_unowned=False, was_proven_unowned=False, absorbed=False),
+    Phase.UNOWNED: _Stored(is_unowned=True, was_proven_unowned=False, absorbed=False),
+    Phase.HANGING: _Stored(is_unowned=True, was_proven_unowned=True, absorbed=False),
+    Phase.RESTARTED: _Stored(is_unowned=False, was_proven_unowned=True, absorbed=False),
+    Phase.ABSORBED: _Stored(is_unowned=False, was_proven_unowned=True, absorbed=True),
+    Phase.UNOWNED_AGAIN: _Stored(is_unowned=True, was_proven_unowned=True, absorbed=True),
 }
 _PHASE = {stored: phase for phase, stored in _STORED.items()}
 
 
 def phase_of(span: Span) -> Phase:
     """How far the proof about the span is."""
-    return _PHASE[_Stored(span.uncovered_at is not None, span.stray, span.stray and span.absorbed)]
+    return _PHASE[
+        _Stored(span.uncovered_at is not None, span.was_proven_unowned, span.was_proven_unowned and span.absorbed)
+    ]
 
 
 def is_settled(span: Span, *, is_held: bool) -> bool:
@@ -211,7 +213,7 @@ def in_phase(span: Span, phase: Phase, barrier_number: BarrierNumber) -> Span:
         span,
         uncovered_at=first_look,
         reseen_at=None if was_unowned and not stored.is_unowned else span.reseen_at,
-        stray=stored.stray,
+        was_proven_unowned=stored.was_proven_unowned,
         absorbed=stored.absorbed,
     )
 

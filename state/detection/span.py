@@ -252,7 +252,7 @@ def _stray(producer: ProducerState, fact: ProducerSeen, joined: Joined, prior: S
 
 def absorbed(span: Span) -> Span:
     """A span whose old data a later transaction has absorbed; a finding is emitted, so its end will be too."""
-    return replace(span, stray=True, absorbed=True, emission=span.emission or Emission(0, AT_ONCE))
+    return replace(span, was_proven_unowned=True, absorbed=True, emission=span.emission or Emission(0, AT_ONCE))
 
 
 def closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:

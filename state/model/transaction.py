@@ -138,7 +138,7 @@ class Span(ModelValue, frozen=True):
         reseen_at: batch of the first such census after `uncovered_at`.
         census_absent_at: batch of the first census in which the leader did not show the span as open, else None.
         ended_at: batch of the census from which on the span has certainly ended, else None.
-        stray: it was proven that no transaction owned the data.
+        was_proven_unowned: it was proven that no transaction owned the data.
         absorbed: also, a later transaction of the producer now holds the span; its marker will close it.
         emission: set once a finding about the span was emitted; then its end is emitted too.
         began_after: the last barrier whose listed end of the partition is at or below the start, so the span began
@@ -160,7 +160,7 @@ class Span(ModelValue, frozen=True):
     reseen_at: BarrierNumber | None = None
     census_absent_at: BarrierNumber | None = None
     ended_at: BarrierNumber | None = None
-    stray: bool = False
+    was_proven_unowned: bool = False
     absorbed: bool = False
     emission: Emission | None = None
     began_after: BarrierNumber = NO_BARRIER

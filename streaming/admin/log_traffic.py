@@ -21,7 +21,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.log.lookups import BatchList, list_extents, read_parts
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
 
 # How many bytes a second are written to topics, estimated from what their leaders show. No record is read.
@@ -137,7 +137,7 @@ def coordinator_log_bytes(cluster: Cluster, now_ms: TimestampMs) -> LogBytes:
     partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
     listed, since = list_extents(cluster, partitions), cluster.offsets_since(partitions, now_ms - WINDOW_MS)
     logs = {partition: log for partition, log in listed.items() if isinstance(log, Range)}
-    parts = [RangeRead(log.part(Offset(log.end - _SAMPLED)), _newest) for log in logs.values()]
+    parts = [RangeReading(log.part(Offset(log.end - _SAMPLED)), _newest) for log in logs.values()]
     sampled = {read.partition: [header for header, _ in read.fold.found] for read in read_parts(cluster, parts)}
     rates = [_per_second(logs.get(one), since[one], sampled.get(one, [])) for one in partitions]
     sizes, problem = leader_sizes(cluster)

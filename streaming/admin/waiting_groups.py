@@ -40,7 +40,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.log.lookups import list_extents, read_parts
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.wire.offsets_log import CommittedKey, decode_offset_key
 from txnwatch.streaming.wire.record_batch import BatchWalker, records
 
@@ -135,8 +135,8 @@ def _read(cluster: Cluster, spans: Iterable[SpanStart], problems: Counter[str]) 
     return found
 
 
-def _part(log: Range, starts: Mapping[ProducerId, Offset]) -> RangeRead[PendingOffsets]:
-    return RangeRead(log.part(min(starts.values())), lambda begin, end: PendingOffsets(starts, begin, end))
+def _part(log: Range, starts: Mapping[ProducerId, Offset]) -> RangeReading[PendingOffsets]:
+    return RangeReading(log.part(min(starts.values())), lambda begin, end: PendingOffsets(starts, begin, end))
 
 
 class StableOffsets(NamedTuple):

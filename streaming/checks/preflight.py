@@ -19,7 +19,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.options import SourceOptions
 
 # Whether this user may describe and read topics, as the brokers answer.
@@ -40,7 +40,7 @@ def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:
     ends = cluster.list_offsets(first)
     topics_of = cluster.known.topics
     reads = [
-        RangeRead(
+        RangeReading(
             Range(partition, topics_of[partition.topic].topic_id, end.offset, end.offset, must_check=True),
             PartitionFold,
         )

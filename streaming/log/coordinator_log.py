@@ -31,7 +31,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.lookups import BatchList, extents, list_extents, read_parts
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold, last_hole_end, logged_record, view_of
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
 from txnwatch.streaming.wire.transaction_log import (
@@ -204,11 +204,11 @@ def _search(
     logs: Mapping[TopicPartition, Range | Problem],
     needles: tuple[bytes, ...],
     problems: dict[TopicPartition, str],
-) -> list[RangeRead[KeptBatches]]:
+) -> list[RangeReading[KeptBatches]]:
     """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
     problems.update({partition: str(log) for partition, log in logs.items() if isinstance(log, Problem)})
     reads = read_parts(
-        cluster, [RangeRead(log.part(), kept_batches(needles)) for log in logs.values() if isinstance(log, Range)]
+        cluster, [RangeReading(log.part(), kept_batches(needles)) for log in logs.values() if isinstance(log, Range)]
     )
     for read in reads:
         if read.notices:
@@ -278,7 +278,7 @@ class NewestStamp(NamedTuple):
 def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
     """The newest stamp of each partition of the log that has one and could be read."""
     logs = [log for log in list_extents(cluster, logs_of(cluster)).values() if isinstance(log, Range)]
-    reads = read_parts(cluster, [RangeRead(log.part(Offset(log.end - 1)), _first_batch) for log in logs])
+    reads = read_parts(cluster, [RangeReading(log.part(Offset(log.end - 1)), _first_batch) for log in logs])
     return [
         NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)
         for read in reads

@@ -26,7 +26,7 @@ from txnwatch.streaming.client.answers import LEAST
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Cluster, RequestOf
 from txnwatch.streaming.client.connection import NEVER, Connection, error_name, problem_of
 from txnwatch.streaming.client.metadata import topic_id_uuid
-from txnwatch.streaming.log.range_read import Fold, RangeRead
+from txnwatch.streaming.log.range_reading import Fold, RangeReading
 from txnwatch.streaming.wire.fetch_response import (
     HIGHEST_VERSION,
     FetchAnswer,
@@ -48,7 +48,7 @@ def fetch_size(connection: Connection, max_bytes: int) -> int:
     return min(MAX_BYTES, max_bytes, connection.pace.size)
 
 
-def fetch_request(cluster: Cluster, reads: Sequence[RangeRead[Fold]], max_bytes: int) -> RequestOf:
+def fetch_request(cluster: Cluster, reads: Sequence[RangeReading[Fold]], max_bytes: int) -> RequestOf:
     """Builds the Fetch of one leader for a connection: each range from its position on, under the known epoch."""
 
     def build(connection: Connection) -> Any:
@@ -118,7 +118,7 @@ class Budget:
         until_s: a time on the clock of the `now_s` that `stop_spent` gets.
     """
 
-    reads: Sequence[RangeRead[Fold]]
+    reads: Sequence[RangeReading[Fold]]
     max_bytes: int = NO_LIMIT
     until_s: float = float("inf")
 
@@ -155,7 +155,7 @@ class FetchRound:
         unreadable: partitions whose leader reports that it cannot read its log.
     """
 
-    by_leader: dict[BrokerId, list[RangeRead[Fold]]] = field(default_factory=dict)
+    by_leader: dict[BrokerId, list[RangeReading[Fold]]] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
     unreadable: set[TopicPartition] = field(default_factory=set)
 
@@ -163,7 +163,7 @@ class FetchRound:
 class RangePatience:
     """How long each range has had no progress, and how often in a row its leader could not read it."""
 
-    def __init__(self, reads: Sequence[RangeRead[Fold]], seconds: float) -> None:
+    def __init__(self, reads: Sequence[RangeReading[Fold]], seconds: float) -> None:
         """The patience of a range begins when it is first asked for."""
         self._seconds = seconds
         self._since: dict[int, float] = {}
@@ -175,7 +175,7 @@ class RangePatience:
         for read in self._since:
             self._since[read] += seconds
 
-    def take(self, cluster: Cluster, asked: Sequence[RangeRead[Fold]], done: FetchRound) -> None:
+    def take(self, cluster: Cluster, asked: Sequence[RangeReading[Fold]], done: FetchRound) -> None:
         """Evaluates a round; a range whose patience has ended becomes a gap from its position on."""
         now = time.monotonic()
         moved = {id(read) for read in asked if read.place != self._places[id(read)]}
@@ -237,7 +237,7 @@ _CANNOT_READ = frozenset({-1, 2, 56})  # UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, 
 
 def read_ranges(
     cluster: Cluster,
-    ranges: Iterable[RangeRead[Fold]],
+    ranges: Iterable[RangeReading[Fold]],
     *,
     patience_s: float,
     budgets: Sequence[Budget] = (),
@@ -278,7 +278,9 @@ def _next_end(*ends: float) -> float:
     return min((end for end in ends if end > now), default=NEVER)
 
 
-def _not_throttled(cluster: Cluster, pending: Sequence[RangeRead[Fold]], until: float) -> Sequence[RangeRead[Fold]]:
+def _not_throttled(
+    cluster: Cluster, pending: Sequence[RangeReading[Fold]], until: float
+) -> Sequence[RangeReading[Fold]]:
     """The ranges whose leaders do not throttle txnwatch; if there are none, waits for the first such leader."""
     left_s = {id(read): _throttled_s(cluster, read) for read in pending}
     ready = [read for read in pending if not left_s[id(read)]]
@@ -287,24 +289,24 @@ def _not_throttled(cluster: Cluster, pending: Sequence[RangeRead[Fold]], until: 
     return ready
 
 
-def _one_of_each_partition(reads: Sequence[RangeRead[Fold]]) -> Sequence[RangeRead[Fold]]:
+def _one_of_each_partition(reads: Sequence[RangeReading[Fold]]) -> Sequence[RangeReading[Fold]]:
     """The first range of each partition.
 
     A Fetch names a partition only once, and its answer does not contain the requested offset, so nothing
     distinguishes two ranges of one partition.
     """
-    first: dict[TopicPartition, RangeRead[Fold]] = {}
+    first: dict[TopicPartition, RangeReading[Fold]] = {}
     for read in reads:
         first.setdefault(read.partition, read)
     return list(first.values())
 
 
-def _throttled_s(cluster: Cluster, read: RangeRead[Fold]) -> float:
+def _throttled_s(cluster: Cluster, read: RangeReading[Fold]) -> float:
     leader = cluster.known.leader(read.partition)
     return cluster.throttled_s(leader) if leader is not None else 0.0
 
 
-def _look_around(cluster: Cluster, reads: Sequence[RangeRead[Fold]]) -> None:
+def _look_around(cluster: Cluster, reads: Sequence[RangeReading[Fold]]) -> None:
     """Refreshes the metadata; a topic is gone if several brokers in a row do not have it under its id.
 
     Our own metadata may be older than the topic, so a single look, or one that is not fresh, proves nothing.
@@ -322,7 +324,7 @@ def _look_around(cluster: Cluster, reads: Sequence[RangeRead[Fold]]) -> None:
             read.gone()
 
 
-def _one_round(cluster: Cluster, asked: Sequence[RangeRead[Fold]], rate: ReadRate | None) -> FetchRound:
+def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], rate: ReadRate | None) -> FetchRound:
     """Sends one Fetch to every leader concerned, and walks the answers."""
     done = FetchRound()
     for read in asked:
@@ -331,7 +333,7 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeRead[Fold]], rate: ReadRat
             done.problems[read.partition] = "no leader" if info is not None else "not in the cluster's metadata"
         else:
             done.by_leader.setdefault(info.leader, []).append(read)
-    refused: list[tuple[RangeRead[Fold], Problem]] = []
+    refused: list[tuple[RangeReading[Fold], Problem]] = []
 
     def receive(leader: BrokerId, connection: Connection, timeout_s: float, until: float) -> dict[TopicPartition, str]:
         # Records are views into the connection's buffer, so they are walked here, before the next answer is read.
@@ -374,7 +376,7 @@ def _receive(
 
 
 def _take(
-    reads: Sequence[RangeRead[Fold]], answer: FetchAnswer, refused: list[tuple[RangeRead[Fold], Problem]]
+    reads: Sequence[RangeReading[Fold]], answer: FetchAnswer, refused: list[tuple[RangeReading[Fold], Problem]]
 ) -> dict[TopicPartition, str]:
     """Walks the records of a response; adds the partitions with an error to `refused`."""
     if answer.error_code:
@@ -398,11 +400,11 @@ def _take(
     return {}
 
 
-def _id_bytes(read: RangeRead[Fold]) -> bytes:
+def _id_bytes(read: RangeReading[Fold]) -> bytes:
     return topic_id_uuid(read.topic_id).bytes if read.topic_id else b""
 
 
-def take_refusal(cluster: Cluster, read: RangeRead[Fold], refusal: Problem) -> Problem | None:
+def take_refusal(cluster: Cluster, read: RangeReading[Fold], refusal: Problem) -> Problem | None:
     """Handles the error of one partition; returns a problem that may pass, else None."""
     if refusal.code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return _out_of_range(cluster, read)
@@ -413,7 +415,7 @@ def take_refusal(cluster: Cluster, read: RangeRead[Fold], refusal: Problem) -> P
     return refusal
 
 
-def take_records(read: RangeRead[Fold], data: PartitionData) -> None:
+def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
     """Feeds one answer to the fold of a range, or cuts the range if the log of the leader diverges."""
     if data.divergence is not None:
         epoch, end = data.divergence
@@ -431,7 +433,7 @@ def take_records(read: RangeRead[Fold], data: PartitionData) -> None:
         read.gap(f"cannot decode the batch at offset {read.fold.position}: {exc}", is_decode_failure=True)
 
 
-def _out_of_range(cluster: Cluster, read: RangeRead[Fold]) -> Problem | None:
+def _out_of_range(cluster: Cluster, read: RangeReading[Fold]) -> Problem | None:
     """Handles a position that the leader's log does not have: deleted by retention, or truncated."""
     earliest = cluster.list_offsets([read.partition], timestamp=EARLIEST)[read.partition]
     latest = cluster.list_offsets([read.partition], timestamp=LATEST)[read.partition]

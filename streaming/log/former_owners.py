@@ -19,7 +19,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, Produc
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import KeptBatches, kept_batches, logs_of, needles_of, records_of
 from txnwatch.streaming.log.lookups import list_extents, read_parts
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 
 AT_A_TIME = 20  # producer ids: the bytes are searched for each of them
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends
@@ -31,7 +31,7 @@ class _Search:
     """One read of the log for some producer ids."""
 
     producer_ids: frozenset[ProducerId]
-    reads: list[RangeRead[KeptBatches]]
+    reads: list[RangeReading[KeptBatches]]
     used_s: float
 
 
@@ -77,7 +77,7 @@ class FormerOwnersReader:
         for partition, log in logs.items():
             if isinstance(log, Problem):
                 raise BrokerError(f"{partition}: {log}")
-            reads.append(RangeRead(log.part(), kept_batches(needles_of(wanted))))
+            reads.append(RangeReading(log.part(), kept_batches(needles_of(wanted))))
         self._search = _Search(frozenset(wanted), reads, time.monotonic())
         return self._search
 

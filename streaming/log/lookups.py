@@ -22,7 +22,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, read_ranges
 from txnwatch.streaming.log.partition_fold import marker_at
-from txnwatch.streaming.log.range_read import F_co, Range, RangeRead
+from txnwatch.streaming.log.range_reading import F_co, Range, RangeReading
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTransactionMarker, read_marker
 
 # Where a log begins and ends now, for one-time reads of all of it or of a part.
@@ -59,8 +59,8 @@ def extents(
 
 
 def read_parts(
-    cluster: Cluster, parts: Iterable[RangeRead[F_co]], until: float = math.inf, max_bytes: int = NO_LIMIT
-) -> list[RangeRead[F_co]]:
+    cluster: Cluster, parts: Iterable[RangeReading[F_co]], until: float = math.inf, max_bytes: int = NO_LIMIT
+) -> list[RangeReading[F_co]]:
     """Reads parts of logs in parallel, each to its end, to a notice with the reason, or until the time `until`.
 
     Once `max_bytes` of records have arrived in all, a part that has had its share is left, with a notice.
@@ -90,7 +90,7 @@ class _Reading:
     """Spans of one partition, and the range that is read for them."""
 
     spans: tuple[SpanStart, ...]
-    read: RangeRead[SpanHistoryFold]
+    read: RangeReading[SpanHistoryFold]
     used_s: float
 
 
@@ -161,11 +161,11 @@ def near(spans: Iterable[SpanStart]) -> tuple[SpanStart, ...]:
     return (lowest, *(span for span in others if span.start_offset - lowest.start_offset <= OFFSETS_BELOW))
 
 
-def _part(log: Range, spans: tuple[SpanStart, ...]) -> RangeRead[SpanHistoryFold]:
+def _part(log: Range, spans: tuple[SpanStart, ...]) -> RangeReading[SpanHistoryFold]:
     def fold(begin: Offset, end: Offset) -> SpanHistoryFold:
         return SpanHistoryFold(spans, begin, end)
 
-    return RangeRead(log.part(Offset(spans[0].start_offset - OFFSETS_BELOW), spans[-1].start_offset + 1), fold)
+    return RangeReading(log.part(Offset(spans[0].start_offset - OFFSETS_BELOW), spans[-1].start_offset + 1), fold)
 
 
 def _answers_of(reading: _Reading) -> dict[SpanStart, SpanHistory]:
@@ -290,7 +290,7 @@ def read_batches(
         raise BrokerError(f"{partition}: {log}")
     if offset is not None and not log.start <= offset <= log.end:
         raise BrokerError(f"{partition}: offset {offset} is not in [{log.start}, {log.end}]")
-    part = RangeRead(log.part(offset or FIRST_OFFSET), lambda begin, end: BatchList(begin, end, limit))
+    part = RangeReading(log.part(offset or FIRST_OFFSET), lambda begin, end: BatchList(begin, end, limit))
     (read,) = read_parts(cluster, [part])
     return read.fold.found, read.notices[0].detail if read.notices else None
 
@@ -336,7 +336,7 @@ def closing_marker(
         log = list_extents(cluster, [partition])[partition]
         if isinstance(log, Problem) or log.start > first:  # the deleted offsets may have held it
             return None
-        part = RangeRead(log.part(first, first + _MOST), lambda begin, end: FirstMarker(producer_id, begin, end))
+        part = RangeReading(log.part(first, first + _MOST), lambda begin, end: FirstMarker(producer_id, begin, end))
         (read,) = read_parts(cluster, [part])
     except BrokerError:
         return None

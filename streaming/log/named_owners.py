@@ -25,7 +25,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import logs_of
 from txnwatch.streaming.log.lookups import list_extents, read_parts
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import logged_records
 from txnwatch.streaming.wire.record_batch import BatchWalker
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
@@ -76,7 +76,7 @@ def read_owner_names(cluster: Cluster, wanted: Collection[ProducerId]) -> OwnerN
         cluster.refresh()
         logs = list_extents(cluster, logs_of(cluster))
         fold_of = partial(NameFold, wanted)
-        parts = [RangeRead(log.part(), fold_of) for log in logs.values() if isinstance(log, Range)]
+        parts = [RangeReading(log.part(), fold_of) for log in logs.values() if isinstance(log, Range)]
         reads = read_parts(cluster, parts)
     except BrokerError as exc:
         return OwnerNames(missing=(_unread(TopicPartition(TRANSACTION_STATE_TOPIC, 0), str(exc)),))

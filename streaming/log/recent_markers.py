@@ -12,7 +12,7 @@ from txnwatch.state.model.values import Offset, ProducerId, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.wire.record_batch import BatchWalker
 
 OFFSETS_BACK = 1_000  # below the end of each partition
@@ -49,5 +49,5 @@ def last_markers(
         BrokerError: no broker answers.
     """
     logs = [log for log in list_extents(cluster, partitions).values() if isinstance(log, Range)]
-    parts = [RangeRead(log.part(Offset(log.end - OFFSETS_BACK)), MarkersOfProducers) for log in logs]
+    parts = [RangeReading(log.part(Offset(log.end - OFFSETS_BACK)), MarkersOfProducers) for log in logs]
     return {read.partition: read.fold.found for read in read_parts(cluster, parts, max_bytes=_MOST_BYTES)}

@@ -14,7 +14,7 @@ from txnwatch.state.model.values import FIRST_OFFSET, Offset, Problem, ProducerE
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.lookups import OFFSETS_BELOW, BatchList, list_extents, read_parts
 from txnwatch.streaming.log.partition_fold import marker_at
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.wire.primitives import present
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, EndTransactionMarker, MarkerType
 
@@ -102,7 +102,7 @@ def look_up(
 
 
 def _batch_at(cluster: Cluster, log: Range, offset: Offset) -> BatchPlace | None:
-    (read,) = read_parts(cluster, [RangeRead(log.part(offset), lambda begin, end: BatchList(begin, end, 1))])
+    (read,) = read_parts(cluster, [RangeReading(log.part(offset), lambda begin, end: BatchList(begin, end, 1))])
     if read.notices:
         raise BrokerError(f"{log.partition}@{offset}: {read.notices[0].detail}")
     return next((_place(header, marker) for header, marker in read.fold.found), None)
@@ -129,7 +129,7 @@ def _around(
     producer_id = batch.producer_id
     assert producer_id is not None
     begin, end = Offset(max(FIRST_OFFSET, offset - OFFSETS_BELOW)), batch.last_offset + 1 if is_open else log.end
-    part = RangeRead(log.part(begin, end), lambda first, last: TransactionAround(producer_id, offset, first, last))
+    part = RangeReading(log.part(begin, end), lambda first, last: TransactionAround(producer_id, offset, first, last))
     (read,) = read_parts(cluster, [part], max_bytes=_MOST_BYTES)
     fold: TransactionAround = read.fold
     if read.notices:

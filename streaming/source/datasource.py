@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from txnwatch.streaming.source.options import SourceOptions
     from txnwatch.streaming.source.plans import StreamPlans
-    from txnwatch.streaming.source.tasks import ReadPlan
+    from txnwatch.streaming.source.tasks import TaskPlan
 
 FORMAT = "kafka-transactions"
 PACKED_DDL: Final = "bucket INT, facts BINARY"
@@ -35,7 +35,7 @@ PACKED_DDL: Final = "bucket INT, facts BINARY"
 class TransactionsPartition(InputPartition):  # type: ignore[misc]
     """One task's share of a batch; its options are those of the driver, whatever the environment of an executor is."""
 
-    def __init__(self, plan: ReadPlan, options: SourceOptions) -> None:
+    def __init__(self, plan: TaskPlan, options: SourceOptions) -> None:
         super().__init__(0)
         self.plan = plan
         self.options = options

@@ -39,7 +39,7 @@ from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.lookups import list_extents, read_parts
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
 from txnwatch.streaming.source.driver_file import IDLE_S, FormerPosition, can_skip, read_driver_file
@@ -425,7 +425,7 @@ def hidden_of(
     starts = cluster.offsets_since(asked, min(begun.values()) - _CLOCK_MS)
     most = _MOST_RECORDS // len(asked)
     problems: dict[str, Problem] = {}
-    parts: list[RangeRead[TransactionFold]] = []
+    parts: list[RangeReading[TransactionFold]] = []
     for partition, log in list_extents(cluster, asked).items():
         start = starts[partition]
         if isinstance(log, Problem):
@@ -437,7 +437,7 @@ def hidden_of(
             if first > start.offset:
                 grown = f"the log has grown by {log.end - start.offset} offsets since the oldest transaction began"
                 problems[_participants(partition)] = Problem(f"{grown}; only the last {most} were read")
-            parts.append(RangeRead(log.part(first), partial(TransactionFold, partition.partition)))
+            parts.append(RangeReading(log.part(first), partial(TransactionFold, partition.partition)))
     named: set[TopicPartition] = set()
     for read in read_parts(cluster, parts):
         named |= {one for one in _named(read.fold.facts()) if not is_foreign(one.topic, foreign_topics)}

@@ -188,7 +188,7 @@ class SourceOffset:
         holes: Mapping[int, Offset] | None = None,
         elected: frozenset[int] = frozenset(),
     ) -> Barrier:
-        """The barrier for every bucket; see ReadPlan and Barrier for the values that a batch adds."""
+        """The barrier for every bucket; see TaskPlan and Barrier for the values that a batch adds."""
         read = self.read_positions
         return Barrier(
             number=self.barrier,

@@ -18,7 +18,7 @@ from txnwatch.streaming.source.lister import Lister, check_access
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.rows import unlisted
-from txnwatch.streaming.source.tasks import ReadPlan, plan_reads, run_plan
+from txnwatch.streaming.source.tasks import TaskPlan, plan_reads, run_plan
 
 
 class StreamPlans:
@@ -48,7 +48,7 @@ class StreamPlans:
             self._decoded.append((self.latest, following))
         return self.latest
 
-    def of_batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadPlan]:
+    def of_batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[TaskPlan]:
         """The plans of one batch, one per task."""
         if start == end:
             return []
@@ -70,7 +70,7 @@ class StreamPlans:
         return offset
 
 
-def whole_range(options: SourceOptions) -> list[ReadPlan]:
+def whole_range(options: SourceOptions) -> list[TaskPlan]:
     """The plans of a batch query, one per task.
 
     Raises:
@@ -92,7 +92,7 @@ def _new_cluster(options: SourceOptions) -> Cluster:
     return Cluster(options.bootstrap, options.security, timeout_s=options.list_timeout_s)
 
 
-def run_here(plan: ReadPlan, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def run_here(plan: TaskPlan, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Runs a plan in this worker."""
     return run_plan(plan, options, _shared_cluster(options, "reading"), _shared_cluster(options, "asking"))
 

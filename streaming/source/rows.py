@@ -36,7 +36,7 @@ from txnwatch.state.model.values import (
     Variant,
 )
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
-from txnwatch.streaming.log.range_read import Fold, RangeRead
+from txnwatch.streaming.log.range_reading import Fold, RangeReading
 from txnwatch.streaming.source.offsets import SourceOffset
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
@@ -265,7 +265,7 @@ def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
     )
 
 
-def episodes_of(reads: Iterable[RangeRead[Fold]]) -> Iterator[tuple[RangeRead[Fold], Episode]]:
+def episodes_of(reads: Iterable[RangeReading[Fold]]) -> Iterator[tuple[RangeReading[Fold], Episode]]:
     """Each episode in the reads of one task."""
     for read in reads:
         for fold in (*read.earlier, read.fold):
@@ -274,7 +274,7 @@ def episodes_of(reads: Iterable[RangeRead[Fold]]) -> Iterator[tuple[RangeRead[Fo
 
 
 def episode_rows(
-    reads: Collection[RangeRead[Fold]], missing: Iterable[PartitionNotice], owners: Mapping[ProducerId, str]
+    reads: Collection[RangeReading[Fold]], missing: Iterable[PartitionNotice], owners: Mapping[ProducerId, str]
 ) -> Iterator[Row]:
     """The rows of one task; `owners` has the transactional ids that are known."""
     yield from map(row_of, missing)
@@ -287,6 +287,6 @@ def episode_rows(
             yield row_of(_range_of(read, read.fold))
 
 
-def _range_of(read: RangeRead[Fold], fold: PartitionFold) -> ReadRange:
+def _range_of(read: RangeReading[Fold], fold: PartitionFold) -> ReadRange:
     opened = (seen.open_offset for seen in fold.producers.values() if seen.open_offset is not None)
     return ReadRange(read.partition, read.topic_id, read.start, fold.position, min(opened, default=fold.position))

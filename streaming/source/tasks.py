@@ -33,7 +33,7 @@ from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.named_owners import OwnerNames, read_owner_names
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import Fold, Range, RangeRead
+from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, take_census
 from txnwatch.streaming.source.lister import hidden_participants
@@ -57,7 +57,7 @@ ASKED_WORTH_A_TASK = 200
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlan:
+class TaskPlan:
     """What one task reads.
 
     Attributes:
@@ -90,7 +90,7 @@ class ReadPlan:
 
 def plan_reads(
     start: SourceOffset, end: SourceOffset, options: SourceOptions, census: Census | None = None
-) -> list[ReadPlan]:
+) -> list[TaskPlan]:
     """The plans of one batch, one per task, with its census if there is one."""
     ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
     log = [found for found in ranges if not is_data(found.partition)]
@@ -107,16 +107,16 @@ def plan_reads(
     whole = (previous_listed_ms, _risen(start, end), _unfinished(start, end), _followed(start, end))
     histories = _dealt(_largest_first(history), history_tasks, of=tasks)
     parts = _dealt(tails, tail_tasks, of=tasks)
-    plans = [ReadPlan((*parts[0], *histories[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
+    plans = [TaskPlan((*parts[0], *histories[0], *shares[0]), listed_ms, end, *whole, first_census, tasks)]
     for number in range(1, tasks):
         ranges_of_task = (*parts[number], *histories[number], *shares[number])
         if parts[number]:
-            plans.append(ReadPlan(ranges_of_task, listed_ms, end, *whole, tasks=tasks, brings_barrier=False))
+            plans.append(TaskPlan(ranges_of_task, listed_ms, end, *whole, tasks=tasks, brings_barrier=False))
         else:
             at = end if histories[number] else None
-            plans.append(ReadPlan(ranges_of_task, listed_ms, at, tasks=tasks, brings_barrier=False))
+            plans.append(TaskPlan(ranges_of_task, listed_ms, at, tasks=tasks, brings_barrier=False))
     if is_large:
-        plans.append(ReadPlan((), listed_ms, census=census))
+        plans.append(TaskPlan((), listed_ms, census=census))
     return plans
 
 
@@ -238,7 +238,7 @@ def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
 
 
 def clocks_of(
-    end: SourceOffset, previous_listed_ms: TimestampMs, followed: Container[int], reads: Iterable[RangeRead[Fold]]
+    end: SourceOffset, previous_listed_ms: TimestampMs, followed: Container[int], reads: Iterable[RangeReading[Fold]]
 ) -> dict[BrokerId, Clock]:
     """The bounds of each leader's clock, from the partitions of `__transaction_state` that it leads.
 
@@ -254,7 +254,7 @@ def clocks_of(
     return found
 
 
-def elected_since(end: SourceOffset, reads: Iterable[RangeRead[Fold]]) -> frozenset[int]:
+def elected_since(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> frozenset[int]:
     """Partitions of `__transaction_state` with a record of a later leader epoch than that of their listed end.
 
     A log that an election has cut below its listed end can reach that end again only with such records.
@@ -264,7 +264,7 @@ def elected_since(end: SourceOffset, reads: Iterable[RangeRead[Fold]]) -> frozen
     )
 
 
-def _stamped(end: SourceOffset, reads: Iterable[RangeRead[Fold]]) -> Iterator[tuple[int, Stamps, Position]]:
+def _stamped(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> Iterator[tuple[int, Stamps, Position]]:
     """The partitions of `__transaction_state` with records in this batch: their last stamps, and their listing."""
     for read in reads:
         fold, at = read.fold, end.positions[read.partition]
@@ -282,7 +282,7 @@ _SLOW_LOG_READ_S = 5.0  # with a rate limit: a barrier without the end of the lo
 
 
 def _history(
-    plan: ReadPlan, options: SourceOptions, cluster: Cluster, reads: Collection[RangeRead[Fold]]
+    plan: TaskPlan, options: SourceOptions, cluster: Cluster, reads: Collection[RangeReading[Fold]]
 ) -> Iterator[Row]:
     """The finished transactions of a plan with their owners, and what could not be read."""
     producers = {episode.producer_id for _, episode in episodes_of(reads)}
@@ -292,7 +292,7 @@ def _history(
     return episode_rows(reads, (*unlisted, *owners.missing), owners.names)
 
 
-def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: Cluster) -> Iterator[pa.RecordBatch]:
+def run_plan(plan: TaskPlan, options: SourceOptions, cluster: Cluster, asking: Cluster) -> Iterator[pa.RecordBatch]:
     """Reads a plan's ranges and yields their facts.
 
     A census uses connections of its own, `asking`: on the others it would wait while a byte quota throttles
@@ -300,7 +300,7 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
     """
     room = HeldBytes()
     wanted = [found for found in plan.ranges if is_data(found.partition) or not options.episodes]
-    reads = [range_read(found, options, room) for found in wanted]
+    reads = [reading_of_range(found, options, room) for found in wanted]
     read_ranges(
         cluster,
         reads,
@@ -321,7 +321,7 @@ def run_plan(plan: ReadPlan, options: SourceOptions, cluster: Cluster, asking: C
         yield from _arrow(FACTS, fact_rows(facts, options.buckets))
 
 
-def budgets(plan: ReadPlan, reads: Iterable[RangeRead[Fold]], options: SourceOptions, now_s: float) -> list[Budget]:
+def budgets(plan: TaskPlan, reads: Iterable[RangeReading[Fold]], options: SourceOptions, now_s: float) -> list[Budget]:
     """How much a task may read: of data by bytes and time, of `__transaction_state` by bytes.
 
     With a rate limit, `__transaction_state` has a time limit too. A first reading of it has its own, larger budget.
@@ -344,7 +344,7 @@ def budgets(plan: ReadPlan, reads: Iterable[RangeRead[Fold]], options: SourceOpt
     ]
 
 
-def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRead[Fold]:
+def reading_of_range(found: Range, options: SourceOptions, room: HeldBytes) -> RangeReading[Fold]:
     """The read of one range, with the fold that its partition needs."""
 
     def data_fold(start: Offset, end: Offset) -> PartitionFold:
@@ -355,10 +355,10 @@ def range_read(found: Range, options: SourceOptions, room: HeldBytes) -> RangeRe
             return FirstReadFold(found.partition.partition, start, end, backlog_end=found.backlog_end, room=room)
         return TransactionFold(found.partition.partition, start, end, backlog_end=found.backlog_end)
 
-    return RangeRead(found, log_fold if is_log(found.partition) else data_fold)
+    return RangeReading(found, log_fold if is_log(found.partition) else data_fold)
 
 
-def plan_facts(plan: ReadPlan, reads: list[RangeRead[Fold]]) -> Iterator[Fact]:
+def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact]:
     """The facts of a plan whose ranges have been read."""
     yield from plan.unlisted
     for read, found in zip(reads, plan.ranges, strict=True):
@@ -389,19 +389,19 @@ def plan_facts(plan: ReadPlan, reads: list[RangeRead[Fold]]) -> Iterator[Fact]:
     yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected)
 
 
-def _holes(reads: Iterable[RangeRead[Fold]]) -> dict[int, Offset]:
+def _holes(reads: Iterable[RangeReading[Fold]]) -> dict[int, Offset]:
     """Where the last compaction hole ends, for each partition of `__transaction_state` with a hole in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
     return {fold.log_partition: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
 
 
-def _census_facts(plan: ReadPlan, cluster: Cluster) -> Iterator[Fact]:
+def _census_facts(plan: TaskPlan, cluster: Cluster) -> Iterator[Fact]:
     if plan.census is None:
         return
     yield from take_census(cluster, plan.census)
 
 
-def _throttled(plan: ReadPlan, *clusters: Cluster) -> Iterator[Fact]:
+def _throttled(plan: TaskPlan, *clusters: Cluster) -> Iterator[Fact]:
     total_ms: Counter[str] = Counter(plan.throttled_ms)
     for cluster in clusters:
         total_ms.update(cluster.take_throttled())

@@ -31,7 +31,7 @@ from txnwatch.streaming.client.connection import Connection, Endpoint
 from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.rows import packed_batch
 from txnwatch.streaming.wire.record_batch import BatchWalker
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
@@ -131,7 +131,7 @@ def ours(where: Where, new_fold: Callable[[Offset, Offset], Any], *, to_arrow: b
         ends = {partition: listed(cluster, partition) for partition in partitions}
 
         def read() -> tuple[int, int]:
-            reads = [RangeRead(Range(one, info.topic_id, 0, ends[one].offset), new_fold) for one in partitions]
+            reads = [RangeReading(Range(one, info.topic_id, 0, ends[one].offset), new_fold) for one in partitions]
             read_ranges(cluster, reads, patience_s=PATIENCE_S)
             if to_arrow:
                 packed_batch(

@@ -39,7 +39,7 @@ IN_TIME_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def no_markers(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """A broker on which one user may do anything but write markers."""
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -60,16 +60,16 @@ def no_markers(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> 
     clusters.end("rights")
 
 
-def test_a_missing_right_is_a_refusal_that_names_what_to_grant(no_markers: EmbeddedKafka) -> None:
-    set_verification(no_markers.bootstrap_servers, [1], enabled=False)
+def test_a_missing_right_is_a_refusal_that_names_what_to_grant(guarded: EmbeddedKafka) -> None:
+    set_verification(guarded.bootstrap_servers, [1], enabled=False)
     properties = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": f'{MODULE} username="{USER}" password="{PASSWORD}";',
     }
-    where = [Endpoint.parse(no_markers.listener("SASL"))]
+    where = [Endpoint.parse(guarded.listener("SASL"))]
     with (
-        contextlib.closing(connect(no_markers)) as owner,
+        contextlib.closing(connect(guarded)) as owner,
         contextlib.closing(Cluster(where, security_of(properties))) as ours,
         as_it_was_found(),
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +30,13 @@ from support.guarded_broker import (
     OWNER,
     Answered,
     Guarded,
+    guarded_broker,
     missing_rights,
 )
 from support.heartbeats import a_heartbeat
 from support.incidents import a_life
 from support.kafka_faults import stray_write
-from support.servers import connect
+from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import events_about
@@ -127,10 +128,16 @@ MATRIX: dict[str, Row] = {
 }
 
 
+@pytest.fixture(scope="module")
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_broker(clusters, "commands", tmp_path_factory.mktemp("commands")) as found:
+        yield found
+
+
 @pytest.fixture
-def ask(guarded_kafka: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answered]:
+def ask(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answered]:
     """A command as the user."""
-    return lambda *command: guarded_kafka.ask(capsys, *command)
+    return lambda *command: guarded.ask(capsys, *command)
 
 
 def kind(answered: Answered) -> str:
@@ -148,9 +155,9 @@ def said(answered: Answered) -> str:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("missing", MATRIX)
-def test_the_commands_without_one_right(guarded_kafka: Guarded, ask: Callable[..., Answered], missing: str) -> None:
+def test_the_commands_without_one_right(guarded: Guarded, ask: Callable[..., Answered], missing: str) -> None:
     row = MATRIX[missing]
-    guarded_kafka.grants.set(row.granted)
+    guarded.grants.set(row.granted)
     eventually(
         lambda: any(one.startswith(row.reported) for one in missing_rights(ask("doctor").answer)),
         IN_FORCE_S,
@@ -175,19 +182,19 @@ DESCRIBE_EVENTS = Right(AclOperation.DESCRIBE, ResourceType.TOPIC, EVENTS_TOPIC)
 
 
 @pytest.fixture(scope="module")
-def incident(guarded_kafka: Guarded) -> str:
+def incident(guarded: Guarded) -> str:
     """An open incident on the events topic, with the heartbeat of a watcher that proves everything."""
-    guarded_kafka.ensure_events_topic()
+    guarded.ensure_events_topic()
     now_ms, opened = wall_clock_ms(), a_life("of-readers")[0]
     beat = a_heartbeat(time_ms=now_ms, evaluated_ms=now_ms, unproven_partitions=0, unproven_names=())
-    with closing(KafkaEventsTopic({"bootstrap.servers": guarded_kafka.kafka.bootstrap_servers}, EVENTS_TOPIC)) as topic:
+    with closing(KafkaEventsTopic({"bootstrap.servers": guarded.kafka.bootstrap_servers}, EVENTS_TOPIC)) as topic:
         topic.beat(beat)
         topic.publish([opened])
     return opened.incident_id
 
 
-def test_a_reader_needs_one_right(guarded_kafka: Guarded, ask: Callable[..., Answered], incident: str) -> None:
-    guarded_kafka.grants.set(READERS)
+def test_a_reader_needs_one_right(guarded: Guarded, ask: Callable[..., Answered], incident: str) -> None:
+    guarded.grants.set(READERS)
     events = eventually(lambda: (found := ask("events")).code == 0 and found, IN_FORCE_S, "events to be read")
     assert events.answer["incident_id"] == incident
     status = ask("status", "--events-topic", EVENTS_TOPIC, "--fail-on-found")
@@ -199,12 +206,12 @@ def test_a_reader_needs_one_right(guarded_kafka: Guarded, ask: Callable[..., Ans
 @pytest.mark.parametrize("rights", [(), (DESCRIBE_EVENTS,)], ids=["none", "DESCRIBE"])
 @pytest.mark.parametrize("command", ["events", "status"])
 def test_a_reader_without_the_right_is_an_error_that_names_it(
-    guarded_kafka: Guarded, capsys: pytest.CaptureFixture[str], rights: tuple[Right, ...], command: str
+    guarded: Guarded, capsys: pytest.CaptureFixture[str], rights: tuple[Right, ...], command: str
 ) -> None:
-    guarded_kafka.grants.set(rights)
+    guarded.grants.set(rights)
 
     def said() -> str:
-        code = main([command, *guarded_kafka.connection, "--events-topic", EVENTS_TOPIC])
+        code = main([command, *guarded.connection, "--events-topic", EVENTS_TOPIC])
         out, error = capsys.readouterr()
         return error if (code, out) == (1, "") else ""
 
@@ -217,7 +224,7 @@ def test_a_reader_without_the_right_is_an_error_that_names_it(
 class Hang:
     """A hang that `txnwatch abort` may end."""
 
-    guarded_kafka: Guarded
+    guarded: Guarded
     partition: TopicPartition
     producer_id: int
 
@@ -228,18 +235,18 @@ class Hang:
 
     @property
     def is_open(self) -> bool:
-        with closing(connect(self.guarded_kafka.kafka)) as cluster:
+        with closing(connect(self.guarded.kafka)) as cluster:
             reading = ClusterAdmin(cluster).read_partitions([self.partition])[self.partition]
             return reading.open_transaction(self.producer_id) is not None
 
 
 @pytest.fixture
-def hang(guarded_kafka: Guarded) -> Hang:
-    guarded_kafka.ensure_events_topic()
-    with closing(connect(guarded_kafka.kafka)) as cluster:
+def hang(guarded: Guarded) -> Hang:
+    guarded.ensure_events_topic()
+    with closing(connect(guarded.kafka)) as cluster:
         (partition,) = create_topic(cluster, unique("orders-abort"))
         producer = stray_write(cluster, unique("stray"), partition)
-        found = Hang(guarded_kafka, partition, producer.producer_id)
+        found = Hang(guarded, partition, producer.producer_id)
         producer.init()  # no client can use the epoch again
     return found
 
@@ -273,10 +280,10 @@ def result(answered: Answered) -> str:
 @pytest.mark.matrix
 @pytest.mark.parametrize("right", NOT_ABORTED, ids=str)
 def test_without_a_right_abort_writes_no_marker_and_names_it(
-    guarded_kafka: Guarded, ask: Callable[..., Answered], hang: Hang, right: Right
+    guarded: Guarded, ask: Callable[..., Answered], hang: Hang, right: Right
 ) -> None:
     lacking, named = NOT_ABORTED[right]
-    guarded_kafka.grants.set((READ_EVENTS, *(other for other in ABORT_NEEDS if other is not right)))
+    guarded.grants.set((READ_EVENTS, *(other for other in ABORT_NEEDS if other is not right)))
     await_rights(ask, lacking=lacking, allowed=("Read on topic txnwatch.events",))
     answered = ask(*hang.command)
     assert answered.code == (5 if right is WRITE_MARKERS else 1)
@@ -286,39 +293,39 @@ def test_without_a_right_abort_writes_no_marker_and_names_it(
 
 
 def test_with_exactly_these_rights_abort_ends_the_hang_and_publishes_it(
-    guarded_kafka: Guarded, ask: Callable[..., Answered], hang: Hang
+    guarded: Guarded, ask: Callable[..., Answered], hang: Hang
 ) -> None:
-    guarded_kafka.grants.set((READ_EVENTS, *ABORT_NEEDS))
+    guarded.grants.set((READ_EVENTS, *ABORT_NEEDS))
     allowed = ("Alter on the cluster", "Write on topic", "Read on topic txnwatch.events")
     await_rights(ask, lacking=None, allowed=allowed)
     answered = ask(*hang.command)
     assert (answered.code, answered.error) == (0, "")
     assert result(answered).startswith("verified")
     assert not hang.is_open
-    published = events_about(guarded_kafka.kafka.bootstrap_servers, hang.partition)
+    published = events_about(guarded.kafka.bootstrap_servers, hang.partition)
     assert [event.status for event in published] == ["opened", "updated", "resolved"]
 
 
 def test_an_abort_that_may_not_read_the_events_topic_publishes_an_incident_of_its_own_and_says_so(
-    guarded_kafka: Guarded, ask: Callable[..., Answered], hang: Hang
+    guarded: Guarded, ask: Callable[..., Answered], hang: Hang
 ) -> None:
-    guarded_kafka.grants.set(ABORT_NEEDS)
+    guarded.grants.set(ABORT_NEEDS)
     await_rights(ask, lacking="Read on topic txnwatch.events", allowed=("Alter on the cluster", "Write on topic"))
     answered = ask(*hang.command)
     assert (answered.code, hang.is_open) == (0, False)
     assert "the right READ on the topic is missing" in answered.error
     assert "this abort is not told on the incident of a watch" in answered.error
-    published = events_about(guarded_kafka.kafka.bootstrap_servers, hang.partition)
+    published = events_about(guarded.kafka.bootstrap_servers, hang.partition)
     assert [event.status for event in published] == ["opened", "updated", "resolved"]
 
 
 def test_an_abort_without_rights_on_the_events_topic_reports_that_it_publishes_nothing(
-    guarded_kafka: Guarded, ask: Callable[..., Answered], hang: Hang
+    guarded: Guarded, ask: Callable[..., Answered], hang: Hang
 ) -> None:
-    guarded_kafka.grants.set(tuple(right for right in ABORT_NEEDS if right is not WRITE_EVENTS))
+    guarded.grants.set(tuple(right for right in ABORT_NEEDS if right is not WRITE_EVENTS))
     await_rights(ask, lacking="Write on topic txnwatch.events", allowed=("Alter on the cluster",))
     answered = ask(*hang.command)
     assert (answered.code, hang.is_open) == (0, False)
     assert f"events topic '{EVENTS_TOPIC}': no event of this abort is published: " in answered.error
     assert HIDDEN in answered.error
-    assert events_about(guarded_kafka.kafka.bootstrap_servers, hang.partition) == []
+    assert events_about(guarded.kafka.bootstrap_servers, hang.partition) == []

@@ -13,7 +13,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
-from txnwatch.streaming.source.tasks import ReadPlan, plan_reads, run_plan
+from txnwatch.streaming.source.tasks import TaskPlan, plan_reads, run_plan
 from txnwatch.streaming.wire.transaction_log import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
@@ -49,7 +49,7 @@ def test_every_coordinator_bounds_its_clock_on_both_sides(kafka3: EmbeddedKafka)
         assert clock.highest_ms - clock.lowest_ms <= following.coordinator_listed_ms - offset.data_listed_ms
 
 
-def barrier_of(plan: ReadPlan, options: SourceOptions, cluster: Cluster) -> Barrier:
+def barrier_of(plan: TaskPlan, options: SourceOptions, cluster: Cluster) -> Barrier:
     rows = [row for batch in run_plan(plan, options, cluster, cluster) for row in batch.to_pylist()]
     (barrier,) = [fact for fact in map(fact_of, rows) if isinstance(fact, Barrier)]
     return barrier

@@ -33,15 +33,15 @@ EVERYBODY = "ANONYMOUS"
 
 
 @pytest.fixture(scope="module")
-def with_authorizer(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """A broker with an authorizer; without an ACL, everything is allowed."""
-    directory = tmp_path_factory.mktemp("with_authorizer")
-    kafka = clusters.start("with_authorizer", lambda: EmbeddedKafka(directory, properties=AUTHORIZER))
+    directory = tmp_path_factory.mktemp("guarded")
+    kafka = clusters.start("guarded", lambda: EmbeddedKafka(directory, properties=AUTHORIZER))
     with contextlib.closing(connect(kafka)) as cluster:
         for topic in ("readable", TRANSACTION_STATE_TOPIC):
             create_topic(cluster, topic)
     yield kafka
-    clusters.end("with_authorizer")
+    clusters.end("guarded")
 
 
 def describe(topic: str) -> Right:
@@ -153,11 +153,11 @@ def test_a_checkpoint_that_is_in_use(
 
 
 def test_a_coordinators_log_that_may_not_be_seen(
-    capsys: pytest.CaptureFixture[str], with_authorizer: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
+    capsys: pytest.CaptureFixture[str], guarded: EmbeddedKafka, tmp_path: Path, bad_inputs: BadInputs
 ) -> None:
     flags = ("--checkpoint", str(tmp_path), "--topics", "readable", "--coordinator-view", "log")
-    with Grants(with_authorizer.bootstrap_servers, EVERYBODY).denied(describe(TRANSACTION_STATE_TOPIC)):
-        code, line = run(capsys, "--bootstrap-server", with_authorizer.bootstrap_servers, *flags)
+    with Grants(guarded.bootstrap_servers, EVERYBODY).denied(describe(TRANSACTION_STATE_TOPIC)):
+        code, line = run(capsys, "--bootstrap-server", guarded.bootstrap_servers, *flags)
     assert code == FAILURE
     assert "topic __transaction_state: expected the rights DESCRIBE and READ, found neither" in line
     bad_inputs.keep("Rights and topics", line, code=code)
@@ -175,10 +175,10 @@ def test_events_of_a_topic_that_is_not_there(
     bad_inputs.keep("Rights and topics", line, code=code)
 
 
-def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(with_authorizer: EmbeddedKafka) -> None:
-    with contextlib.closing(connect(with_authorizer)) as cluster:
+def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(guarded: EmbeddedKafka) -> None:
+    with contextlib.closing(connect(guarded)) as cluster:
         assert not cluster.refresh().topics["readable"].is_hidden
-        with Grants(with_authorizer.bootstrap_servers, EVERYBODY).denied(describe("readable")):
+        with Grants(guarded.bootstrap_servers, EVERYBODY).denied(describe("readable")):
             looks = [cluster.refresh(["never-there"]).topics for _ in range(3)]
             places = TopicPartition("readable", 0), TopicPartition("never-there", 0)
             problems = [one.problem for one in ClusterAdmin(cluster).read_partitions(places).values()]
@@ -189,12 +189,12 @@ def test_a_topic_that_is_hidden_while_it_is_watched_is_not_gone(with_authorizer:
         assert not cluster.refresh().topics["readable"].is_hidden
 
 
-def test_a_group_that_may_not_be_described_is_a_problem_that_names_the_right(with_authorizer: EmbeddedKafka) -> None:
+def test_a_group_that_may_not_be_described_is_a_problem_that_names_the_right(guarded: EmbeddedKafka) -> None:
     partition = TopicPartition("readable", 0)
     for name in ("shown", "kept"):
-        commit_an_offset(with_authorizer, partition, name, 5)
-    Grants(with_authorizer.bootstrap_servers, "somebody").add(Right(AclOperation.DESCRIBE, ResourceType.GROUP, "kept"))
-    with contextlib.closing(connect(with_authorizer)) as cluster:
+        commit_an_offset(guarded, partition, name, 5)
+    Grants(guarded.bootstrap_servers, "somebody").add(Right(AclOperation.DESCRIBE, ResourceType.GROUP, "kept"))
+    with contextlib.closing(connect(guarded)) as cluster:
         found = ClusterGroups(cluster).committed_offsets([partition])
     assert [one.group_id for one in found.offsets[partition]] == ["shown"]
     (problem,) = found.problems

@@ -11,10 +11,10 @@ import pytest
 
 from contract.sink_contract import delivers
 from support.acl_recipes import CREATE_EVENTS, PUBLISH, READ_EVENTS, WRITE_EVENTS, Grants, Right
-from support.guarded_broker import IN_FORCE_S, MODULE, USER, Guarded
+from support.guarded_broker import IN_FORCE_S, MODULE, PROPERTIES, USER
 from support.heartbeats import a_heartbeat
 from support.incidents import a_life
-from support.servers import connect
+from support.servers import Clusters, connect
 from support.topics import create_topic
 from support.waiting import eventually
 from txnwatch.config import EVENTS_TOPIC
@@ -65,13 +65,17 @@ def on(name: str, rights: tuple[Right, ...]) -> tuple[Right, ...]:
 
 
 @pytest.fixture(scope="module")
-def events(guarded_kafka: Guarded) -> Iterator[Events]:
+def events(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Events]:
+    directory = tmp_path_factory.mktemp("events-rights")
+    listeners = {"SASL": "SASL_PLAINTEXT"}
+    kafka = clusters.start("events", lambda: EmbeddedKafka(directory, listeners=listeners, properties=PROPERTIES))
     login = f'{MODULE} username="{USER}" password="secret";'
     security = security_of(
         {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
     )
-    with closing(Cluster(parse_bootstrap(guarded_kafka.kafka.listener("SASL"), "test"), security)) as cluster:
-        yield Events(guarded_kafka.kafka, cluster, guarded_kafka.grants)
+    with closing(Cluster(parse_bootstrap(kafka.listener("SASL"), "test"), security)) as cluster:
+        yield Events(kafka, cluster, Grants(kafka.bootstrap_servers, USER))
+    clusters.end("events")
 
 
 @pytest.mark.matrix

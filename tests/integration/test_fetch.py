@@ -20,7 +20,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
@@ -53,7 +53,7 @@ def write(producer: RawProducer, partition: TopicPartition, batches: int) -> int
     return base + 2
 
 
-def kinds(read: RangeRead) -> list[tuple[str, int, int]]:
+def kinds(read: RangeReading) -> list[tuple[str, int, int]]:
     return [(notice.kind, notice.from_offset, notice.to_offset) for notice in read.notices]
 
 

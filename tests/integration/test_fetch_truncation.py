@@ -17,7 +17,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
@@ -44,7 +44,7 @@ class CutLog:
                 base = producer.produce(partition, [b"one", b"two"], transactional=False)
         return base + 2
 
-    def range(self, partition: TopicPartition, start: int, end: int) -> RangeRead:
+    def range(self, partition: TopicPartition, start: int, end: int) -> RangeReading:
         """A range as a micro-batch has it that sees a risen leader epoch."""
         return range_of(self.cluster, partition, start, end, last_epoch=self.epoch, must_check=True)
 
@@ -76,7 +76,7 @@ def cut(kafka3: EmbeddedKafka) -> Iterator[CutLog]:
     whole(kafka3)
 
 
-def notices(read: RangeRead) -> list[tuple[str, int, int]]:
+def notices(read: RangeReading) -> list[tuple[str, int, int]]:
     return [(notice.kind, notice.from_offset, notice.to_offset) for notice in read.notices]
 
 

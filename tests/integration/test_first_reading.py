@@ -18,7 +18,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -29,7 +29,7 @@ Way = Callable[[int, int], TransactionFold]
 def facts_of(cluster: Cluster, partition: TopicPartition, way: Way) -> list[object]:
     end = listed(cluster, partition).offset
     topic_id = cluster.known.topics[partition.topic].topic_id
-    read = RangeRead(Range(partition, topic_id, 0, end), way)
+    read = RangeReading(Range(partition, topic_id, 0, end), way)
     read_ranges(cluster, [read], patience_s=10.0)
     assert read.notices == []
     fold = read.fold

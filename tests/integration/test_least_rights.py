@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +31,11 @@ from support.acl_recipes import (
     Right,
 )
 from support.group_protocols import join_share_group
-from support.guarded_broker import IN_FORCE_S, USER, Guarded, missing_rights
+from support.guarded_broker import IN_FORCE_S, USER, Guarded, guarded_broker, missing_rights
 from support.kafka_faults import stray_write
 from support.log_lines import log_restored
 from support.plans import FollowUpReads
-from support.servers import connect
+from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch, events_about
@@ -55,12 +55,18 @@ VERDICT_S, REJOINS_S = 30.0, 60.0
 Answer = dict[str, Any]
 
 
+@pytest.fixture(scope="module")
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_broker(clusters, "least", tmp_path_factory.mktemp("least")) as found:
+        yield found
+
+
 @pytest.fixture
-def ask(guarded_kafka: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Answer]]:
+def ask(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Answer]]:
     """A command as the user: its exit code and its JSON; empty if the command ended with an error."""
 
     def answer(*command: str) -> tuple[int, Answer]:
-        return guarded_kafka.ask(capsys, *command)[:2]
+        return guarded.ask(capsys, *command)[:2]
 
     return answer
 
@@ -69,10 +75,8 @@ def without(right: Right) -> tuple[Right, ...]:
     return tuple(other for other in EVERYTHING if other is not right)
 
 
-def test_with_the_whole_recipe_nothing_is_missing(
-    guarded_kafka: Guarded, ask: Callable[..., tuple[int, Answer]]
-) -> None:
-    guarded_kafka.grants.set(EVERYTHING)
+def test_with_the_whole_recipe_nothing_is_missing(guarded: Guarded, ask: Callable[..., tuple[int, Answer]]) -> None:
+    guarded.grants.set(EVERYTHING)
     eventually(lambda: missing_rights(ask("doctor")[1]) == {}, IN_FORCE_S, "the ACLs to be in force")
     code, answer = ask("find-hanging")
     assert (code, [row["topic"] for row in answer["rows"]]) == (0, ["orders-hanging"])
@@ -99,11 +103,9 @@ OF_GROUPS = f"{INCOMPLETE_GROUPS}: offsets of consumer groups"
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("right", COMMANDS_WITHOUT, ids=str)
-def test_a_command_without_one_right(
-    guarded_kafka: Guarded, ask: Callable[..., tuple[int, Answer]], right: Right
-) -> None:
+def test_a_command_without_one_right(guarded: Guarded, ask: Callable[..., tuple[int, Answer]], right: Right) -> None:
     subject, grants, is_complete = COMMANDS_WITHOUT[right]
-    guarded_kafka.grants.set(without(right))
+    guarded.grants.set(without(right))
     (reported,) = eventually(
         lambda: [fix for name, fix in missing_rights(ask("doctor")[1]).items() if name.startswith(subject)],
         IN_FORCE_S,
@@ -120,13 +122,13 @@ def test_a_command_without_one_right(
 
 @pytest.mark.parametrize("right", [WRITE_EVENTS, READ_EVENTS], ids=str)
 def test_doctor_reports_a_right_on_an_events_topic_that_exists(
-    guarded_kafka: Guarded, ask: Callable[..., tuple[int, Answer]], right: Right
+    guarded: Guarded, ask: Callable[..., tuple[int, Answer]], right: Right
 ) -> None:
-    with closing(connect(guarded_kafka.kafka)) as cluster:
+    with closing(connect(guarded.kafka)) as cluster:
         if EVENTS_TOPIC not in cluster.refresh().topics:
             create_topic(cluster, EVENTS_TOPIC)
     word = right.operation.name.capitalize()
-    guarded_kafka.grants.set(without(right))
+    guarded.grants.set(without(right))
     found = eventually(
         lambda: missing_rights(ask("doctor")[1]).get(f"{word} on topic {EVENTS_TOPIC}"),
         IN_FORCE_S,
@@ -138,7 +140,7 @@ def test_doctor_reports_a_right_on_an_events_topic_that_exists(
 @pytest.mark.matrix
 @pytest.mark.parametrize("right", PUBLISH, ids=str)
 def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doctor_and_ends_run(
-    guarded_kafka: Guarded,
+    guarded: Guarded,
     ask: Callable[..., tuple[int, Answer]],
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -146,7 +148,7 @@ def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doct
 ) -> None:
     name, word = f"{EVENTS_TOPIC}.first", right.operation.name.capitalize()
     on_it = [Right(other.operation, other.resource, name) for other in PUBLISH if other is not right]
-    guarded_kafka.grants.set((*WATCH, *SHARE_GROUPS, *ABORT, *on_it))
+    guarded.grants.set((*WATCH, *SHARE_GROUPS, *ABORT, *on_it))
     subject = f"{word} topic {name}" if right is CREATE_EVENTS else f"{word} on topic {name}"
     found = eventually(
         lambda: (said := missing_rights(ask("doctor", "--events-topic", name)[1])).keys() == {subject} and said,
@@ -157,44 +159,43 @@ def test_a_missing_right_on_an_events_topic_that_does_not_exist_is_named_by_doct
     assert line in found[subject]
     assert ask("doctor", "--events-topic", name)[0] == 1
     with log_restored():
-        flags = ("--events-topic", name, "--checkpoint", str(tmp_path / "c"))
-        assert main(["run", *guarded_kafka.connection, *flags]) == 1
+        assert main(["run", *guarded.connection, "--events-topic", name, "--checkpoint", str(tmp_path / "c")]) == 1
     error = capsys.readouterr().err
     assert f"expected the right {right.operation.name} for User:{USER}" in error
     assert line in error
-    with closing(connect(guarded_kafka.kafka)) as cluster:
+    with closing(connect(guarded.kafka)) as cluster:
         assert name not in cluster.refresh().topics
 
 
-def test_a_warning_of_run_names_the_right_on_share_groups(guarded_kafka: Guarded) -> None:
+def test_a_warning_of_run_names_the_right_on_share_groups(guarded: Guarded) -> None:
     hanging = TopicPartition("orders-hanging", 0)
-    with closing(connect(guarded_kafka.kafka)) as cluster:
+    with closing(connect(guarded.kafka)) as cluster:
         join_share_group(cluster, "a-share-group", hanging.topic)
 
     def warnings() -> list[str]:
         """Of `run` while the incident is open, with new connections of the user."""
         reported: list[str] = []
-        with connected(guarded_kafka.kafka.listener("SASL"), guarded_kafka.config, timeout_s=5.0) as cluster:
+        with connected(guarded.kafka.listener("SASL"), guarded.config, timeout_s=5.0) as cluster:
             follow_up = FollowUpReads(ClusterAdmin(cluster), ClusterGroups(cluster), reported.append)
             follow_up.around(follow_up.admin.read_partitions([hanging]), TimestampMs(0))
         return reported
 
-    guarded_kafka.grants.set(EVERYTHING)
+    guarded.grants.set(EVERYTHING)
     eventually(lambda: warnings() == [], IN_FORCE_S, lambda: f"no warning with the whole recipe, but: {warnings()}")
-    guarded_kafka.grants.set(without(GROUP_CONFIGS))
+    guarded.grants.set(without(GROUP_CONFIGS))
     (warning,) = eventually(warnings, IN_FORCE_S, "a warning")
     assert warning.startswith(f"{OF_SHARE_GROUPS}: GROUP_AUTHORIZATION_FAILED")
     assert "DESCRIBE_CONFIGS on the group is missing" in warning
 
 
-def test_a_lease_names_the_right_that_is_missing_and_is_held_once_it_is_granted(guarded_kafka: Guarded) -> None:
-    guarded_kafka.ensure_events_topic()
-    guarded_kafka.grants.set(without(HOLD_LEASE))
-    config = librdkafka_config(options_of(guarded_kafka.kafka.listener("SASL"), guarded_kafka.config))
+def test_a_lease_names_the_right_that_is_missing_and_is_held_once_it_is_granted(guarded: Guarded) -> None:
+    guarded.ensure_events_topic()
+    guarded.grants.set(without(HOLD_LEASE))
+    config = librdkafka_config(options_of(guarded.kafka.listener("SASL"), guarded.config))
     with closing(GroupLease(config, EVENTS_TOPIC, "a-cluster")) as lease:
         problem = eventually(lambda: None if lease.is_held() else lease.problem, IN_FORCE_S, "a problem")
         assert problem == "the right READ on the group txnwatch-abort-a-cluster is missing"
-        guarded_kafka.grants.set(EVERYTHING)
+        guarded.grants.set(EVERYTHING)
         eventually(lease.is_held, REJOINS_S, "the lease")
         assert lease.problem is None
 
@@ -231,14 +232,14 @@ RUN_WITHOUT: dict[Right, Start] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("right", RUN_WITHOUT, ids=str)
-def test_run_at_its_start_without_one_right(guarded_kafka: Guarded, tmp_path: Path, right: Right) -> None:
-    guarded_kafka.ensure_events_topic()
-    guarded_kafka.grants.set(without(right))
+def test_run_at_its_start_without_one_right(guarded: Guarded, tmp_path: Path, right: Right) -> None:
+    guarded.ensure_events_topic()
+    guarded.grants.set(without(right))
     expected, begun = RUN_WITHOUT[right], "watching cluster"
 
     def lines() -> list[str]:
         """Of a start; again while the ACLs are not yet in force."""
-        _, *connection = guarded_kafka.connection
+        _, *connection = guarded.connection
         flags = ("--topics", "orders.*", "--auto-abort", "dry-run", *connection[1:])
         watch = RunningWatch(connection[0], tmp_path / "checkpoint", *flags).start()
         try:
@@ -289,15 +290,15 @@ WATCH_WITHOUT: dict[Right, Watched] = {
 @pytest.mark.long
 @pytest.mark.parametrize("right", WATCH_WITHOUT, ids=str)
 def test_a_hang_without_one_right(
-    guarded_kafka: Guarded, ask: Callable[..., tuple[int, Answer]], tmp_path: Path, right: Right
+    guarded: Guarded, ask: Callable[..., tuple[int, Answer]], tmp_path: Path, right: Right
 ) -> None:
     expected, subject = WATCH_WITHOUT[right], COMMANDS_WITHOUT[right][0]
-    guarded_kafka.grants.set(without(right))
+    guarded.grants.set(without(right))
     eventually(lambda: any(name.startswith(subject) for name in missing_rights(ask("doctor")[1])), IN_FORCE_S, subject)
-    _, bootstrap, *connection = guarded_kafka.connection
+    _, bootstrap, *connection = guarded.connection
     flags = ("--topics", "orders.*", "--auto-abort", "on", "--abort-after-ms", "0", *connection)
     with (
-        closing(connect(guarded_kafka.kafka)) as cluster,
+        closing(connect(guarded.kafka)) as cluster,
         RunningWatch(bootstrap, tmp_path / "checkpoint", *flags) as watch,
     ):
         (hanging,) = create_topic(cluster, unique("orders-without"))
@@ -305,7 +306,7 @@ def test_a_hang_without_one_right(
         stray_write(cluster, f"of-{hanging.topic}", hanging)
 
         def found() -> list[IncidentEvent]:
-            return events_about(guarded_kafka.kafka.bootstrap_servers, hanging)
+            return events_about(guarded.kafka.bootstrap_servers, hanging)
 
         if expected.is_published:
             eventually(found, VERDICT_S, "the incident")

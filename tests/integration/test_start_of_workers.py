@@ -86,6 +86,7 @@ with prepared_home.new_archive(real) as archive:
 """
 
 
+@pytest.mark.long
 def test_an_archive_that_the_jvm_does_not_know_has_no_consequence(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DAMAGED + SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
 from support.acl_recipes import PUBLISH, READ_DATA, WATCH, Right
-from support.guarded_broker import HANGING, IN_FORCE_S, LIVE, Answered, Guarded, missing_rights
+from support.guarded_broker import HANGING, IN_FORCE_S, LIVE, Answered, Guarded, guarded_broker, missing_rights
 from support.kafka_faults import stray_write
-from support.servers import connect
+from support.servers import Clusters, connect
 from support.topics import create_topic
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
@@ -28,10 +28,16 @@ WITHOUT = (*(right for right in WHOLE if right is not READ_DATA), DESCRIBE_DATA,
 UNREAD = "TOPIC_AUTHORIZATION_FAILED: the right READ on the topic is missing"
 
 
+@pytest.fixture(scope="module")
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_broker(clusters, "unreadable", tmp_path_factory.mktemp("unreadable")) as found:
+        yield found
+
+
 @pytest.fixture
-def ask(guarded_kafka: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answered]:
+def ask(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answered]:
     """A command as the user."""
-    return lambda *command: guarded_kafka.ask(capsys, *command)
+    return lambda *command: guarded.ask(capsys, *command)
 
 
 def not_checked(answered: Answered) -> dict[str, str]:
@@ -40,19 +46,19 @@ def not_checked(answered: Answered) -> dict[str, str]:
 
 @pytest.mark.long
 def test_a_watch_names_a_topic_that_it_may_not_read_and_finds_its_hang_once_it_may(
-    guarded_kafka: Guarded, ask: Callable[..., Answered], tmp_path: Path
+    guarded: Guarded, ask: Callable[..., Answered], tmp_path: Path
 ) -> None:
-    server = guarded_kafka.kafka.bootstrap_servers
-    guarded_kafka.grants.set(WITHOUT)
+    server = guarded.kafka.bootstrap_servers
+    guarded.grants.set(WITHOUT)
     missing = f"Read on topic {HANGING}"
     eventually(lambda: missing in missing_rights(ask("doctor").answer), IN_FORCE_S, f"doctor to report {missing}")
     found = ask("find-hanging")
     assert (found.code, found.answer["rows"], not_checked(found)) == (1, [], {str(PARTITION): UNREAD})
 
-    _, bootstrap, *connection = guarded_kafka.connection
+    _, bootstrap, *connection = guarded.connection
     flags = ("--topics", "orders.*", "--events-heartbeat-ms", "1000", *connection)
     with (
-        closing(connect(guarded_kafka.kafka)) as cluster,
+        closing(connect(guarded.kafka)) as cluster,
         RunningWatch(bootstrap, tmp_path / "checkpoint", *flags) as watch,
     ):
         (readable,) = create_topic(cluster, "orders-open")
@@ -68,19 +74,19 @@ def test_a_watch_names_a_topic_that_it_may_not_read_and_finds_its_hang_once_it_m
         assert (status.code, status.answer["complete"]) == (1, False)
         assert events_about(server, PARTITION) == []
 
-        guarded_kafka.grants.set(WHOLE)
+        guarded.grants.set(WHOLE)
         eventually(lambda: len(events_about(server, PARTITION)) >= 2, PERSISTENT_S, "both hangs")
         assert {event.txn_start_offset for event in events_about(server, PARTITION)} == {0, 1}
         eventually(lambda: ask("status").code == 0, PERSISTENT_S, "nothing to be unproven")
 
-        guarded_kafka.grants.set(WITHOUT)
+        guarded.grants.set(WITHOUT)
         lines = len(watch.lines)
         eventually(lambda: missing in missing_rights(ask("doctor").answer), IN_FORCE_S, f"doctor to report {missing}")
         stray_write(cluster, "of-the-unreadable-again", PARTITION)
         eventually(lambda: UNREAD in " ".join(watch.lines[lines:]), NEXT_LINE_S, "the right that was taken away")
         eventually(lambda: str(PARTITION) in not_checked(ask("status")), PERSISTENT_S, "status to name it again")
         assert {event.txn_start_offset for event in events_about(server, PARTITION)} == {0, 1}
-        guarded_kafka.grants.set(WHOLE)
+        guarded.grants.set(WHOLE)
         eventually(
             lambda: 2 in {event.txn_start_offset for event in events_about(server, PARTITION)},
             PERSISTENT_S,

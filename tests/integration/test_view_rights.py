@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,9 @@ from support.acl_recipes import (
     VIEW_NONE,
     Right,
 )
-from support.guarded_broker import Guarded, missing_rights
+from support.guarded_broker import Guarded, guarded_broker, missing_rights
 from support.kafka_faults import stray_write
-from support.servers import connect
+from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch, events_about
@@ -38,11 +38,17 @@ HANG_S = 30.0
 Answer = dict[str, Any]
 
 
+@pytest.fixture(scope="module")
+def guarded(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_broker(clusters, "view_rights", tmp_path_factory.mktemp("view-rights")) as found:
+        found.ensure_events_topic()
+        yield found
+
+
 @pytest.fixture
-def doctor(guarded_kafka: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[[str], Answer]:
+def doctor(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> Callable[[str], Answer]:
     """The answer of doctor for one view."""
-    guarded_kafka.ensure_events_topic()
-    return lambda view: guarded_kafka.ask(capsys, "doctor", "--coordinator-view", view).answer
+    return lambda view: guarded.ask(capsys, "doctor", "--coordinator-view", view).answer
 
 
 def view_row(answer: Answer) -> tuple[str, str]:
@@ -56,9 +62,9 @@ def without(view: str, right: Right) -> tuple[Right, ...]:
 
 @pytest.mark.parametrize("view", RECIPES)
 def test_the_whole_recipe_allows_the_view_and_no_better_one(
-    guarded_kafka: Guarded, doctor: Callable[[str], Answer], view: str
+    guarded: Guarded, doctor: Callable[[str], Answer], view: str
 ) -> None:
-    guarded_kafka.grants.set((*RECIPES[view], *PUBLISH))
+    guarded.grants.set((*RECIPES[view], *PUBLISH))
     status, detail = view_row(doctor(view))
     assert (status, detail.partition(":")[0]) == ("ok", view)
     status, detail = view_row(doctor("auto"))
@@ -79,9 +85,9 @@ DOCTOR_WITHOUT = [("api", right) for right in (*COMMON, *OF_THE_VIEW)] + [("none
 @pytest.mark.matrix
 @pytest.mark.parametrize(("view", "right"), DOCTOR_WITHOUT, ids=str)
 def test_doctor_names_a_right_that_is_missing_and_whether_the_view_is_still_allowed(
-    guarded_kafka: Guarded, doctor: Callable[[str], Answer], view: str, right: Right
+    guarded: Guarded, doctor: Callable[[str], Answer], view: str, right: Right
 ) -> None:
-    guarded_kafka.grants.set(without(view, right))
+    guarded.grants.set(without(view, right))
     answer = doctor(view)
     subject = (COMMON | OF_THE_VIEW)[right]
     (fix,) = [fix for name, fix in missing_rights(answer).items() if subject in name]
@@ -131,15 +137,15 @@ RUN_WITHOUT: dict[tuple[str, Right], Reported] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(("view", "right"), RUN_WITHOUT, ids=str)
-def test_run_in_a_view_without_one_right(guarded_kafka: Guarded, tmp_path: Path, view: str, right: Right) -> None:
+def test_run_in_a_view_without_one_right(guarded: Guarded, tmp_path: Path, view: str, right: Right) -> None:
     expected = RUN_WITHOUT[view, right]
-    guarded_kafka.grants.set(without(view, right))
-    _, bootstrap, *connection = guarded_kafka.connection
+    guarded.grants.set(without(view, right))
+    _, bootstrap, *connection = guarded.connection
     # Without the right to read it, the limit must come from the brokers: then nothing is reported.
     limit = ("--max-transaction-timeout-ms", "5000") if view == "none" and right is not CLUSTER_CONFIGS else ()
     flags = ("--topics", "orders.*", "--coordinator-view", view, *limit, *connection)
     with (
-        closing(connect(guarded_kafka.kafka)) as cluster,
+        closing(connect(guarded.kafka)) as cluster,
         RunningWatch(bootstrap, tmp_path / "checkpoint", *flags) as watch,
     ):
         if expected.ends:
@@ -154,20 +160,20 @@ def test_run_in_a_view_without_one_right(guarded_kafka: Guarded, tmp_path: Path,
         else:
             watch.until_ready()
         owner = stray_write(cluster, f"of-{hanging.topic}", hanging)
-        found = is_found(guarded_kafka, hanging, HANG_S if view == "api" else IN_VIEW_NONE_S)
+        found = is_found(guarded, hanging, HANG_S if view == "api" else IN_VIEW_NONE_S)
         assert found is expected.is_found
         if expected.line:
             watch.until(expected.line)
         if found:
-            (event, *_) = events_about(guarded_kafka.kafka.bootstrap_servers, hanging)
+            (event, *_) = events_about(guarded.kafka.bootstrap_servers, hanging)
             assert event.verdict == ("hanging" if view == "api" else "late")
             assert event.producer_id == owner.producer_id
 
 
-def is_found(guarded_kafka: Guarded, partition: TopicPartition, timeout_s: float) -> bool:
+def is_found(guarded: Guarded, partition: TopicPartition, timeout_s: float) -> bool:
     """Whether an incident about the partition is opened in time."""
     try:
-        eventually(lambda: events_about(guarded_kafka.kafka.bootstrap_servers, partition), timeout_s, "an incident")
+        eventually(lambda: events_about(guarded.kafka.bootstrap_servers, partition), timeout_s, "an incident")
     except pytest.fail.Exception:
         return False
     return True

@@ -16,11 +16,11 @@ from simulation.world import Setting
 from txnwatch.state.model.clocks import Clock, Clocks, Leader, both
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.transaction import CoordinatorView
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source import tasks
 from txnwatch.streaming.source.offsets import SourceOffset
-from txnwatch.streaming.source.tasks import ReadPlan
+from txnwatch.streaming.source.tasks import TaskPlan
 
 _AGE = Clocks.age_ms
 CLEAN_FAILOVERS = Setting(faults=frozenset({"no leader"}))
@@ -71,7 +71,7 @@ class OnlyTimestampsCount(Wrapped):
 class MiddleOfEverything(Wrapped):
     """The clock is the middle of what any records allow, read again or not, and nothing else gives an age."""
 
-    def read(self, plan: ReadPlan) -> list[Fact]:
+    def read(self, plan: TaskPlan) -> list[Fact]:
         with mock.patch.object(tasks, "clocks_of", _middle):
             return super().read(plan)
 
@@ -87,7 +87,7 @@ class MiddleOfEverything(Wrapped):
 
 
 def _middle(
-    end: SourceOffset, previous_listed_ms: int, _: Container[int], reads: Iterable[RangeRead]
+    end: SourceOffset, previous_listed_ms: int, _: Container[int], reads: Iterable[RangeReading]
 ) -> dict[int, Clock]:
     found: dict[int, Clock] = {}
     for read in reads:

@@ -41,8 +41,8 @@ from txnwatch.state.model.ports import ListedOffset, TransactionListing
 from txnwatch.state.model.transaction import Marker, ProducerState, Span
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED
-from txnwatch.streaming.log.range_read import RangeRead
-from txnwatch.streaming.source.tasks import ReadPlan
+from txnwatch.streaming.log.range_reading import RangeReading
+from txnwatch.streaming.source.tasks import TaskPlan
 
 HEALTHY_AND_QUICK = Setting(faults=frozenset(), rate=8.0)
 LEADERS_GET_LOST = Setting(batches=2, faults=frozenset({"no leader", "stray write"}), rate=8.0)
@@ -250,14 +250,14 @@ class TruncationIgnored(WorldReader):
 class LogTailLostUnnoticed(WorldReader):
     """The leader of `__transaction_state` is not asked whether what was read is still there."""
 
-    def read(self, plan: ReadPlan) -> list[Fact]:
-        def blind(read: RangeRead) -> None:
+    def read(self, plan: TaskPlan) -> list[Fact]:
+        def blind(read: RangeReading) -> None:
             if read.partition.topic == TRANSACTION_STATE_TOPIC:
                 read.last_epoch, read.must_check = None, False
 
         real = self.view.read
 
-        def read_blindly(read: RangeRead) -> None:
+        def read_blindly(read: RangeReading) -> None:
             blind(read)
             real(read)
 

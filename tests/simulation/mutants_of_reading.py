@@ -24,7 +24,7 @@ from txnwatch.state.detection.reading import ReadEvent as E
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 
 DISKS_FAIL = Setting(faults=frozenset({"unreadable"}), rate=4.0, batches=30, only_new_data_fails=True)
 
@@ -57,7 +57,7 @@ class EmptyAnswerIsTheEnd(WorldReader):
     """An answer without records, as a broker gives it under a quota, counts as the end of the range."""
 
     class _View(View):
-        def empty_answer(self, read: RangeRead) -> None:
+        def empty_answer(self, read: RangeReading) -> None:
             read.fold.position, read.must_check = max(read.fold.position, read.end), False
 
     def new_view(self, world: World, rng: random.Random) -> View:

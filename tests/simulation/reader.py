@@ -45,7 +45,7 @@ from txnwatch.streaming.source.lister import hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits
-from txnwatch.streaming.source.tasks import ReadPlan, plan_reads
+from txnwatch.streaming.source.tasks import TaskPlan, plan_reads
 
 POLICY = DetectionPolicy(unreadable_tries=2, unreadable_ms=0)
 _OPTIONS = parse_options(
@@ -333,10 +333,10 @@ class WorldReader:
         ticks = (found.since, found.data_listed, found.metadata, self.world.tick, self.before)
         return BatchResult(emitted, barrier, *ticks)
 
-    def read(self, plan: ReadPlan) -> list[Fact]:
+    def read(self, plan: TaskPlan) -> list[Fact]:
         """One task."""
         room = HeldBytes(self.log_bytes)
-        reads = [tasks.range_read(found, self.options, room) for found in plan.ranges]
+        reads = [tasks.reading_of_range(found, self.options, room) for found in plan.ranges]
         with mock.patch.multiple(tasks, LOG_BYTES=self.log_bytes, LOG_BYTES_AT_FIRST=self.log_bytes):
             budgets = tasks.budgets(plan, reads, self.options, 0.0)
         if budgets:
@@ -353,7 +353,7 @@ class WorldReader:
                 self.world.note(f"notice {notice.kind} {notice.partition} from {notice.from_offset}: {notice.detail}")
         return facts
 
-    def census(self, plan: ReadPlan) -> list[Fact]:
+    def census(self, plan: TaskPlan) -> list[Fact]:
         """The census of the batch, if this task runs it."""
         if plan.census is None:
             return []

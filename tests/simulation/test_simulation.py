@@ -26,7 +26,7 @@ from txnwatch.state.incidents import confirm
 from txnwatch.state.model.facts import CensusTaken, Fact
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ports import PartitionReading
-from txnwatch.streaming.source.tasks import ReadPlan
+from txnwatch.streaming.source.tasks import TaskPlan
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
 SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "300"))
@@ -101,7 +101,7 @@ class LeadersAwayAtFirst(WorldReader):
             )
         return super().list_ends()
 
-    def census(self, plan: ReadPlan) -> list[Fact]:
+    def census(self, plan: TaskPlan) -> list[Fact]:
         usual = self.view.unanswered
         if self.is_first and plan.census is not None:
             self.view.unanswered, self.is_first = 1.0, False

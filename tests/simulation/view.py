@@ -1,7 +1,7 @@
 """The cluster as txnwatch asks it: metadata, ListOffsets, Fetch; with a step of the world between any two answers.
 
 Stands in for `streaming.cluster.Cluster` towards the real `Lister` and for the network loop of `streaming.fetch`
-towards its real `RangeRead`s. A leader that does not answer is an error for that partition, never a missing answer.
+towards its real `RangeReading`s. A leader that does not answer is an error for that partition, never a missing answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.fetch import Budget
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.wire.fetch_response import PartitionData
 
 CLUSTER_ID = "simulated"
@@ -156,13 +156,13 @@ class View:
         """The replica that answers; a mutant asks a follower."""
         return log.producers
 
-    def read(self, read: RangeRead) -> None:
+    def read(self, read: RangeReading) -> None:
         """Fetches until the range is read, or for as long as patience lasts; then what is left is a gap."""
         patience = _PATIENCE
         while read.needs_fetch:
             patience = self._try(read, patience)
 
-    def read_within(self, reads: list[RangeRead], budgets: list[Budget]) -> None:
+    def read_within(self, reads: list[RangeReading], budgets: list[Budget]) -> None:
         """The same for several ranges, round by round, until all are read or a budget is spent; a round is a second."""
         patience = dict.fromkeys(range(len(reads)), _PATIENCE)
         rounds = 0.0
@@ -173,7 +173,7 @@ class View:
             for budget in budgets:
                 budget.stop_spent(rounds)
 
-    def _try(self, read: RangeRead, patience: int) -> int:
+    def _try(self, read: RangeReading, patience: int) -> int:
         """One Fetch; returns the patience that is left."""
         self.world.churn()
         before = (read.fold.position, read.must_check)
@@ -187,13 +187,13 @@ class View:
             read.gap(str(problem or "the leader sent nothing"))
         return patience
 
-    def empty_answer(self, read: RangeRead) -> None:
+    def empty_answer(self, read: RangeReading) -> None:
         """The leader throttles us: nothing is read, no patience is lost, and the rest is asked for again later."""
         self.world.seen["throttled"] += 1
         read.is_answered = read.is_answered or not read.must_check
         self.world.note(f"{read.partition}: throttled at {read.fold.position}")
 
-    def _fetch(self, read: RangeRead) -> Problem | None:
+    def _fetch(self, read: RangeReading) -> Problem | None:
         log = self.find(read.partition)
         if read.partition.topic in self.world.hidden:
             return _REFUSED

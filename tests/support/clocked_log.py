@@ -24,7 +24,7 @@ from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
-from txnwatch.streaming.source.tasks import plan_facts, plan_reads, range_read
+from txnwatch.streaming.source.tasks import plan_facts, plan_reads, reading_of_range
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 _OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})
@@ -88,7 +88,7 @@ class ClockedLog:
         back = {self._partition(number): 0 for number in reread}
         end = plan(self.offset, listing, Limits(), back)
         first, *_ = plan_reads(self.offset, end, _OPTIONS)
-        reads = [range_read(found, _OPTIONS, HeldBytes()) for found in first.ranges]
+        reads = [reading_of_range(found, _OPTIONS, HeldBytes()) for found in first.ranges]
         for read in reads:
             for batch in self.logs[read.partition.partition].batches[read.start : read.end]:
                 read.fold.feed(batch)

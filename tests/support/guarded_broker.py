@@ -1,8 +1,4 @@
-"""A broker with ACLs, a live transaction and a hang, and commands as a user whose rights the test sets.
-
-A pytest plugin, registered by tests/conftest.py. One worker of pytest-xdist takes all files that name the fixture
-`guarded_kafka` (units.py).
-"""
+"""A broker with ACLs, a live transaction and a hang, and commands as a user whose rights the test sets."""
 
 from __future__ import annotations
 
@@ -99,10 +95,3 @@ def missing_rights(answer: dict[str, Any]) -> dict[str, str]:
     return {
         row["subject"]: row["fix"] or "" for row in answer["rows"] if row["check"] == "right" and row["status"] != "ok"
     }
-
-
-@pytest.fixture(scope="session")
-def guarded_kafka(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """The broker; each test sets the rights that it needs."""
-    with guarded_broker(clusters, "guarded_kafka", tmp_path_factory.mktemp("guarded_kafka")) as found:
-        yield found

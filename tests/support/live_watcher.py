@@ -20,7 +20,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log import partition_fold as fold
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 
 _POLICY = DetectionPolicy()
@@ -69,7 +69,7 @@ class LiveWatcher:
 
     def _facts(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> list[Fact]:
         reads = [
-            RangeRead(
+            RangeReading(
                 Range(partition, self._cluster.known.topics[partition.topic].topic_id, start, end),
                 fold.PartitionFold,
             )

@@ -9,7 +9,7 @@ from support.answers import listed
 from txnwatch.state.model.values import LeaderEpoch, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.wire.record_batch import (
     LENGTH_OVERHEAD,
     BatchHeader,
@@ -98,9 +98,9 @@ def range_of(
     last_epoch: int | None = None,
     must_check: bool = False,
     on_feed: Callable[[RawFold], None] = lambda _: None,
-) -> RangeRead:
+) -> RangeReading:
     """A range of a partition of which everything is kept."""
-    return RangeRead(
+    return RangeReading(
         Range(partition, cluster.known.topics[partition.topic].topic_id, start, end, last_epoch, must_check),
         lambda begin, stop: RawFold(begin, stop, on_feed=on_feed),
     )

@@ -71,7 +71,7 @@ spans = st.builds(
     reseen_at=st.none() | st.integers(0, 9),
     census_absent_at=st.none() | st.integers(0, 9),
     ended_at=st.none() | st.integers(0, 9),
-    stray=st.booleans(),
+    was_proven_unowned=st.booleans(),
     absorbed=st.booleans(),
     emission=st.none() | emissions,
     began_after=st.integers(0, 9),
@@ -121,7 +121,7 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
         "uncovered_at": st.integers(0, 9),
         "census_absent_at": st.integers(0, 9),
         "ended_at": st.integers(0, 9),
-        "stray": st.just(True),
+        "was_proven_unowned": st.just(True),
         "absorbed": st.just(True),
         "emission": emissions,
     }

@@ -14,7 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 _ROOT = Path(__file__).parents[2]
 
 # Fixtures of the session that take longer to start than most files. One worker takes all files that name one.
-SHARED = ("kafka3", "shared_watch", "guarded_kafka")
+SHARED = ("kafka3", "shared_watch")
 
 
 @functools.cache

@@ -123,4 +123,4 @@ def test_no_module_has_a_fixture_with_the_name_of_a_cluster_of_the_session() -> 
         for path in (ROOT / "tests").rglob("*.py")
         if re.search(rf"fixture.*\n(?:.*\n)?def (?:{names})\(", path.read_text())
     ]
-    assert sorted(found) == ["guarded_broker.py", "servers.py", "shared_watch.py"]
+    assert sorted(found) == ["servers.py", "shared_watch.py"]

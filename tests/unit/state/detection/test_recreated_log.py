@@ -12,7 +12,7 @@ from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import Reason
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 
 BOTH = frozenset({0, 1})
 DELETED = (log_notice(NoticeKind.DELETED, 0), log_notice(NoticeKind.DELETED, 0, 1))
@@ -75,8 +75,8 @@ def test_a_gap_of_the_old_log_is_gone_with_it() -> None:
 
 
 def test_a_task_that_finds_the_log_gone_has_not_read_it() -> None:
-    def read_of(partition: TopicPartition) -> RangeRead:
-        return RangeRead(Range(partition, "old-id", 5, 9, 0), PartitionFold)
+    def read_of(partition: TopicPartition) -> RangeReading:
+        return RangeReading(Range(partition, "old-id", 5, 9, 0), PartitionFold)
 
     for partition, kind in ((TopicPartition(TRANSACTION_STATE_TOPIC, 0), NoticeKind.GAP), (ORDERS, NoticeKind.DELETED)):
         read = read_of(partition)

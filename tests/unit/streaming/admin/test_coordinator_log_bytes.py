@@ -16,7 +16,7 @@ from txnwatch.streaming.admin.log_traffic import WINDOW_MS, LogBytes, coordinato
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import lookups
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 
 FIRST, SECOND = (TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in range(2))
 NOW_MS = 10 * WINDOW_MS
@@ -60,7 +60,7 @@ class Log:
         assert since_ms == NOW_MS - WINDOW_MS
         return {one: listed(self.since[one]) for one in partitions}
 
-    def read(self, _: object, reads: Iterable[RangeRead], **__: object) -> None:
+    def read(self, _: object, reads: Iterable[RangeReading], **__: object) -> None:
         for read in reads:
             read.fold.feed(b"".join(raw for at, raw in self.batches[read.partition].items() if at >= read.start))
 

@@ -17,7 +17,7 @@ from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode, Probl
 from txnwatch.streaming.admin import waiting_groups as waiting
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.log import lookups
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 
 OFFSETS, ORDERS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0), TopicPartition("orders", 0)
 HUNG, OTHER = 7, 8
@@ -58,7 +58,7 @@ class Offsets:
         assert list(wanted) == [OFFSETS]
         return {OFFSETS: self.problem or ListedOffset(0 if timestamp == EARLIEST else 1_000, 0, 1)}
 
-    def read(self, _: object, reads: Iterable[RangeRead], *, budgets: Sequence[Any], **__: Any) -> None:
+    def read(self, _: object, reads: Iterable[RangeReading], *, budgets: Sequence[Any], **__: Any) -> None:
         (budget,) = budgets
         assert budget.max_bytes == waiting.MOST_BYTES
         for read in reads:

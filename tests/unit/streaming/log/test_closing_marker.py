@@ -14,7 +14,7 @@ from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.log import lookups as closing
 from txnwatch.streaming.log.lookups import FirstMarker, closing_marker
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 
 PARTITION = TopicPartition("orders", 0)
 ABORTED_AT_3 = Marker(3, 1, False, 5, TIMESTAMP_MS)
@@ -68,7 +68,7 @@ class Log:
         )
         monkeypatch.setattr(closing, "read_parts", self._read)
 
-    def _read(self, _: object, parts: Iterable[RangeRead]) -> list[RangeRead]:
+    def _read(self, _: object, parts: Iterable[RangeReading]) -> list[RangeReading]:
         reads = list(parts)
         for read in reads:
             self.asked.append((read.start, read.end))

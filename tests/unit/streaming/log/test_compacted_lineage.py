@@ -18,11 +18,11 @@ from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.rows import FACTS, fact_rows
-from txnwatch.streaming.source.tasks import ReadPlan, plan_facts
+from txnwatch.streaming.source.tasks import TaskPlan, plan_facts
 from txnwatch.streaming.wire.record_batch import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -86,14 +86,14 @@ CASES: dict[str, tuple[list[bytes], EpochUse, str]] = {
 
 def batch_of(log: list[bytes], start: int, end: int, *, at_once: bool) -> list[Fact]:
     """The facts of a range, by way of rows; a leader that answers at once sends what comes after it, too."""
-    read = RangeRead(Range(LOG, "id", start, end, -1), lambda *at: TransactionFold(0, *at))
+    read = RangeReading(Range(LOG, "id", start, end, -1), lambda *at: TransactionFold(0, *at))
     ahead = [batch for batch in log if next(walk(batch))[1].last_offset >= start]
     for answer in [b"".join(ahead)] if at_once else ahead:
         if not read.fold.is_done:
             read.fold.feed(answer)
     assert read.fold.is_done
     offset = SourceOffset("cluster", 1, 900, 901, {LOG: Position("id", end, 0, end, leader=1)})
-    plan = ReadPlan((Range(LOG, "id", start, end, -1),), 900, offset)
+    plan = TaskPlan((Range(LOG, "id", start, end, -1),), 900, offset)
     rows = FACTS.record_batch(fact_rows(plan_facts(plan, [read]), buckets=1)).to_pylist()
     return [fact_of(row) for row in rows]
 

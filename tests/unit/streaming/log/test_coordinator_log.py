@@ -21,7 +21,7 @@ from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import lookups as extent
 from txnwatch.streaming.log.coordinator_log import newest_stamps, read_records, read_views
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.wire.record_batch import walk
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
@@ -57,8 +57,8 @@ class Logs:
                 )
             ],
         }
-        self.on_read: Callable[[RangeRead], None] = lambda _: None
-        self.on_batch: Callable[[RangeRead], None] = lambda _: None
+        self.on_read: Callable[[RangeReading], None] = lambda _: None
+        self.on_batch: Callable[[RangeReading], None] = lambda _: None
         self.errors: dict[int, str] = {}
         self.unlisted = LOG
         self.epoch: int | None = 0
@@ -89,7 +89,7 @@ class Logs:
         ends = [header.last_offset + 1 for batch in self.batches[at] for _, header in walk(batch)]
         return max(ends, default=0)
 
-    def read(self, _: object, reads: Iterable[RangeRead], *, patience_s: float, until: float, **__: object) -> None:
+    def read(self, _: object, reads: Iterable[RangeReading], *, patience_s: float, until: float, **__: object) -> None:
         assert patience_s > 0
         assert until == self.until
         for read in reads:
@@ -99,7 +99,7 @@ class Logs:
             if read.partition == LOG:
                 self.on_read(read)
 
-    def next_batch(self, read: RangeRead) -> bytes | None:
+    def next_batch(self, read: RangeReading) -> bytes | None:
         later = (
             batch
             for batch in self.batches[read.partition]
@@ -134,7 +134,7 @@ def test_a_record_does_not_follow_on_where_compaction_has_taken_what_was_between
     log += [a_log_entry(5, NAME, SECOND), a_log_entry(6, NAME, SECOND_ENDED)]
     cleaned = [log[0], *log[5:]] if is_at_rest else log[5:]
 
-    def swap(_: RangeRead) -> None:
+    def swap(_: RangeReading) -> None:
         logs.batches[LOG] = cleaned
 
     if is_at_rest:
@@ -188,7 +188,7 @@ def test_a_producer_id_that_the_log_does_not_have_has_no_view(logs: Logs) -> Non
         pytest.param(lambda read: read.truncated(3, "the log diverges"), id="cut, and what was kept of it is void"),
     ],
 )
-def test_unread_ranges_and_repeated_losses_are_reported(logs: Logs, lose: Callable[[RangeRead], None]) -> None:
+def test_unread_ranges_and_repeated_losses_are_reported(logs: Logs, lose: Callable[[RangeReading], None]) -> None:
     logs.on_read = lose
     assert LOG in read_views(logs, [PRODUCER]).problems  # type: ignore[arg-type]
     assert read_records(logs, NAME)[1] is not None  # type: ignore[arg-type]
@@ -234,5 +234,5 @@ def test_every_record_of_an_id_is_read_oldest_first(logs: Logs) -> None:
     [(0, None, (3, 9)), (5, None, (5, 9)), (0, 5, (3, 5)), (12, None, (9, 9)), (0, 2, (2, 2)), (-7, 40, (3, 9))],
 )
 def test_a_part_of_a_log_is_what_is_there_of_it(start: int, end: int | None, part: tuple[int, int]) -> None:
-    read = RangeRead(Range(LOG, "id", 3, 9).part(start, end), lambda first, last: (first, last))
+    read = RangeReading(Range(LOG, "id", 3, 9).part(start, end), lambda first, last: (first, last))
     assert read.fold == part

@@ -21,7 +21,7 @@ from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.rows import FACTS, fact_rows
-from txnwatch.streaming.source.tasks import OFFSETS_WORTH_A_TASK, ReadPlan, plan_facts, plan_reads, range_read
+from txnwatch.streaming.source.tasks import OFFSETS_WORTH_A_TASK, TaskPlan, plan_facts, plan_reads, reading_of_range
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 OPTIONS = parse_options({"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "inputPartitions": "3"})
@@ -45,7 +45,7 @@ def listed(ends: dict[int, int], *, known: bool = False) -> tuple[SourceOffset, 
     return replace(end, barrier=0, positions=before), end
 
 
-def shares(plans: list[ReadPlan]) -> list[list[int]]:
+def shares(plans: list[TaskPlan]) -> list[list[int]]:
     return [[found.partition.partition for found in plan.ranges] for plan in plans]
 
 
@@ -92,12 +92,12 @@ def a_log(number: int) -> bytes:
     )
 
 
-def facts_of(plans: list[ReadPlan]) -> list[Fact]:
+def facts_of(plans: list[TaskPlan]) -> list[Fact]:
     """The facts of all tasks, by way of rows."""
     facts: list[Fact] = []
     for plan in plans:
         room = HeldBytes()
-        reads = [range_read(found, OPTIONS, room) for found in plan.ranges]
+        reads = [reading_of_range(found, OPTIONS, room) for found in plan.ranges]
         for read in reads:
             read.fold.feed(a_log(read.partition.partition))
         rows = FACTS.record_batch(fact_rows(plan_facts(plan, reads), buckets=1)).to_pylist()

@@ -18,7 +18,7 @@ from txnwatch.streaming.client.cluster import EARLIEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import lookups
 from txnwatch.streaming.log.former_owners import AT_A_TIME, FormerOwnersReader
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 PRODUCER, OTHER = 1_000_007, 1_000_009
@@ -66,7 +66,7 @@ class Logs:
             found[at] = Problem("no leader") if at == self.unlisted else ListedOffset(offset, 0, 1)
         return found
 
-    def read(self, _: object, reads: list[RangeRead], *, patience_s: float, until: float, **__: object) -> None:
+    def read(self, _: object, reads: list[RangeReading], *, patience_s: float, until: float, **__: object) -> None:
         assert patience_s > 0
         assert until == self.until
         for read in reads:

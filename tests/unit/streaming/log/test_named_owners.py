@@ -17,7 +17,7 @@ from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log import named_owners
 from txnwatch.streaming.log.named_owners import read_owner_names
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOGS = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in (0, 1)]
@@ -41,7 +41,7 @@ class Reading:
         monkeypatch.setattr(named_owners, "list_extents", lambda *_: self.listed)
         monkeypatch.setattr(named_owners, "read_parts", self.read)
 
-    def read(self, _: object, parts: Iterable[RangeRead[Any]]) -> list[RangeRead[Any]]:
+    def read(self, _: object, parts: Iterable[RangeReading[Any]]) -> list[RangeReading[Any]]:
         reads = list(parts)
         self.reads += len(reads)
         for read in reads:

@@ -10,9 +10,9 @@ from msgspec.structs import replace as with_changes
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.fetch import Budget
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.options import parse_options
-from txnwatch.streaming.source.tasks import LOG_BYTES, LOG_BYTES_AT_FIRST, ReadPlan, budgets
+from txnwatch.streaming.source.tasks import LOG_BYTES, LOG_BYTES_AT_FIRST, TaskPlan, budgets
 
 MB = 1 << 20
 
@@ -33,11 +33,11 @@ class Bytes:
         self.position += len(buffer)
 
 
-def a_read(end: int, name: str = "orders", number: int = 0, *, must_check: bool = False) -> RangeRead:
-    return RangeRead(Range(TopicPartition(name, number), "id", 0, end, 3, must_check), Bytes)
+def a_read(end: int, name: str = "orders", number: int = 0, *, must_check: bool = False) -> RangeReading:
+    return RangeReading(Range(TopicPartition(name, number), "id", 0, end, 3, must_check), Bytes)
 
 
-def answer(read: RangeRead, size: int) -> None:
+def answer(read: RangeReading, size: int) -> None:
     """What a leader sends: at most `size`."""
     if read.needs_fetch:
         sent = min(size, read.fold.end - read.fold.position)
@@ -46,7 +46,7 @@ def answer(read: RangeRead, size: int) -> None:
         read.fold.position += sent
 
 
-def rounds(reads: list[RangeRead], budget: Budget, size: int) -> None:
+def rounds(reads: list[RangeReading], budget: Budget, size: int) -> None:
     for _ in range(1000):
         for read in reads:
             answer(read, size)
@@ -56,7 +56,7 @@ def rounds(reads: list[RangeRead], budget: Budget, size: int) -> None:
     raise AssertionError("it never ends")
 
 
-def left(read: RangeRead) -> list[tuple[NoticeKind, int, int]]:
+def left(read: RangeReading) -> list[tuple[NoticeKind, int, int]]:
     return [(notice.kind, notice.from_offset, notice.to_offset) for notice in read.notices]
 
 
@@ -101,7 +101,7 @@ OPTIONS = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "maxB
 def test_the_tasks_of_a_batch_share_its_bytes_and_each_has_its_time() -> None:
     options = parse_options({**OPTIONS, "maxReadMsPerTrigger": "700", "driverFile": "rereads"})
     data, log = a_read(10), a_read(10, TRANSACTION_STATE_TOPIC)
-    of_data, of_log, _ = budgets(ReadPlan((), 0, tasks=2), [log, data], options, 10.0)
+    of_data, of_log, _ = budgets(TaskPlan((), 0, tasks=2), [log, data], options, 10.0)
     assert (of_data.reads, of_data.max_bytes, of_data.until_s) == ([data], 4 * MB, 10.7)
     assert (of_log.reads, of_log.max_bytes, of_log.until_s) == ([log], LOG_BYTES, float("inf"))
 
@@ -115,18 +115,18 @@ def test_the_first_reading_of_the_log_has_a_larger_budget() -> None:
         (with_changes(first, is_first=False), LOG_BYTES),
         (with_changes(first, backlog_end=9), LOG_BYTES),
     ):
-        (of_log,) = [one for one in budgets(ReadPlan((found,), 0), [log], options, 0.0) if one.reads]
+        (of_log,) = [one for one in budgets(TaskPlan((found,), 0), [log], options, 0.0) if one.reads]
         assert of_log.max_bytes == expected
 
 
 def test_a_rate_also_limits_the_reading_time_of_the_log() -> None:
     options = parse_options({**OPTIONS, "driverFile": "rereads", "maxBytesPerSecond": "1000"})
     log = a_read(10, TRANSACTION_STATE_TOPIC)
-    (of_log,) = [one for one in budgets(ReadPlan((), 0), [log], options, 10.0) if one.reads]
+    (of_log,) = [one for one in budgets(TaskPlan((), 0), [log], options, 10.0) if one.reads]
     assert (of_log.max_bytes, of_log.until_s) == (LOG_BYTES, 15.0)
 
 
 @pytest.mark.parametrize("option", ["maxBytesPerTrigger", "maxReadMsPerTrigger"])
 def test_without_a_driver_file_no_rest_of_a_range_is_left(option: str) -> None:
     options = parse_options({**OPTIONS, option: "1"})
-    assert budgets(ReadPlan((), 0), [a_read(10)], options, 0.0) == []
+    assert budgets(TaskPlan((), 0), [a_read(10)], options, 0.0) == []

@@ -19,7 +19,7 @@ from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import lookups as extent
 from txnwatch.streaming.log.lookups import OFFSETS_BELOW, SpanHistoryFold, SpanHistoryReader, near
-from txnwatch.streaming.log.range_read import RangeRead
+from txnwatch.streaming.log.range_reading import RangeReading
 
 MINE, OTHER = 7, 8
 BUDGET_S = 0.3
@@ -94,7 +94,7 @@ class Logs:
         self.errors: dict[int, str] = {}
         self.passes: list[int] = []
         self.until = float("inf")
-        self.on_read: Callable[[RangeRead, bytes], None] = lambda read, log: read.fold.feed(log)
+        self.on_read: Callable[[RangeReading, bytes], None] = lambda read, log: read.fold.feed(log)
         self.known = Metadata("cluster", {}, {at.topic: TopicInfo(at.topic, "id", {}) for at in self.batches})
         monkeypatch.setattr(extent, "read_ranges", self.read)
 
@@ -118,7 +118,7 @@ class Logs:
             for at in partitions
         }
 
-    def read(self, _: object, reads: Iterable[RangeRead], **__: object) -> None:
+    def read(self, _: object, reads: Iterable[RangeReading], **__: object) -> None:
         asked = list(reads)
         self.passes.append(len(asked))
         for read in asked:
@@ -184,16 +184,16 @@ def test_a_partition_of_which_nothing_came_does_not_pass_for_one_that_is_being_r
     )
 
 
-def unreachable(read: RangeRead, _: bytes) -> None:
+def unreachable(read: RangeReading, _: bytes) -> None:
     read.gap("no leader")
 
 
-def cut(read: RangeRead, log: bytes) -> None:
+def cut(read: RangeReading, log: bytes) -> None:
     read.truncated(1, "the log diverges")
     read.fold.feed(log)
 
 
-def gone(read: RangeRead, _: bytes) -> None:
+def gone(read: RangeReading, _: bytes) -> None:
     read.notice(NoticeKind.DELETED, 0, 1, "the topic was deleted or re-created")
     read.is_over = True
 
@@ -203,7 +203,7 @@ def nobody(*_: object) -> None:
 
 
 @pytest.mark.parametrize("happens", [unreachable, cut, gone, nobody])
-def test_a_failed_read_can_be_requested_again(logs: Logs, happens: Callable[[RangeRead, bytes], None]) -> None:
+def test_a_failed_read_can_be_requested_again(logs: Logs, happens: Callable[[RangeReading, bytes], None]) -> None:
     reader, usual = reader_of(logs), logs.on_read
     logs.on_read = happens
     assert reader.read([a_span(2)])[a_span(2)].problem
@@ -211,11 +211,11 @@ def test_a_failed_read_can_be_requested_again(logs: Logs, happens: Callable[[Ran
     assert summary(reader.read([a_span(2)])[a_span(2)]) == HISTORIES[a_span(2)]
 
 
-def undecodable(read: RangeRead, _: bytes) -> None:
+def undecodable(read: RangeReading, _: bytes) -> None:
     read.gap("the batch at offset 0 is not valid", is_decode_failure=True)
 
 
-def behind_retention(read: RangeRead, _: bytes) -> None:
+def behind_retention(read: RangeReading, _: bytes) -> None:
     read.notice(NoticeKind.LOST, 0, 3, "retention was faster")
     read.fold = read.new_fold(3, read.end)
     read.fold.feed(b"".join(TWO_EPOCHS[3:]))
@@ -223,7 +223,7 @@ def behind_retention(read: RangeRead, _: bytes) -> None:
 
 @pytest.mark.parametrize("happens", [undecodable, behind_retention])
 def test_an_epoch_that_can_never_be_read_is_unknown_and_no_problem(
-    logs: Logs, happens: Callable[[RangeRead, bytes], None]
+    logs: Logs, happens: Callable[[RangeReading, bytes], None]
 ) -> None:
     logs.on_read = happens
     assert reader_of(logs).read([a_span(2)])[a_span(2)] == SpanHistory()

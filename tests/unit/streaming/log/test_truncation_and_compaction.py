@@ -28,7 +28,7 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
@@ -51,8 +51,8 @@ def test_a_range_is_read_again_only_after_a_truncation_would_have_been_detected(
     assert found.reread == {}
 
 
-def a_range(start: int, end: int) -> RangeRead:
-    return RangeRead(Range(ORDERS, "id", start, end, 3), PartitionFold)
+def a_range(start: int, end: int) -> RangeReading:
+    return RangeReading(Range(ORDERS, "id", start, end, 3), PartitionFold)
 
 
 def test_a_log_that_ends_below_what_was_read_is_asked_where_it_was_cut() -> None:

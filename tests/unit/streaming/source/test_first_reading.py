@@ -14,11 +14,11 @@ from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.fetch import Budget
 from txnwatch.streaming.log.first_read_fold import HeldBytes
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
-from txnwatch.streaming.source.tasks import plan_facts, plan_reads, range_read
+from txnwatch.streaming.source.tasks import plan_facts, plan_reads, reading_of_range
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -56,7 +56,7 @@ class Watched:
         rereads = self.rereads if back is None else {LOG: back}
         following = plan(self.done, listing, Limits(), rereads)
         (task,) = plan_reads(self.done, following, OPTIONS)
-        reads = [range_read(found, OPTIONS, HeldBytes()) for found in task.ranges]
+        reads = [reading_of_range(found, OPTIONS, HeldBytes()) for found in task.ranges]
         for read in reads:
             self._read(read, records)
         self.ranges: list[Range] = list(task.ranges)
@@ -71,7 +71,7 @@ class Watched:
         return list(findings)
 
     def _read(self, read: object, records: int) -> None:
-        assert isinstance(read, RangeRead)
+        assert isinstance(read, RangeReading)
         for offset in sorted(self.records):
             if read.fold.position <= offset and read.needs_fetch:
                 self.fetches += 1

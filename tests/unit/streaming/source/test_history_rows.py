@@ -6,13 +6,13 @@ from support.batches import a_batch, a_marker
 from support.facts import ORDERS, PAYMENTS
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.range_read import Range, RangeRead
+from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.rows import Row, episode_rows, unlisted
 
 
-def range_of(end: int) -> RangeRead:
-    return RangeRead(Range(ORDERS, "id", 0, end, 3), lambda *at: PartitionFold(*at, keep_episodes=True))
+def range_of(end: int) -> RangeReading:
+    return RangeReading(Range(ORDERS, "id", 0, end, 3), lambda *at: PartitionFold(*at, keep_episodes=True))
 
 
 def transaction(offset: int) -> bytes:
@@ -53,7 +53,7 @@ def test_episodes_below_a_truncation_are_returned_once() -> None:
 
 
 def test_a_cut_below_the_range_is_read_from_there() -> None:
-    read = RangeRead(Range(ORDERS, "id", 8, 9, 3, must_check=True), PartitionFold)
+    read = RangeReading(Range(ORDERS, "id", 8, 9, 3, must_check=True), PartitionFold)
     read.truncated(4, "cut", 2)
     assert (read.fold.position, read.last_epoch, read.must_check) == (4, 2, False)
 

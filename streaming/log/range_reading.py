@@ -77,7 +77,7 @@ F_co = TypeVar("F_co", bound=Fold, covariant=True)
 
 
 @dataclass(slots=True)
-class RangeRead(Generic[F_co]):
+class RangeReading(Generic[F_co]):
     """One range, and how reading it went; the type of its folds is that of `new_fold`.
 
     Attributes:
