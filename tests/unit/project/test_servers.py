@@ -100,7 +100,7 @@ def test_the_files_with_a_fixture_of_the_session_that_starts_slowly_are_one_unit
         "integration/test_failover_admin.py::test_b[x::y]",
         "integration/test_census.py::test_c",
         "e2e/test_run.py::test_d",
-        "browser/test_brokers_away.py::test_e",
+        "browser/test_whole_watch.py::test_e",
     ]
     scheduling = UnitScheduling.__new__(UnitScheduling)
     of_xdist = "_split_scope"  # the method with which pytest-xdist asks for the unit

@@ -1,9 +1,11 @@
-"""The page of a whole watch while all brokers are away: it knows nothing, says so, and is never green meanwhile."""
+"""The page of a whole watch over time: it is green only while the watch knows that all is clear."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
+
+import pytest
 
 from support.browsers import Tab, a_tab
 from support.shared_watch import SharedWatch
@@ -11,6 +13,7 @@ from support.shared_watch import SharedWatch
 UNKNOWN_WITHIN_S = 17.0
 AWAY_S = 20.0
 BACK_WITHIN_S = 120.0
+IDLE_S = 600.0
 
 # What a person sees, looked at ten times a second: each state, and whether a green sentence is drawn.
 WATCH_THE_PAGE = """() => {
@@ -26,6 +29,16 @@ WATCH_THE_PAGE = """() => {
 
 def seen(tab: Tab) -> list[dict[str, Any]]:
     return list(tab.page.evaluate("window.seen"))
+
+
+@pytest.mark.long
+def test_an_idle_cluster_is_clear_all_the_time(browser: Any, shared_watch: SharedWatch) -> None:
+    with a_tab(browser, shared_watch.watch.page_url) as tab:
+        tab.until("All clear.", within_s=60.0)
+        tab.page.evaluate(WATCH_THE_PAGE)
+        tab.page.wait_for_timeout(IDLE_S * 1000)
+        assert seen(tab) == [{"state": "clear", "isGreen": True}]
+        assert tab.said == []
 
 
 def test_while_the_brokers_are_away_nothing_is_known(browser: Any, shared_watch: SharedWatch) -> None:
