@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +227,23 @@ def test_the_image_gets_every_package() -> None:
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"].values()
     allowed = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     assert {f"!{path.split('/')[0]}" for path in packages} <= set(allowed)
+
+
+def is_in_the_context(path: str, patterns: Sequence[str]) -> bool:
+    """Whether Docker sends a file to the build: the last pattern that has it, or a directory of it, decides."""
+    above = [path, *map(str, Path(path).parents)][:-1]
+    is_in = True
+    for pattern in patterns:
+        if any(fnmatch(one, pattern.removeprefix("!")) for one in above):
+            is_in = pattern.startswith("!")
+    return is_in
+
+
+def test_the_image_gets_every_file_that_it_copies() -> None:
+    patterns = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    copies = re.findall(r"^COPY (?!--from)(.*) \S+$", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)
+    files = [file for copied in copies for file in copied.split() if file != "."]
+    assert "deploy/image/entrypoint.py" in files
+    assert [file for file in files if not is_in_the_context(file, patterns)] == []
+    assert not is_in_the_context("src/txnwatch_demo/play.py", patterns)
+    assert not is_in_the_context(".git/config", patterns)
