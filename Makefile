@@ -21,6 +21,9 @@ test: dev-venv ## every test a contributor needs, one summary
 unit: dev-venv ## unit and property tests and the simulation: no JVM, no network
 	@$(BIN)/python -m pytest tests/unit tests/property tests/simulation $(ARGS)
 
+# The tests that have more examples if TXNWATCH_SEEDS is higher (tests/support/seeds.py).
+RANDOM_EXAMPLES := tests/unit tests/property tests/simulation tests/integration/test_producer_state_oracle.py tests/integration/test_live_differential.py
+
 # Without the dump of pytest's faulthandler after half an hour: it can crash a Python that is running.
 nightly: dev-venv ## the simulation at length: a hundred thousand seeds (SEEDS=N)
 	@TXNWATCH_SEEDS=$(or $(SEEDS),100000) $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/simulation/test_simulation.py tests/simulation/test_asking.py tests/simulation/test_mutants.py $(ARGS)
@@ -34,8 +37,9 @@ e2e: dev-venv ## end-to-end tests: the whole job
 browser: browser-venv ## the page in a real browser; writes docs/page.png and docs/page-incident.png
 	@$(BIN)/python -m pytest tests/browser -m "" --page-pictures docs $(ARGS)
 
-long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults
+long: dev-venv ## what takes long and is not in `make test`: whole processes under rarer faults, and more random examples
 	@$(BIN)/python -m pytest tests -m long --ways-results docs/ways-in.json $(ARGS)
+	@TXNWATCH_SEEDS=400 TXNWATCH_FIRST_SEED=0 $(BIN)/python -m pytest -n 2 $(RANDOM_EXAMPLES) $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
 stop-times: dev-venv ## how long a stop takes in each situation; writes docs/stop-times.json

@@ -12,10 +12,11 @@ from xdist.remote import Producer
 
 from support.bad_inputs import BadInputs
 from support.matrices import rows_between
+from support.seeds import in_proportion
 from support.units import UnitScheduling
 
 # The same examples on every run, and no deadline on a busy machine; HYPOTHESIS_PROFILE=explore looks for new ones.
-settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=in_proportion(40))
 settings.register_profile("explore", deadline=None, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 

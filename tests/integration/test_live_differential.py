@@ -1,13 +1,11 @@
 """Our fold and state against a real leader: random requests, then DescribeProducers and the last stable offset.
 
 One broker, raw requests of applications, zombies and administrators; what we read through Fetch has to hold open
-exactly what the leader does, whenever we look and however much we have read at a time. TXNWATCH_SEEDS=100 goes on
-for so many topics.
+exactly what the leader does, whenever we look and however much we have read at a time.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from random import Random
 
@@ -16,10 +14,11 @@ import pytest
 from support.live_script import LiveScript
 from support.live_watcher import LiveWatcher
 from support.mutants import MUTANTS
+from support.seeds import in_proportion
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 
-TOPICS = int(os.environ.get("TXNWATCH_SEEDS", "8"))
+TOPICS = in_proportion(8)
 LOOKS = 50
 TOPICS_FOR_A_MUTANT = 8
 NOTICED = [

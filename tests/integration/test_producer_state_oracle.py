@@ -1,12 +1,11 @@
 """Our fold and state against the class that Kafka's leaders keep their producers in, over thousands of random logs.
 
-The class is `ProducerStateManager` of Kafka's own jars, in one JVM without a broker. TXNWATCH_SEEDS=100000 runs so
-many logs; a difference is reported with its seed and with the shortest script that still makes it.
+The class is `ProducerStateManager` of Kafka's own jars, in one JVM without a broker. A difference is reported with
+its seed and with the shortest script that still makes it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from support.log_scripts import ScriptStep, shortened
 from support.mutants import MUTANTS, Mutant
 from support.producer_state_diff import ComparisonTally, check, first_difference
 from support.producer_state_oracle import ProducerStateOracle
+from support.seeds import in_proportion
 
-LOGS = int(os.environ.get("TXNWATCH_SEEDS", "2000"))
+LOGS = in_proportion(800)
 LOGS_FOR_A_MUTANT = 1500
 EVERY_KIND = frozenset(
     {"data", "marker", "plain", "nobody", "old", "emptied data", "emptied marker"}
@@ -45,7 +45,7 @@ def test_the_open_transactions_are_those_of_kafka(oracle: ProducerStateOracle) -
         check(oracle, seed, tally)
     assert tally.logs == LOGS
     assert tally.comparisons > 10 * LOGS
-    if LOGS >= 1000:
+    if LOGS >= 800:
         rare = {"a newer epoch joined", "leader has forgotten", "several open", "opened", "closed"}
         assert {name for name, times in tally.seen.items() if times} == EVERY_KIND | EVERY_REFUSAL | rare
 

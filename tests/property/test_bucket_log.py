@@ -10,11 +10,12 @@ from unittest import mock
 import pytest
 
 from support.attempts import USUAL_CHANGES, Query
+from support.seeds import in_proportion
 from txnwatch.state.detection import open_transactions
 from txnwatch.state.detection.bucket_state import Agenda, Awaited
 from txnwatch.state.store.bucket_log import KeptBucket
 
-SEEDS, BATCHES = 25, 120
+SEEDS, BATCHES = in_proportion(10), 120
 LONG, RETENTION_MS = 550, 5_000  # ten batches
 FEW_CHANGES, FEWER_CHANGES = (0, 0, 0, 1), (*(0,) * 20, 1)
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from support.attempts import POLICY, USUAL_CHANGES, Query
 from support.facts import DictStore
+from support.seeds import in_proportion
 from txnwatch.state.detection import open_transactions
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
@@ -23,7 +24,7 @@ from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import TopicPartition
 
-SEEDS, BATCHES = 12, 300
+SEEDS, BATCHES = in_proportion(5), 300
 FEW_CHANGES = (0, 0, 0, 1)
 EVERY_FINDING = {"SpanCandidate", "TransactionCandidate", "OwnerInDoubt", "CoverInDoubt", "StrayWrite", "SpanEnded"}
 
@@ -72,7 +73,7 @@ def test_a_barrier_leaves_out_no_producer_about_which_it_would_find_something() 
 
 @pytest.mark.parametrize("places", [1, 4])
 def test_findings_do_not_depend_on_the_places_of_the_open_list(places: int) -> None:
-    for seed in range(4):
+    for seed in range(in_proportion(2)):
         usual = list(findings(seed))
         with mock.patch.object(open_transactions, "FOLLOWED", places):
             small = list(findings(seed))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.log_lines import LogLines
+from support.seeds import in_proportion
 from txnwatch.state.model.errors import CheckpointError, LeaseNotRenewedError
 from txnwatch.streaming.job.checkpoint_lease import RENEWED_S, STALE_S, CheckpointLease
 
@@ -118,7 +119,7 @@ def may_begin(driver: CheckpointLease) -> bool:
     return True
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=in_proportion(800))
 @given(SEEDS)
 def test_two_drivers_never_hold_the_lease(seed: int) -> None:
     world = LeaseWorld(Random(seed))

@@ -10,12 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from support.changing_clocks import DEPENDS_ON_EVALUATIONS, Batches, Run
+from support.seeds import in_proportion
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
 from txnwatch.state.model.verdicts import Verdict
 
-SEEDS, BATCHES = 40, 150
+SEEDS, BATCHES = in_proportion(16), 150
 _AWAY_MS = 10**12  # so that no clock shows a time before 1970
 SET_BY_MS = (-3_600_000, -90_000, -2_000, 2_000, 90_000, 3_600_000)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from support.facts import DictStore, decode_bucket, encode_bucket
 from support.row_facts import fact_of
+from support.seeds import in_proportion
 from support.strategies import barriers, buckets, facts, nearly_at_rest, producer_facts, producers
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.detection.bucket_state import BucketState
@@ -143,7 +144,7 @@ def test_an_emitted_finding_survives_its_row(bucket: BucketState, batch: list[Fa
             assert FINDINGS.decode(FINDINGS.encode(emitted)) == emitted
 
 
-@settings(max_examples=400)
+@settings(max_examples=in_proportion(160))
 @given(nearly_at_rest(), barriers, buckets)
 def test_a_producer_at_rest_is_one_that_an_evaluation_would_not_change(
     producer: ProducerState, barrier: Barrier, bucket: BucketState

@@ -105,7 +105,7 @@ MUTANTS_OF_THE_TABLE: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (changed("RestIsRead", "A rest counts as read.", Lack.NOTHING, E.LIMITED), USUAL, 671),
     (changed("RestIsNeverRead", "A rest that is read stays unread.", Lack.REST, E.READ_AGAIN), USUAL, 12),
     (changed("RestOutlivesItsTopic", "A rest stays unread without its topic.", Lack.REST, E.DELETED), USUAL, 181),
-    (changed("UnreadableIsRead", "A range that cannot be read counts as read.", Lack.NOTHING, E.UNREADABLE), USUAL, 13),
+    (changed("UnreadableIsRead", "A range that cannot be read counts as read.", Lack.NOTHING, E.UNREADABLE), USUAL, 69),
     (
         changed("RangeIsNeverRead", "A range that is read again stays unread.", Lack.RANGE, E.READ_AGAIN),
         DISKS_AND_MARKERS_FAIL,

@@ -9,8 +9,10 @@ the leader's producer state outlives them.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from simulation.encoding import Body, Data, Mark, encode
@@ -19,6 +21,7 @@ from txnwatch.streaming.wire.fetch_response import Divergence
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_SERVER_ERROR = 1, -1
 NO_RECORDS: list[WorldBatch] = []
+_end_of = attrgetter("next_offset")
 
 
 class WorldBatch(NamedTuple):
@@ -124,18 +127,19 @@ class PartitionLog:
     def fetch(self, position: int, last_epoch: int | None, most: int) -> Fetched:
         """The leader's answer to a consumer, at most `most` batches; it has checked that there is a leader."""
         if last_epoch is not None:
-            agreed = self._end_of(last_epoch)
+            agreed = self._end_of_epoch(last_epoch)
             if agreed is None or position < self.start:
                 return Fetched(OFFSET_OUT_OF_RANGE)
             if agreed[0] < last_epoch or agreed[1] < position:
                 return Fetched(0, Divergence(*agreed))
         if not self.start <= position <= self.end:
             return Fetched(OFFSET_OUT_OF_RANGE)
-        found = [e for e in self.entries if e.next_offset > position and e.next_offset <= self.high_watermark]
+        first, behind_last = (bisect_right(self.entries, to, key=_end_of) for to in (position, self.high_watermark))
+        found = self.entries[first : min(behind_last, first + most)]
         readable = list(itertools.takewhile(lambda entry: entry.offset not in self.unreadable, found))
-        return Fetched(entries=readable[:most]) if readable or not found else Fetched(UNKNOWN_SERVER_ERROR)
+        return Fetched(entries=readable) if readable or not found else Fetched(UNKNOWN_SERVER_ERROR)
 
-    def _end_of(self, asked: int) -> tuple[int, int] | None:
+    def _end_of_epoch(self, asked: int) -> tuple[int, int] | None:
         """The largest epoch not above the asked one, and where it ends (`LeaderEpochFileCache.endOffsetFor`)."""
         if asked == self.epochs[-1][0]:
             return asked, self.end
@@ -167,6 +171,7 @@ class DataPartition(PartitionLog):
     producers: dict[int, Producer] = field(default_factory=dict)
     has_offsets: bool = False
     closing: dict[tuple[int, int], int] = field(default_factory=dict)
+    _unstable: tuple[int, int, int] = (-1, -1, 0)  # leader epoch, high watermark, and the first offset not stable there
 
     def open_spans(self) -> Iterator[tuple[int, int]]:
         """(producer id, start) of everything open, also where the marker is not committed yet."""
@@ -230,6 +235,11 @@ class DataPartition(PartitionLog):
     @property
     def last_stable_offset(self) -> int:
         """Where read_committed consumers stop: a transaction is stable once its marker is committed."""
+        if self._unstable[:2] != (self.epoch, self.high_watermark):  # below the watermark an epoch changes nothing
+            self._unstable = (self.epoch, self.high_watermark, self._first_unstable())
+        return min(max(self.start, self._unstable[-1]), self.high_watermark)
+
+    def _first_unstable(self) -> int:
         unstable: dict[int, int] = {}
         for entry in self.entries:
             body = entry.body
@@ -239,4 +249,4 @@ class DataPartition(PartitionLog):
                 unstable.pop(body.producer_id, None)
             elif isinstance(body, Data) and body.producer_id >= 0:
                 unstable.setdefault(body.producer_id, entry.offset)
-        return min(max(self.start, min([*unstable.values(), self.high_watermark])), self.high_watermark)
+        return min([*unstable.values(), self.high_watermark])

@@ -6,7 +6,6 @@ lives of one id in tests/property/test_outcome_properties.py.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from contextlib import AbstractContextManager
 from unittest import mock
@@ -16,21 +15,21 @@ import pytest
 from simulation.abort import believing, run_race, run_with_abort
 from simulation.run import USUAL
 from simulation.world import Setting
+from support.seeds import in_proportion
 from txnwatch.state.abort import rules as abort_plan
 from txnwatch.state.abort.rules import REFUSALS
 from txnwatch.state.detection import view
 from txnwatch.state.evidence import outcome as outcome_rule
 from txnwatch.state.model.incident import Refusal
 
-_SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "600"))
-RACES, WHOLE_RUNS = max(1, _SEEDS // 24), max(1, _SEEDS // 20)
+RACES, WHOLE_RUNS = in_proportion(10), in_proportion(12)
 TOO_OFTEN = 400
 NEAR_IT = 180  # a seed that shows the harm comes soon after
 LATE_OR_LOST = Setting(faults=frozenset({"stray write", "lost marker"}), batches=40)
 LOG_IS_CUT_FIRST = Setting(
     *(1, 1, 1), batches=3, rate=0.5, head_start=150, faults=frozenset({"unclean failover of the log", "lost marker"})
 )
-CUT_BEFORE_THE_WATCH = range(1500, 1600)  # seeds of which one needs the rule
+CUT_BEFORE_THE_WATCH = range(1580, 1580 + in_proportion(40))  # seeds of which one needs the rule
 
 
 def test_no_healthy_transaction_is_harmed_whatever_the_incidents_contain() -> None:
@@ -96,11 +95,11 @@ def without(refusal: Refusal) -> AbstractContextManager[object]:
 
 
 @pytest.mark.parametrize(
-    "refusal",
-    [Refusal.OUTCOME_WAS_COMMIT, Refusal.EPOCH_MAY_BE_REUSED, Refusal.CHANGED_SINCE_OPENED],
+    ("refusal", "first"),
+    [(Refusal.OUTCOME_WAS_COMMIT, 0), (Refusal.EPOCH_MAY_BE_REUSED, 48), (Refusal.CHANGED_SINCE_OPENED, 12)],
 )
-def test_without_a_rule_a_transaction_is_harmed(refusal: Refusal) -> None:
+def test_without_a_rule_a_transaction_is_harmed(refusal: Refusal, first: int) -> None:
     with without(refusal):
-        found = next((seed for seed in range(TOO_OFTEN) if run_race(seed)[0]), None)
+        found = next((seed for seed in range(first, first + TOO_OFTEN) if run_race(seed)[0]), None)
     assert found is not None, f"{refusal} can be taken out, and {TOO_OFTEN} races do not show it"
     assert not run_race(found)[0]

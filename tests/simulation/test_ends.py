@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from simulation.mutants_of_ends import SLOW
 from simulation.run import report, run, shrink
+from support.seeds import in_proportion
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
-SEEDS = int(os.environ.get("TXNWATCH_SEEDS", "800")) // 8
+SEEDS, WITHOUT_FAULTS = in_proportion(40), in_proportion(20)
 
 
 def test_no_end_of_a_transaction_is_false() -> None:
@@ -25,7 +26,7 @@ def test_no_end_of_a_transaction_is_false() -> None:
 
 def test_without_faults_every_end_is_known() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(50):
+    for seed in range(WITHOUT_FAULTS):
         seen += run(seed, replace(SLOW, faults=frozenset())).seen
-    assert seen["transaction committed"] + seen["transaction aborted"] > 100
+    assert seen["transaction committed"] + seen["transaction aborted"] > 2 * WITHOUT_FAULTS
     assert not {"transaction no_longer_open", "transaction moved_on"} & seen.keys()

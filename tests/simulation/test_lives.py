@@ -9,8 +9,9 @@ import pytest
 
 from simulation.lives import live
 from simulation.outcome_mutants import PLANTED, Planted
+from support.seeds import in_proportion
 
-LIVES = max(100, int(os.environ.get("TXNWATCH_SEEDS", "1200")) // 12)
+LIVES = in_proportion(40)
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
 
 

@@ -19,6 +19,7 @@ from filelock import FileLock
 
 from txnwatch.java import java
 from txnwatch_demo.embedded.jars import cache_directory
+from txnwatch_demo.embedded.kafka import SHORT_LIVED
 from txnwatch_demo.embedded.process import ServerProcess, free_ports
 
 _VERSION = "3.0.9"
@@ -35,7 +36,7 @@ class SchemaRegistry:
         (self.port,) = free_ports(1)
         home = _home()
         command = [
-            *(java(), "-Xmx384m", "-XX:+UseSerialGC"),
+            *(java(), "-Xmx384m", *SHORT_LIVED),
             *("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self.port}"),
             *("-jar", str(home / f"{_ARCHIVE}-runner.jar")),
         ]
