@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from support.bad_inputs import BadInputs
@@ -15,9 +16,10 @@ from support.matrices import rows_between
 from support.seeds import in_proportion
 from support.units import UnitScheduling
 
-# The same examples on every run, and no deadline on a busy machine; HYPOTHESIS_PROFILE=explore looks for new ones.
-settings.register_profile("same", deadline=None, derandomize=True, max_examples=in_proportion(40))
-settings.register_profile("explore", deadline=None, max_examples=2_000)
+# The same examples on every run; HYPOTHESIS_PROFILE=explore looks for new ones. A busy machine may be slow.
+_ON_A_BUSY_MACHINE: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("same", **_ON_A_BUSY_MACHINE, derandomize=True, max_examples=in_proportion(40))
+settings.register_profile("explore", **_ON_A_BUSY_MACHINE, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 pytest.register_assert_rewrite("contract")  # the suites' modules are imported by the tests that run them
