@@ -25,7 +25,7 @@ from txnwatch.setting_sources import broker_properties, client_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.spark_start import pid_of_jvm, started_session
+from txnwatch.spark_start import SparkStart, pid_of_jvm
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
@@ -39,7 +39,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.tls import Tls
-from txnwatch.streaming.job.checkpoint import Progress, SideFiles, local_directory, read_progress
+from txnwatch.streaming.job.checkpoint import Progress, SideFiles, absolute, read_progress
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
 from txnwatch.streaming.job.prepared_home import can_prepare
 from txnwatch.streaming.job.query import BatchErrors
@@ -126,8 +126,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         self._master = chosen_master(self.settings.master, os.environ)
-        directory = local_directory(self.settings.checkpoint)
-        self.checkpoint = str(directory.absolute()) if directory is not None else self.settings.checkpoint
+        self.checkpoint = absolute(self.settings.checkpoint)
         self.files = SideFiles(self.checkpoint)
         properties = client_properties(self.settings.command_config)
         self._properties = broker_properties(properties)
@@ -262,13 +261,13 @@ class Watch:
         """Whether an archive of classes would help here, and there is none (`txnwatch prepare`)."""
         return is_local(self._master) and can_prepare()
 
-    def start_spark(self, scratch: Path) -> SparkSession:
-        """Starts the Spark session: its output goes to `spark_log`, its temporary files to `scratch`.
+    def start_spark(self, begun: SparkStart) -> SparkSession:
+        """Makes the Spark session in the JVM that has begun: its output goes to `spark_log`.
 
         Raises:
             SparkError: Spark does not start.
         """
-        session = started_session(self.settings, self.checkpoint, self._master, self.spark_log, scratch)
+        session = begun.session(self.spark_log)
         self.metrics.jvm_pid = pid_of_jvm(session)
         return session
 
