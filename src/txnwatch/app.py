@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from txnwatch.config import RunSettings
-from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafka_config
+from txnwatch.librdkafka import events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
+from txnwatch.named_files import NamedFiles
 from txnwatch.owners.owners_file import read_owners
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
-from txnwatch.push.push_file import read_push_file
+from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
-from txnwatch.setting_sources import broker_properties, client_properties
+from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
@@ -93,6 +94,7 @@ class Watch:
     """One running watcher: `txnwatch run` starts, supervises and stops it.
 
     Attributes:
+        named: what is read from the files that the settings name.
         cluster_id, topics, access: known after `check`.
         log: receives the operational messages, which are not incident events.
         on_event: receives every incident event.
@@ -109,6 +111,7 @@ class Watch:
     """
 
     settings: RunSettings
+    named: NamedFiles
     log: Log
     on_event: Callable[[IncidentEvent], None]
     is_stopping: Callable[[], bool] = lambda: False
@@ -128,18 +131,17 @@ class Watch:
         self._master = chosen_master(self.settings.master, os.environ)
         self.checkpoint = absolute(self.settings.checkpoint)
         self.files = SideFiles(self.checkpoint)
-        properties = client_properties(self.settings.command_config)
+        properties = self.named.properties
         self._properties = broker_properties(properties)
         self._events = events_topic(
             self.settings.events_topic,
             self.settings.events_format,
             self.settings.schema_registry_url,
             properties,
-            events_keys(self.settings.events_key_file, self.log.warning),
+            self.named.keys,
         )
         self.owners = read_owners(self.settings.owners_file)
-        push = read_push_file(self.settings.push_file)
-        self._push = PushTargets(push, self.files.directory, wall_clock_ms, self.log)
+        self._push = PushTargets(self.named.push or NO_TARGETS, self.files.directory, wall_clock_ms, self.log)
         self._source = SourceLink(self.files.driver_file)
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())

@@ -23,6 +23,7 @@ from txnwatch.cli.one_shot import flag_values
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import KILL_S, REMOVE_S, StopRequest, StopRequestedError, exit_now
 from txnwatch.config import RunSettings
+from txnwatch.named_files import read_named_files
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.spark_start import SparkStart
 from txnwatch.streaming.job.checkpoint import absolute
@@ -43,10 +44,11 @@ def run(parsed: argparse.Namespace) -> int:
             log_to_stdout(JSON)
         settings = load()
         log_to_stdout(settings.log_format)
+        named = read_named_files(settings, LOG.warning)
         watch: Watch | None = None
         with contextlib.suppress(StopRequestedError), _spark_begins(settings, stop) as begun:
             watching = stop.run(functools.partial(import_module, "txnwatch.cli.watching"))
-            watch = watching.new_watch(settings, stop, reload)
+            watch = watching.new_watch(settings, named, stop, reload)
             watching.run_until_stopped(watch, begun, stop, reload)
         counts = "".join(f", {count} {what}" for what, count in sorted(watch.counts.items())) if watch else ""
         LOG.info(f"stopped after {watch.batches if watch else 0} micro-batches{counts}")

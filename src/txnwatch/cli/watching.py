@@ -16,6 +16,7 @@ from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import CLOSE_S, KILL_S, StepTooLongError, StopRequest
 from txnwatch.cli.supervision import supervise
 from txnwatch.config import RunSettings
+from txnwatch.named_files import NamedFiles
 from txnwatch.page.own_hosts import OwnHosts
 from txnwatch.page.served_page import PageSite
 from txnwatch.spark_start import SparkStart
@@ -32,14 +33,14 @@ _FASTER = " (faster after `txnwatch prepare`)"
 _LEASE_S = 120.0  # includes the pause before an abandoned lease is taken over
 
 
-def new_watch(settings: RunSettings, stop: StopRequest, reload: Reload) -> Watch:
+def new_watch(settings: RunSettings, named: NamedFiles, stop: StopRequest, reload: Reload) -> Watch:
     """The watch of this process, before anything is checked.
 
     Raises:
-        TxnwatchError: a file that the settings name cannot be read, or has an error.
+        TxnwatchError: settings do not fit together, or the table of owners has an error.
     """
     is_stopping = functools.partial(_may_no_batch_begin, stop, reload)
-    return Watch(settings, log=LOG, on_event=log_incident, is_stopping=is_stopping)
+    return Watch(settings, named, log=LOG, on_event=log_incident, is_stopping=is_stopping)
 
 
 def _may_no_batch_begin(stop: StopRequest, reload: Reload) -> bool:
