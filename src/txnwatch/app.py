@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from txnwatch.config import RunSettings
-from txnwatch.librdkafka import events_keys, events_topic, grantee_of, librdkafka_config
+from txnwatch.librdkafka import events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
+from txnwatch.named_files import NamedFiles
 from txnwatch.owners.owners_file import read_owners
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
-from txnwatch.push.push_file import read_push_file
+from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
-from txnwatch.setting_sources import broker_properties, client_properties
+from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.event_log import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.spark_start import pid_of_jvm, started_session
+from txnwatch.spark_start import SparkStart, pid_of_jvm
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
@@ -39,7 +40,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.tls import Tls
-from txnwatch.streaming.job.checkpoint import Progress, SideFiles, local_directory, read_progress
+from txnwatch.streaming.job.checkpoint import Progress, SideFiles, absolute, read_progress
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
 from txnwatch.streaming.job.prepared_home import can_prepare
 from txnwatch.streaming.job.query import BatchErrors
@@ -93,6 +94,7 @@ class Watch:
     """One running watcher: `txnwatch run` starts, supervises and stops it.
 
     Attributes:
+        named: what is read from the files that the settings name.
         cluster_id, topics, access: known after `check`.
         log: receives the operational messages, which are not incident events.
         on_event: receives every incident event.
@@ -109,6 +111,7 @@ class Watch:
     """
 
     settings: RunSettings
+    named: NamedFiles
     log: Log
     on_event: Callable[[IncidentEvent], None]
     is_stopping: Callable[[], bool] = lambda: False
@@ -126,21 +129,19 @@ class Watch:
 
     def __post_init__(self) -> None:
         self._master = chosen_master(self.settings.master, os.environ)
-        directory = local_directory(self.settings.checkpoint)
-        self.checkpoint = str(directory.absolute()) if directory is not None else self.settings.checkpoint
+        self.checkpoint = absolute(self.settings.checkpoint)
         self.files = SideFiles(self.checkpoint)
-        properties = client_properties(self.settings.command_config)
+        properties = self.named.properties
         self._properties = broker_properties(properties)
         self._events = events_topic(
             self.settings.events_topic,
             self.settings.events_format,
             self.settings.schema_registry_url,
             properties,
-            events_keys(self.settings.events_key_file, self.log.warning),
+            self.named.keys,
         )
         self.owners = read_owners(self.settings.owners_file)
-        push = read_push_file(self.settings.push_file)
-        self._push = PushTargets(push, self.files.directory, wall_clock_ms, self.log)
+        self._push = PushTargets(self.named.push or NO_TARGETS, self.files.directory, wall_clock_ms, self.log)
         self._source = SourceLink(self.files.driver_file)
         self._listening = EventListener(SkippedRecords(self.log.warning, wall_clock_ms))
         self.options = parse_options(self._source_options())
@@ -262,13 +263,13 @@ class Watch:
         """Whether an archive of classes would help here, and there is none (`txnwatch prepare`)."""
         return is_local(self._master) and can_prepare()
 
-    def start_spark(self, scratch: Path) -> SparkSession:
-        """Starts the Spark session: its output goes to `spark_log`, its temporary files to `scratch`.
+    def start_spark(self, begun: SparkStart) -> SparkSession:
+        """Makes the Spark session in the JVM that has begun: its output goes to `spark_log`.
 
         Raises:
             SparkError: Spark does not start.
         """
-        session = started_session(self.settings, self.checkpoint, self._master, self.spark_log, scratch)
+        session = begun.session(self.spark_log)
         self.metrics.jvm_pid = pid_of_jvm(session)
         return session
 

@@ -1,4 +1,7 @@
-"""Starts Spark for a watch: where its output goes, and what its errors mean."""
+"""Starts Spark for a watch: where its output goes, and what its errors mean.
+
+Law: this module imports Spark only for a session, because the JVM begins before these imports.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from txnwatch.config import RunSettings
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, hidden_from_children
 from txnwatch.state.model.errors import ConfigError, SparkError
-from txnwatch.streaming.job.failures import error_of_the_master, start_error
-from txnwatch.streaming.job.spark_conf import check_interpreter
+from txnwatch.streaming.job.prepared_home import installed_spark, new_archive, options_that_make, prepared_for
+from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS, check_interpreter
+from txnwatch.streaming.job.starting_jvm import StartingJvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +35,8 @@ OLDER_FILES = 2
 _CHUNK = 1 << 16
 _PATIENCE_S = 1.0
 _ONE_BYTE_A_CHARACTER = "latin-1"
+
+_TRAINING_MASTER = "local[2]"
 
 
 class RotatedLog(RotatingFileHandler):
@@ -50,29 +56,44 @@ class RotatedLog(RotatingFileHandler):
         """Drops the data after a failure (a full disk), because the writer must never wait for the disk."""
 
 
-@contextlib.contextmanager
-def output_to(log: Path) -> Iterator[int]:
-    """A descriptor for the output of a JVM that starts in the block; the copying ends with that JVM.
+class HeldOutput:
+    """The output of a JVM: a pipe holds it until the file for it is known. A JVM that writes more than 64 KB waits.
 
-    Raises:
-        ConfigError: the file cannot be written.
+    Attributes:
+        writing: the descriptor for the JVM, which is closed here when the JVM has it.
     """
-    try:
-        file = RotatedLog(log)
-    except OSError as exc:
-        raise ConfigError(
-            f"{log}: expected a file for Spark's output that can be written, found: {exc.strerror}"
-        ) from exc
-    reading, writing = os.pipe()
-    copier = threading.Thread(target=_copy, args=(reading, file), name="spark output", daemon=True)
-    copier.start()
-    try:
-        yield writing
-    except BaseException:
-        os.close(writing)
-        copier.join(_PATIENCE_S)  # the caller reads in the file why the JVM did not start
-        raise
-    os.close(writing)
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+
+    def is_given(self) -> None:
+        """The JVM has the descriptor now, so the copying ends with that JVM."""
+        os.close(self.writing)
+
+    @contextlib.contextmanager
+    def kept_in(self, log: Path) -> Iterator[Callable[[], str]]:
+        """Copies all output to a file from now on, also after the block; gives a function that reads what is new.
+
+        The function waits a moment for a JVM that ends.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        try:
+            file = RotatedLog(log)
+        except OSError as exc:
+            raise ConfigError(
+                f"{log}: expected a file for Spark's output that can be written, found: {exc.strerror}"
+            ) from exc
+        with NewText(log) as new_text:
+            copier = threading.Thread(target=_copy, args=(self._reading, file), name="spark output", daemon=True)
+            copier.start()
+
+            def written() -> str:
+                copier.join(_PATIENCE_S)
+                return new_text.read()
+
+            yield written
 
 
 def _copy(reading: int, file: RotatedLog) -> None:
@@ -109,65 +130,82 @@ class NewText:
         return b"".join([self._file.read(), *reversed(newer)]).decode(errors="replace")
 
 
-def started_session(
-    settings: RunSettings, checkpoint: str, master: str, spark_log: Path, scratch: Path
-) -> SparkSession:
-    """A new Spark session: the output of the JVM and its workers goes to `spark_log`, temporary files to `scratch`.
+class SparkStart:
+    """A start of Spark: the JVM begins at once, the session follows when everything else is checked.
 
     Raises:
-        SparkError: Spark does not start.
-        ConfigError: `spark_log` cannot be written.
+        SparkError: Spark has no program that starts the JVM.
     """
-    with _starting(spark_log) as output:
-        from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415
 
-        return spark_session(
-            checkpoint,
-            master=master,
-            is_checkpoint_shared=settings.checkpoint_is_shared,
-            conf=settings.spark_conf,
-            state_partitions=settings.state_partitions,
-            output=output,
-            scratch=scratch,
+    def __init__(self, settings: SessionSettings) -> None:
+        self._interpreter = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        self._output = HeldOutput()
+        try:
+            with hidden_from_children(ENVIRONMENT_PREFIX):
+                self._jvm = StartingJvm(settings, self._output.writing)
+        finally:
+            self._output.is_given()
+
+    def session(self, spark_log: Path) -> SparkSession:
+        """The session: the output of the JVM and its workers goes to `spark_log`.
+
+        Raises:
+            SparkError: Spark does not start.
+            ConfigError: `spark_log` cannot be written.
+        """
+        with self.explained(spark_log) as jvm:
+            from txnwatch.streaming.job.query import spark_session  # noqa: PLC0415 - see the law
+
+            return spark_session(jvm)
+
+    @contextlib.contextmanager
+    def explained(self, spark_log: Path) -> Iterator[StartingJvm]:
+        """The JVM, for a block in which an error of Spark gets a text for people; the rest as above."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - see the law
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        from txnwatch.streaming.job.failures import (  # noqa: PLC0415
+            error_of_the_master,
+            report_its_end_once,
+            start_error,
         )
+
+        report_its_end_once()
+        with hidden_from_children(ENVIRONMENT_PREFIX):
+            check_interpreter(self._interpreter)
+            with self._output.kept_in(spark_log) as written:
+                try:
+                    yield self._jvm
+                except (Py4JError, PySparkException, ImportError) as exc:
+                    output, where = written(), f"details: {spark_log}"
+                    raise (error_of_the_master(output, where) or start_error(exc, output, where)) from exc
+
+    def kill(self) -> None:
+        """Kills the JVM, unless it has ended."""
+        self._jvm.kill()
 
 
 def prepared(spark_log: Path, scratch: Path) -> Path:
-    """Writes the archive of classes of this Python environment, and returns its path; the rest as above.
+    """Writes the archive of classes of this Python environment, and returns its path.
+
+    `scratch` is an empty directory for temporary files; `spark_log` gets the output of Spark.
 
     Raises:
         SparkError: Spark does not start, or writes no archive.
-        ConfigError: the environment or `spark_log` cannot be written.
+        ConfigError: the environment or `spark_log` cannot be written, or no start would use an archive.
     """
-    with _starting(spark_log) as output:
-        from txnwatch.streaming.job.training import write_archive  # noqa: PLC0415
+    real = installed_spark()
+    with new_archive(real) as archive:
+        conf = {JAVA_OPTIONS: options_that_make(archive)}
+        start = SparkStart(SessionSettings(str(scratch / "checkpoint"), _TRAINING_MASTER, scratch, conf=conf))
+        with start.explained(spark_log) as jvm:
+            from txnwatch.streaming.job.training import write_archive  # noqa: PLC0415 - see the law
 
-        written = write_archive(scratch, output)
-    if written is None:
+            is_written = write_archive(jvm, archive)
+    found = prepared_for(real)
+    if not is_written or found is None or found.archive is None:
         raise SparkError(f"expected that the JVM writes an archive of its classes at its end; details: {spark_log}")
-    return written
-
-
-@contextlib.contextmanager
-def _starting(spark_log: Path) -> Iterator[int]:
-    """A descriptor for the output of the JVM that starts in the block; an error of Spark gets a text for people."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    from txnwatch.streaming.job.failures import report_its_end_once  # noqa: PLC0415
-
-    report_its_end_once()
-    interpreter = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with hidden_from_children(ENVIRONMENT_PREFIX):
-        check_interpreter(interpreter)
-    with contextlib.ExitStack() as stack:
-        try:
-            with output_to(spark_log) as output, hidden_from_children(ENVIRONMENT_PREFIX):
-                new_text = stack.enter_context(NewText(spark_log))
-                yield output
-        except (Py4JError, PySparkException, ImportError) as exc:
-            written, where = new_text.read(), f"details: {spark_log}"
-            raise (error_of_the_master(written, where) or start_error(exc, written, where)) from exc
+    return found.archive
 
 
 def pid_of_jvm(session: SparkSession) -> int:

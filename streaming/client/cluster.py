@@ -31,7 +31,8 @@ from txnwatch.state.model.values import (
     TopicPartition,
     doubled,
 )
-from txnwatch.streaming.client.connection import NEVER, Connection, Endpoint, Traffic, problem_of
+from txnwatch.streaming.client.connection import NEVER, Connection, Traffic, problem_of
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import NONE, encoded, present

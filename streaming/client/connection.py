@@ -19,7 +19,7 @@ import sys
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kafka import errors as kafka_errors
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -27,8 +27,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, UnsupportedRequestError, WireError
 from txnwatch.state.model.values import NO_TIME, DurationMs, ErrorCode, Problem
-from txnwatch.state.text import is_host_name
 from txnwatch.streaming.client.answers import Pace, decode_answer, has_flexible_header
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.sasl import Login
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.fetch_response import RecordSkipper
@@ -94,34 +94,6 @@ class Throttle:
     def left_s(self) -> float:
         """How long the throttle still lasts, in seconds."""
         return max(0.0, self._until - time.monotonic())
-
-
-# The address of a broker.
-
-
-class Endpoint(NamedTuple):
-    """A broker's address."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: str) -> Endpoint:
-        """An endpoint written as host:port, or [v6]:port.
-
-        Raises:
-            ValueError: there is no port, it is not a number from 1 to 65535, or no host can have the name.
-        """
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"expected host:port, found {text.strip()!r}")
-        name = host.strip("[]")
-        if not is_host_name(name):
-            raise ValueError(f"expected host:port, whose labels have 1 to 63 characters, found {text.strip()!r}")
-        return cls(name, int(port))
 
 
 # How many bytes went over connections to brokers.

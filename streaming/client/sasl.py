@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -138,8 +137,6 @@ def _shown(message: bytes) -> str:
 
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_ESCAPED = re.compile(r"\\(.)")
-_JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
 class Login(Protocol):
@@ -179,12 +176,6 @@ class PasswordLogin:
         if self.mechanism == "PLAIN":
             return NoDataExchange(self.mechanism, computed, has_reason=False)
         return ScramExchange(self.mechanism, computed)
-
-
-def jaas_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """The options of the login module in `sasl.jaas.config`."""
-    found = _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
-    return {name: bare or _ESCAPED.sub(r"\1", double or single) for name, double, single, bare in found}
 
 
 # SASL GSSAPI: the login by Kerberos, with the library of MIT Kerberos through the package `gssapi` (an extra).

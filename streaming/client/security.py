@@ -14,13 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text import shown_url
+from txnwatch.streaming.client.jaas import jaas_options
 from txnwatch.streaming.client.sasl import (
     GSSAPI,
     PASSWORD_MECHANISMS,
     KerberosLogin,
     Login,
     PasswordLogin,
-    jaas_options,
 )
 from txnwatch.streaming.client.tls import Tls, tls_of
 from txnwatch.streaming.client.tokens import (

@@ -36,6 +36,12 @@ def local_directory(checkpoint: str) -> Path | None:
     return None if "://" in checkpoint else Path(checkpoint)
 
 
+def absolute(checkpoint: str) -> str:
+    """The same checkpoint, whatever the current directory is."""
+    directory = local_directory(checkpoint)
+    return str(directory.absolute()) if directory is not None else checkpoint
+
+
 def last_offset(directory: Path) -> SourceOffset | None:
     """The last planned offset in the directory of this version inside a local checkpoint; None for a new one.
 

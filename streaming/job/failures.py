@@ -356,14 +356,6 @@ def end_jvm(session: SparkSession) -> None:
         process.wait()
 
 
-def kill_jvm(session: SparkSession) -> None:
-    """Kills the JVM at once."""
-    process = _process(session)
-    if process is not None:
-        process.kill()
-        process.wait()
-
-
 def _process(session: SparkSession) -> subprocess.Popen[bytes] | None:
     """The JVM's process; None if another program has started it, as spark-submit does in cluster mode."""
     found: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001

@@ -6,41 +6,36 @@ action the query fails. The output of the state is small, so it is collected and
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.operator import BucketProcessor, no_rows
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
-from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for, with_archive
-from txnwatch.streaming.job.scratch import has_room_for_sockets
-from txnwatch.streaming.job.search_paths import class_path, home_is, make_home, search_path, why_not_quick
+from txnwatch.streaming.job.search_paths import search_path
 from txnwatch.streaming.job.spark_conf import (
-    JAVA_OPTIONS,
-    LOOPBACK,
-    arguments_of_the_jvm,
     check_checkpoint_place,
     file_system_settings,
     is_local,
     network_settings,
-    with_conf,
 )
+from txnwatch.streaming.job.starting_jvm import StartingJvm
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
 # Lets the JVM forget a frame that is no longer used.
@@ -84,9 +79,9 @@ class BatchErrors:
 
 # Makes the Python processes with which Spark plans a query exit after their answer.
 #
-# Planning calls Python three times: to list the data sources, to create ours, and to create its reader. For each call
-# Spark starts a daemon and a worker, and keeps them as long as the JVM runs: six idle processes and 280 MB. Without
-# daemons, a call is one process that exits after its answer. Tasks need the daemon: it keeps their workers, and so
+# Planning calls Python, for example to create the data source and its reader. For each call Spark starts a daemon and a
+# worker, and keeps them as long as the JVM runs: two idle processes and 90 MB. Without daemons, a call is one process
+# that exits after its answer. Tasks need the daemon: it keeps their workers, and so
 # their connections and the decoded state.
 #
 # Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only local
@@ -114,23 +109,6 @@ def _set(session: SparkSession, value: str) -> None:
 
 QUERY_NAME = "txnwatch"
 
-_RETAINED = "20"
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-_JAVA_OPTIONS = (
-    # Spark parses a worker's traceback with a recursive regular expression. With a long traceback the default stack
-    # overflows, which ends the query's thread without ending the query.
-    "-Xss16m",
-    # The JVM plans small batches and moves few bytes. The second compiler and the parallel collectors used most of its
-    # CPU in the first minutes, without a benefit.
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    # The default first heap is 1/64 of the machine's memory. The JVM fills and keeps all of it before a collection.
-    "-Xms64m",
-    "-XX:MinHeapFreeRatio=20",
-    "-XX:MaxHeapFreeRatio=40",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
@@ -147,44 +125,62 @@ class JobSettings:
     policy: DetectionPolicy
 
 
-def spark_session(
-    checkpoint: str,
-    *,
-    master: str,
-    state_partitions: int,
-    output: int | None = None,
-    is_checkpoint_shared: bool = False,
-    conf: Mapping[str, str] | None = None,
-    scratch: Path | None = None,
-) -> SparkSession:
-    """A Spark session with all settings for a latency of milliseconds (docs/decisions/0002).
-
-    An empty `master` leaves it to Spark's own configuration; `state_partitions` is fixed by the checkpoint; `output` is
-    a descriptor for the output of the JVM; `conf` has settings of the operator; `scratch` is the directory for
-    temporary files, unless `conf` has another. A local checkpoint uses a faster file manager. It does not stop a second
-    driver from writing to the same checkpoint, so the caller must lock it.
+def spark_session(jvm: StartingJvm) -> SparkSession:
+    """The session in a JVM that starts, as soon as it answers.
 
     Raises:
         ConfigError: the master of Spark's own configuration has hosts that do not reach the checkpoint.
+        PySparkRuntimeError: the JVM has ended.
     """
-    settings = with_conf(_settings(checkpoint, state_partitions, scratch), conf or {})
-    gateway = _gateway(_conf(arguments_of_the_jvm(settings), master), master, scratch, output)
-    whole = _conf(settings, master, gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
+    pass_no_numpy()
+    own, gateway = jvm.settings, jvm.gateway()
+    whole = SparkConf(_jvm=gateway.jvm)  # also has spark-defaults.conf and the flags of spark-submit
+    whole.setAll(list(own.values().items()))
     master = whole.get("spark.master", "") or ""
-    check_checkpoint_place(checkpoint, master, is_shared=is_checkpoint_shared)
-    for key, value in {**network_settings(master), **file_system_settings(checkpoint)}.items():
+    check_checkpoint_place(own.checkpoint, master, is_shared=own.is_checkpoint_shared)
+    for key, value in {**network_settings(master), **file_system_settings(own.checkpoint)}.items():
         if not whole.contains(key):
             whole.set(key, value)
     context = SparkContext(gateway=gateway, conf=whole, environment=search_path())
     context.setLogLevel("ERROR")
     with warming(context):
         session = SparkSession(context)
-        if scratch is not None and is_local(master):
-            load_classes(session, scratch)
+        if is_local(master):
+            load_classes(session, own.scratch)
+        import_module("pandas")  # PySpark needs it to plan the query; now Spark waits for the worker
+    look_for_no_sources(context)
     plan_without_daemons(session)
-    TransactionsDataSource.register(session)  # starts Python to list the data sources
+    TransactionsDataSource.register(session)  # starts Python if Spark looks for sources nevertheless
     run_tasks_with_daemons(session)
     return session
+
+
+# Keeps PySpark from importing pandas and NumPy at its first call of the JVM.
+#
+# Before each call, two converters look whether an argument is a value of NumPy, and import both for that: half a second
+# in which nothing else happens. txnwatch passes no such value. The converters are those of the whole process, so only
+# the process of `txnwatch run` may remove them.
+
+
+def pass_no_numpy() -> None:
+    """Removes the two converters."""
+    unused = NumpyScalarConverter | NumpyArrayConverter
+    INPUT_CONVERTER[:] = [converter for converter in INPUT_CONVERTER if not isinstance(converter, unused)]
+
+
+# Keeps Spark from looking for the data sources of other packages.
+#
+# When the first source is registered, Spark starts two Python processes, one after the other. The second one imports
+# every module of the search path whose name begins with `pyspark_`, because it may have a source. The query uses only
+# that of txnwatch.
+
+
+def look_for_no_sources(context: SparkContext) -> None:
+    """Tells the JVM that it has looked and found none; another version of Spark that does not know this looks."""
+    jvm: Any = context._jvm  # noqa: SLF001 - Spark has no public API for it
+    with suppress(Py4JError):
+        manager = getattr(getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$"), "MODULE$")
+        getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(jvm.PythonUtils.toScalaMap({})))
 
 
 # Starts the Python worker of the tasks while the JVM prepares the session.
@@ -233,71 +229,6 @@ def load_classes(session: SparkSession, scratch: Path) -> None:
             writer.option("checkpointLocation", str(scratch / "warm-up")).start().awaitTermination()
 
     threading.Thread(target=work, name="warm-up", daemon=True).start()
-
-
-def _gateway(conf: SparkConf, master: str, scratch: Path | None, output: int | None) -> Any:  # noqa: ANN401 - untyped
-    """Starts the JVM."""
-    # glibc gives the JVM's many threads separate heaps, which do not shrink.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
-    os.environ.setdefault("PYTHONSAFEPATH", "1")
-    if is_local(master):  # without it Spark looks for an address of this host, and may ask its DNS
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
-    # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
-    popen = {"start_new_session": True, "stdout": output, "stderr": output}
-    real = installed_spark()
-    if scratch is None or not is_local(master) or why_not_quick(real) is not None:
-        return launch_gateway(conf, popen_kwargs=popen)
-    conf.setAll(list(class_path(real).items()))
-    with home_is(_home(real, scratch, conf), real):
-        return launch_gateway(conf, popen_kwargs=popen)
-
-
-def _home(real: Path, scratch: Path, conf: SparkConf) -> Path:
-    """The home of the JVM: that of the archive of classes, which the JVM uses then, or a new one."""
-    prepared = prepared_for(real)
-    if prepared is None:
-        home = scratch / "spark-home"
-        make_home(real, home)
-        return home
-    if prepared.archive is not None:
-        conf.set(JAVA_OPTIONS, with_archive(conf.get(JAVA_OPTIONS) or "", prepared.archive))
-    return prepared.home
-
-
-def _settings(checkpoint: str, state_partitions: int, scratch: Path | None) -> dict[str, str]:
-    """The settings of the session; each has its reason in docs/decisions/0002, or beside it."""
-    # Spark's own directories (spark.local.dir) are below that of the JVM unless an operator sets them.
-    java_options = [*_JAVA_OPTIONS, *([f'-Djava.io.tmpdir="{scratch}"'] if scratch is not None else [])]
-    settings = {
-        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.python.unix.domain.socket.enabled": str(scratch is None or has_room_for_sockets(scratch)).lower(),
-        # Spark starts a daemon for each set of environment variables. This setting is a variable of the operator's
-        # workers only. Without it the source and the operator share the workers: 150 MB less (docs/decisions/0023).
-        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        "spark.sql.shuffle.partitions": str(state_partitions),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-        # Spark keeps the last 1,000 of each for its UI, also without a UI: 60 MB after ten minutes.
-        "spark.ui.retainedJobs": _RETAINED,
-        "spark.ui.retainedStages": _RETAINED,
-        "spark.ui.retainedTasks": _RETAINED,
-        "spark.sql.ui.retainedExecutions": _RETAINED,
-        "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.ui.showConsoleProgress": "false",
-    }
-    if local_directory(checkpoint) is not None:
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
-    return settings
-
-
-def _conf(settings: Mapping[str, str], master: str, jvm: Any = None) -> SparkConf:  # noqa: ANN401 - untyped
-    conf = SparkConf(_jvm=jvm).setAppName("txnwatch")
-    if master:
-        conf.setMaster(master)
-    return conf.setAll(list(settings.items()))
 
 
 def is_executing(session: SparkSession) -> bool:

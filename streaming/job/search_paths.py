@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import zipimport
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import txnwatch
@@ -87,20 +86,9 @@ def make_home(real: Path, home: Path) -> None:
         (home / _JARS / jar.name).symlink_to(jar)
 
 
-@contextlib.contextmanager
-def home_is(home: Path, real: Path) -> Iterator[None]:
-    """The JVM that starts in the block uses this home, and the configuration of the real one, if it ever gets any."""
-    changed = {_HOME: str(home), _CONF_HOME: os.environ.get(_CONF_HOME, str(real / _CONF))}
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def variables_of_home(home: Path, real: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a JVM that uses this home, and the configuration of the real one, if it ever gets any."""
+    return {_HOME: str(home), _CONF_HOME: environ.get(_CONF_HOME, str(real / _CONF))}
 
 
 def jars_of(real: Path) -> list[Path]:

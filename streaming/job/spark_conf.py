@@ -106,7 +106,7 @@ def file_system_settings(checkpoint: str) -> dict[str, str]:
 # Under spark-submit the driver's JVM exists before this process, and spark-submit has chosen the master.
 
 DEFAULT_MASTER = "local[2,4]"
-_PORT_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
+_PORT_OF_THE_JVM, _SECRET_OF_THE_JVM = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 def is_local(master: str) -> bool:
@@ -126,7 +126,12 @@ def chosen_master(setting: str | None, environ: Mapping[str, str]) -> str:
 
 def is_under_spark_submit(environ: Mapping[str, str]) -> bool:
     """Whether spark-submit has started this process."""
-    return _PORT_OF_SPARK_SUBMIT in environ
+    return _PORT_OF_THE_JVM in environ
+
+
+def port_and_secret(port: int, secret: str) -> dict[str, str]:
+    """The variables with which PySpark connects to a JVM that exists."""
+    return {_PORT_OF_THE_JVM: str(port), _SECRET_OF_THE_JVM: secret}
 
 
 def check_checkpoint_place(checkpoint: str, master: str, *, is_shared: bool) -> None:

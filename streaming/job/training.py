@@ -17,7 +17,7 @@ from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.values import BarrierNumber, TimestampMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.failures import end_jvm
-from txnwatch.streaming.job.prepared_home import fits, installed_spark, new_archive, options_that_make, prepared_for
+from txnwatch.streaming.job.prepared_home import fits
 from txnwatch.streaming.job.query import (
     findings_of,
     plan_without_daemons,
@@ -25,12 +25,11 @@ from txnwatch.streaming.job.query import (
     run_tasks_with_daemons,
     spark_session,
 )
-from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS
+from txnwatch.streaming.job.starting_jvm import StartingJvm
 from txnwatch.streaming.source.datasource import PACKED_DDL
 from txnwatch.streaming.source.rows import packed_batch
 
 _FORMAT: Final = "txnwatch-training"
-_MASTER: Final = "local[2]"
 _BUCKETS: Final = 2
 _BATCHES: Final = 2
 
@@ -76,38 +75,22 @@ class TrainingSource(DataSource):  # type: ignore[misc]
         return TrainingReader()
 
 
-def write_archive(scratch: Path, output: int) -> Path | None:
-    """Writes the archive for the installed PySpark, and returns its path; None if the JVM has written none.
-
-    `scratch` is an empty directory for temporary files; `output` gets what the JVM writes.
-
-    Raises:
-        ConfigError: the directory of the archive cannot be written, or no start would use it.
-    """
-    real = installed_spark()
-    with new_archive(real) as archive:
-        session = spark_session(
-            str(scratch / "checkpoint"),
-            master=_MASTER,
-            state_partitions=1,
-            output=output,
-            scratch=scratch,
-            conf={JAVA_OPTIONS: options_that_make(archive)},
-        )
-        try:
-            properties = session.sparkContext._jvm.java.lang.System  # noqa: SLF001 - Spark has no public API for it
-            java_home, class_path = (properties.getProperty(name) for name in ("java.home", "java.class.path"))
-            _run(session, scratch)
-        finally:
-            end_jvm(session)
-        is_written = fits(archive, f"{java_home}/bin/java", class_path)
-        if not is_written:
-            archive.unlink(missing_ok=True)
-    prepared = prepared_for(real)
-    return prepared.archive if is_written and prepared is not None else None
+def write_archive(jvm: StartingJvm, archive: Path) -> bool:
+    """Runs a session in a JVM that writes the archive at its end; whether the archive is written and fits."""
+    session = spark_session(jvm)
+    try:
+        properties = session.sparkContext._jvm.java.lang.System  # noqa: SLF001 - Spark has no public API for it
+        java_home, class_path = (properties.getProperty(name) for name in ("java.home", "java.class.path"))
+        _run(session, jvm.settings.checkpoint)
+    finally:
+        end_jvm(session)
+    is_written = fits(archive, f"{java_home}/bin/java", class_path)
+    if not is_written:
+        archive.unlink(missing_ok=True)
+    return is_written
 
 
-def _run(session: SparkSession, scratch: Path) -> None:
+def _run(session: SparkSession, checkpoint: str) -> None:
     session.dataSource.register(TrainingSource)
     plan_without_daemons(session)
 
@@ -121,7 +104,7 @@ def _run(session: SparkSession, scratch: Path) -> None:
     query = (
         findings_of(facts, DetectionPolicy())
         .writeStream.outputMode("update")
-        .option("checkpointLocation", str(scratch / "checkpoint"))
+        .option("checkpointLocation", checkpoint)
         .foreachBatch(collect)
         .start()
     )

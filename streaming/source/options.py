@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, Offset, TopicPartition
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint, parse_bootstrap
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.security import Security, security_of
 
@@ -141,21 +141,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         packed=_value(raw, "packed", _boolean, False),
         episodes=_value(raw, "episodes", _boolean, False),
     )
-
-
-def parse_bootstrap(text: str, name: str) -> tuple[Endpoint, ...]:
-    """Parses a bootstrap list.
-
-    Raises:
-        ConfigError: the list is empty, or an entry is not host:port.
-    """
-    try:
-        endpoints = tuple(Endpoint.parse(part) for part in text.split(",") if part.strip())
-    except ValueError as exc:
-        raise ConfigError(f"{name}: {exc}") from exc
-    if not endpoints:
-        raise ConfigError(f"{name}: expected host:port of at least one broker, found nothing")
-    return endpoints
 
 
 def _value(raw: Mapping[str, str], name: str, parse: Callable[[str], _T], default: _T) -> _T:

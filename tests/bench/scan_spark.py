@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.scan_ways import spark_source
-from txnwatch.spark_start import output_to
-from txnwatch.streaming.job.query import spark_session
+from txnwatch.spark_start import SparkStart
+from txnwatch.streaming.job.session_settings import SessionSettings
 from txnwatch_demo.embedded.jars import jars
 
 ROUNDS = 3
@@ -26,9 +26,7 @@ def main(topics: Sequence[tuple[str, str, str | None]], directory: Path) -> None
     modules = (("org.apache.spark", "spark-sql-kafka-0-10_2.13", KAFKA_SOURCE),)
     kafka_source = jars(f"spark-kafka-{KAFKA_SOURCE}", modules)
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, sorted(kafka_source.glob('*.jar'))))} pyspark-shell"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log") as output:
-        session = spark_session(str(directory), master="local[2]", state_partitions=1, output=output)
+    session = SparkStart(SessionSettings(str(directory), "local[2]", directory)).session(directory / "spark.log")
     for name in SOURCES:
         spark_source(session, name, _options(*topics[0]))
     print(json.dumps([[_medians(session, name, _options(*topic)) for name in SOURCES] for topic in topics]))

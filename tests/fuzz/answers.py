@@ -8,7 +8,7 @@ from typing import Any
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.streaming.client.answers import decode_answer
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.security import Security
 
 BROKER = Endpoint("a", 1)

@@ -15,12 +15,15 @@ import pytest
 # In a process of its own: the JVM of a process is started once.
 SCRIPT = """
 import os, signal, sys, threading, time
+from pathlib import Path
 from py4j.protocol import Py4JError
 from txnwatch.streaming.job.failures import report_its_end_once
 from txnwatch.streaming.job.query import spark_session
+from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.starting_jvm import StartingJvm
 report_its_end_once()
 output = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
-session = spark_session(sys.argv[1], master="local[1]", state_partitions=1, output=output)
+session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local[1]", Path(sys.argv[3])), output))
 jvm = session.sparkContext._gateway.proc
 in_callback = []
 
@@ -45,7 +48,17 @@ except (Py4JError, ConnectionError):
 
 @pytest.mark.long
 def test_a_jvm_that_ends_during_a_callback_writes_no_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-W", "ignore", "-c", SCRIPT, str(tmp_path / "checkpoint"), str(tmp_path / "log")]
+    command = [
+        sys.executable,
+        "-P",
+        "-W",
+        "ignore",
+        "-c",
+        SCRIPT,
+        str(tmp_path / "checkpoint"),
+        str(tmp_path / "log"),
+        str(tmp_path),
+    ]
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=180.0)
     assert ended.stdout == "1 False\n", ended.stderr

@@ -24,8 +24,8 @@ from txnwatch.state.model.errors import AuthorizationError, SinkError
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.endpoint import parse_bootstrap
 from txnwatch.streaming.client.security import security_of
-from txnwatch.streaming.source.options import parse_bootstrap
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 

@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -24,14 +23,15 @@ from support.process_memory import descendants
 from support.raw_producer import CURRENT_TIMESTAMP, RawProducer
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.spark_start import output_to
+from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.query import BatchErrors, JobSettings, spark_session, start
+from txnwatch.streaming.job.query import BatchErrors, JobSettings, start
+from txnwatch.streaming.job.session_settings import SessionSettings
 from txnwatch.streaming.source.datasource import FORMAT
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
@@ -43,11 +43,7 @@ STREAMING = "org.apache.spark.sql.execution.streaming"
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     directory = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log") as output:
-        scratch = directory / "scratch"
-        scratch.mkdir()
-        session = spark_session(str(directory), master="local[2]", state_partitions=1, output=output, scratch=scratch)
+    session = SparkStart(SessionSettings(str(directory), "local[2]", directory)).session(directory / "spark.log")
     yield session
     session.stop()
 

@@ -21,8 +21,11 @@ from support.waiting import eventually
 # In a process of its own: the JVM of a process is started once.
 SCRIPT = """
 import json, sys
+from pathlib import Path
 from txnwatch.streaming.job.query import spark_session
-session = spark_session(sys.argv[1], master="local-cluster[1,1,1024]", state_partitions=1)
+from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.starting_jvm import StartingJvm
+session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local-cluster[1,1,1024]", Path(sys.argv[1]))))
 total = session.range(0, 100, 1, 2).selectExpr("sum(id)").collect()[0][0]
 conf = session.sparkContext.getConf()
 names = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
@@ -32,8 +35,11 @@ session.stop()
 
 LISTENING = """
 import sys
+from pathlib import Path
 from txnwatch.streaming.job.query import spark_session
-session = spark_session(sys.argv[1], master="local-cluster[1,1,1024]", state_partitions=1)
+from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.starting_jvm import StartingJvm
+session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local-cluster[1,1,1024]", Path(sys.argv[1]))))
 conf = session.sparkContext.getConf()
 print(conf.get("spark.driver.host") + ":" + conf.get("spark.driver.port"), flush=True)
 sys.stdin.read()

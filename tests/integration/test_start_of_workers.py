@@ -20,8 +20,11 @@ from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from txnwatch.streaming.job.query import spark_session
+from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.starting_jvm import StartingJvm
 
-session = spark_session(sys.argv[1] + "/checkpoint", master="local[1]", state_partitions=1, scratch=Path(sys.argv[1]))
+scratch = Path(sys.argv[1])
+session = spark_session(StartingJvm(SessionSettings(str(scratch / "checkpoint"), "local[1]", scratch)))
 context = session.sparkContext
 
 
@@ -58,6 +61,9 @@ PREPARED = prepared_for(installed_spark())
 
 def test_the_first_task_gets_a_worker_that_loads_everything(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "pyspark_other.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    environ["PYTHONPATH"] = str(tmp_path / "other")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False, env=environ
     )
@@ -71,6 +77,7 @@ def test_the_first_task_gets_a_worker_that_loads_everything(tmp_path: Path) -> N
     assert not [name for name in names if name.startswith("spark-mllib_")]
     assert PREPARED is not None, "make the archive with `txnwatch prepare`, as scripts/venv.sh does"
     assert str(PREPARED.archive) in mapped, "the JVM uses the archive"
+    assert not (tmp_path / "imported").exists(), "no Python process looks for other data sources"
 
 
 DAMAGED = """

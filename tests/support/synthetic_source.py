@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,12 +9,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from txnwatch.spark_start import output_to
+from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.facts import Barrier, Fact, ProducerSeen, TransactionSeen
 from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.job.query import spark_session
+from txnwatch.streaming.job.session_settings import SessionSettings
 from txnwatch.streaming.source.datasource import PACKED_DDL
 from txnwatch.streaming.source.rows import bucket_of, packed_batch
 
@@ -118,14 +116,13 @@ def _a_row_each(facts: list[Fact]) -> pa.RecordBatch:
 
 def a_session(directory: Path, master: str, *, state_partitions: int) -> Any:
     """A Spark session that knows the synthetic source."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with output_to(directory / "spark.log") as output:
-        session = spark_session(
-            str(directory),
-            master=master,
-            state_partitions=state_partitions,
-            output=output,
-            is_checkpoint_shared=True,  # the workers of a cluster are on this host
-        )
+    settings = SessionSettings(
+        str(directory),
+        master,
+        directory,
+        state_partitions=state_partitions,
+        is_checkpoint_shared=True,  # the workers of a cluster are on this host
+    )
+    session = SparkStart(settings).session(directory / "spark.log")
     session.dataSource.register(SyntheticSource)
     return session

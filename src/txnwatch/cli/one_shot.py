@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from txnwatch.cli.output import CommandAnswer, write
-from txnwatch.cluster_connection import connected
 from txnwatch.config import (
     EVENTS_TOPIC,
     INT16,
@@ -35,7 +34,9 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url
-from txnwatch.streaming.client.cluster import Cluster
+
+if TYPE_CHECKING:
+    from txnwatch.streaming.client.cluster import Cluster
 
 # The types of flags: one function for each range of numbers in Kafka, and for text that Kafka accepts.
 #
@@ -340,6 +341,8 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]
     Raises:
         TxnwatchError: there is no answer; the message has the reason.
     """
+    from txnwatch.cluster_connection import connected  # noqa: PLC0415 - `run`, which has the same flags, starts without it
+
     with connected(parsed.bootstrap_server, parsed.command_config, timeout_s=_TIMEOUT_S) as cluster:
         answer = question(cluster)
     write(answer, parsed.format, is_wide=getattr(parsed, "wide", False))

@@ -1,7 +1,6 @@
 """`txnwatch run`: its flags, and whether what it needs is installed.
 
-The process is in watch_process.py, which imports Spark. The help and the completion of
-all commands need only the flags.
+The process is in watch_process.py, which starts Spark. The help and the completion of all commands need only the flags.
 """
 
 from __future__ import annotations

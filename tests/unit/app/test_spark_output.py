@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import eventually
-from txnwatch.spark_start import NewText, RotatedLog, output_to
+from txnwatch.spark_start import HeldOutput, NewText, RotatedLog
 from txnwatch.state.model.errors import ConfigError
 
 
@@ -63,17 +63,34 @@ def test_bytes_are_kept_as_they_are(tmp_path: Path) -> None:
 def test_all_output_of_a_process_is_copied_until_it_ends(tmp_path: Path) -> None:
     log = tmp_path / "new" / "spark.log"
     code = "import os, sys, time; print('out', flush=True); time.sleep(0.3); os.write(2, b'err')"
-    with output_to(log) as descriptor:
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=descriptor, stderr=descriptor)
+    output = HeldOutput()
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=output.writing, stderr=output.writing)
+    output.is_given()
+    with output.kept_in(log):
+        pass
     assert process.wait() == 0
     eventually(lambda: log.read_text() == "out\nerr", 5.0, log.read_text)
 
 
+def test_output_is_held_until_its_file_is_known(tmp_path: Path) -> None:
+    log, output = tmp_path / "new" / "spark.log", HeldOutput()
+    code = "import sys; sys.stderr.write('JAVA_HOME is not set'); sys.exit(1)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=output.writing, stderr=output.writing)
+    output.is_given()
+    assert process.wait() == 1
+    assert list(tmp_path.iterdir()) == []
+    with output.kept_in(log) as written:
+        assert written() == "JAVA_HOME is not set"
+    assert log.read_text() == "JAVA_HOME is not set"
+
+
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "spark.log").mkdir()
+    output = HeldOutput()
+    output.is_given()
     with (
         pytest.raises(ConfigError, match=r"spark\.log: expected a file .* found: Is a directory"),
-        output_to(tmp_path / "spark.log"),
+        output.kept_in(tmp_path / "spark.log"),
     ):
         pass
 

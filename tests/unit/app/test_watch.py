@@ -10,6 +10,7 @@ import pytest
 from support.log_lines import LogLines
 from txnwatch.app import Watch
 from txnwatch.config import RunSettings
+from txnwatch.named_files import NamedFiles
 from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.source.driver_file import DriverRequests, NextBarrierDue, read_driver_file
@@ -21,7 +22,7 @@ ORDERS = TopicPartition("orders", 0)
 @pytest.fixture
 def watch(tmp_path: Path) -> Watch:
     settings = RunSettings(bootstrap_server="k:9092", checkpoint=str(tmp_path))
-    watch = Watch(settings, LogLines(), lambda _: None)
+    watch = Watch(settings, NamedFiles(), LogLines(), lambda _: None)
     watch.sinks, watch.metrics = mock.Mock(), mock.Mock()
     watch.sinks.ledger.refuted, watch.sinks.ledger.can_wait = (), True
     watch.sinks.ledger.outboxes = ()

@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry
 
 from support.log_lines import log_restored
 from txnwatch.cli import log_output, supervision
-from txnwatch.cli.supervision import AT_ONCE, OF_THE_QUERY, Reload, StopRequest
+from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY, Reload
+from txnwatch.cli.stop_request import StopRequest
 from txnwatch.config import RunSettings
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.owners.owners_file import read_owners

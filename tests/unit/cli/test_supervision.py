@@ -15,7 +15,8 @@ from pyspark.errors import PySparkRuntimeError
 
 from support.log_lines import LogLines, log_restored
 from txnwatch.cli import log_output, supervision
-from txnwatch.cli.supervision import Reload, StopRequest
+from txnwatch.cli.reload import Reload
+from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import (
     BrokerError,

@@ -48,11 +48,38 @@ def test_a_process_that_plans_imports_nothing_to_read(imports: str, work: str) -
 
 
 def test_the_driver_imports_nothing_that_only_tasks_need() -> None:
-    code = "import json, sys; import txnwatch.cli.watch_process; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    found = set(json.loads(done.stdout))
+    found = imported_with("txnwatch.cli.watching")
     assert "txnwatch.streaming.job.query" in found
     assert not found & {"numpy", "pyarrow", "pandas", "txnwatch.streaming.source.tasks"}
+
+
+def test_the_jvm_begins_before_the_driver_imports_what_only_the_watch_needs() -> None:
+    found = imported_with("txnwatch.cli.watch_process")
+    assert "txnwatch.streaming.job.starting_jvm" in found
+    only_later = {"pyspark", "py4j", "kafka", "cryptography", "confluent_kafka", "starlette", "redis", "txnwatch.app"}
+    assert not found & only_later
+
+
+A_CALL = """
+import json, sys
+from py4j.protocol import INPUT_CONVERTER
+from txnwatch.streaming.job.query import pass_no_numpy
+pass_no_numpy()
+assert INPUT_CONVERTER, "PySpark has registered others"
+assert not [converter for converter in INPUT_CONVERTER if converter.can_convert("spark.master")]
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_a_call_of_the_jvm_imports_nothing_that_only_tasks_need() -> None:
+    done = subprocess.run([sys.executable, "-c", A_CALL], capture_output=True, text=True, check=True)
+    assert not set(json.loads(done.stdout)) & {"numpy", "pyarrow", "pandas"}
+
+
+def imported_with(module: str) -> set[str]:
+    code = f"import json, sys; import {module}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
 
 
 def test_the_packed_schema_is_that_of_the_batches() -> None:

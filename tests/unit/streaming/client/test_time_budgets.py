@@ -12,7 +12,7 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client import cluster as cluster_module
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import Endpoint
+from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.census_schedule import SnapshotSchedule
 from txnwatch.streaming.source.driver_file import DriverFile

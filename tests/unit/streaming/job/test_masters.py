@@ -9,6 +9,7 @@ import pytest
 from txnwatch.app import Watch
 from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.config import RunSettings
+from txnwatch.named_files import NamedFiles
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master
 
@@ -45,4 +46,4 @@ def test_the_setting_then_spark_submit_then_the_default_chooses_the_master() -> 
 def test_a_watch_refuses_it_before_it_connects(tmp_path: Path) -> None:
     settings = RunSettings(bootstrap_server="no.such.host:9", checkpoint=str(tmp_path), master="spark://host:7077")
     with pytest.raises(ConfigError, match="expected a file system that all hosts of the cluster reach"):
-        Watch(settings, log=LOG, on_event=lambda _: None).check()
+        Watch(settings, NamedFiles(), log=LOG, on_event=lambda _: None).check()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,10 @@ import pytest
 import txnwatch
 from txnwatch.streaming.job.search_paths import (
     class_path,
-    home_is,
     jars_of,
     make_home,
     search_path,
+    variables_of_home,
     why_not_quick,
 )
 
@@ -70,26 +69,16 @@ def test_the_jvm_gets_a_home_without_the_zip(real: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("before", "conf"),
-    [
-        ({}, None),
-        ({"SPARK_HOME": "/opt/spark"}, None),
-        ({"SPARK_CONF_DIR": "/etc/spark"}, "/etc/spark"),
-    ],
+    ("environ", "conf"),
+    [({}, None), ({"SPARK_HOME": "/opt/spark"}, None), ({"SPARK_CONF_DIR": "/etc/spark"}, "/etc/spark")],
     ids=["nothing set", "a home", "a configuration"],
 )
-def test_only_the_jvm_that_starts_in_the_block_gets_it(
-    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], conf: str | None
+def test_the_configuration_is_that_of_the_real_home(
+    real: Path, tmp_path: Path, environ: dict[str, str], conf: str | None
 ) -> None:
-    """The configuration is that of the real home: a later start finds what an operator has put there meanwhile."""
-    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in before.items():
-        monkeypatch.setenv(name, value)
-    with home_is(tmp_path, real):
-        assert os.environ["SPARK_HOME"] == str(tmp_path)
-        assert os.environ["SPARK_CONF_DIR"] == (conf or str(real / "conf"))
-    assert {name: os.environ[name] for name in ("SPARK_HOME", "SPARK_CONF_DIR") if name in os.environ} == before
+    """So a later start finds what an operator has put there meanwhile."""
+    found = variables_of_home(tmp_path, real, environ)
+    assert found == {"SPARK_HOME": str(tmp_path), "SPARK_CONF_DIR": conf or str(real / "conf")}
 
 
 def test_the_class_path_has_all_jars_but_one_and_first_those_with_most_classes(real: Path) -> None:
