@@ -88,7 +88,7 @@ class Brackets:
         deleted = (notice for notice in noticed if notice.kind is NoticeKind.DELETED)
         self._gone = {(notice.partition, notice.topic_id) for notice in deleted}
         self._noticed = {notice.partition for notice in noticed}
-        self._is_round = any(census.is_round for census in self._censuses)
+        self.is_round = any(census.is_round for census in self._censuses)
 
     def of(self, partition: TopicPartition) -> CensusListing | None:
         """The bracket of a partition; None if the census is not valid for it, or has not described it."""
@@ -107,11 +107,11 @@ class Brackets:
 
     def missing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those of some partitions that no longer exist, as a complete round of the census found."""
-        return set(filter(self.is_missing, partitions)) if self._is_round else set()
+        return set(filter(self.is_missing, partitions)) if self.is_round else set()
 
     def is_missing(self, partition: TopicPartition) -> bool:
         """Whether a complete round of the census found that a partition no longer exists."""
-        if not self._is_round or partition in self._noticed:
+        if not self.is_round or partition in self._noticed:
             return False
         is_known = any(partition in census.taken or partition in census.failed for census in self._censuses)
         return not is_known

@@ -35,11 +35,11 @@ from txnwatch.state.detection.bucket_state import BucketState, is_known_by_censu
 from txnwatch.state.detection.census import described_open, doubted, not_described, not_there
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
-from txnwatch.state.detection.open_transactions import must_emit, oldest, reportable
+from txnwatch.state.detection.open_transactions import UNOWNED, must_emit, oldest, reportable
+from txnwatch.state.detection.partition_ends import ends_to_emit
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
 from txnwatch.state.detection.view import forget_unseen
-from txnwatch.state.model.completion_latency import Tally
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import (
     BucketCount,
@@ -255,7 +255,7 @@ def evaluate(run: BucketBatch) -> None:
     if run.reports_partitions:
         loaded.emitted.append(_unproven(bucket, barrier))
         loaded.emitted.extend(_outstanding(bucket))
-    loaded.emitted.extend(_figures(bucket, context, loaded.ended))
+    loaded.emitted.extend(_figures(run, context))
 
 
 def keep_changes(run: BucketBatch) -> None:
@@ -286,10 +286,11 @@ def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
     yield from (RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
 
 
-def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iterable[Finding]:
+def _figures(run: BucketBatch, context: BarrierContext) -> Iterable[Finding]:
+    bucket, placed = run.bucket, run.bucket.followed | run.bucket.holding
     open_list = OpenTransactions(
         bucket.number,
-        tuple(reportable(bucket.followed | bucket.holding, context)),
+        tuple(reportable(placed, context)),
         blocked_offsets(bucket, context.now_ms, context.policy),
     )
     oldest_open_ms, oldest_prepared_ms = oldest(open_list.transactions)
@@ -306,9 +307,12 @@ def _figures(bucket: BucketState, context: BarrierContext, ended: Tally) -> Iter
         due_ms=_due_ms(bucket),
         log_after_ms=elapsed(context.barrier.data_listed_ms, context.barrier.coordinator_listed_ms),
     )
+    ends = ends_to_emit(bucket, run.batch, reportable(placed, context, at_once={UNOWNED}))
+    if ends is not None:
+        yield ends
     if must_emit(bucket, open_list, context.barrier.number):
         yield open_list
-    latencies = ended.latencies()
+    latencies = run.loaded.ended.latencies()
     if latencies:
         yield TransactionsEnded(latencies)
 

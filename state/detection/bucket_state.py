@@ -241,7 +241,8 @@ class SharedState:
             (bucket_clocks.py).
         policy_digest: a digest of the policy of the last barrier, with the brokers' scan interval.
         states: how many awaited producer ids are in each state.
-        open_list_digest: a digest of the last emitted open list; None if that list may not have arrived.
+        open_list_digest, ends_digest: a digest of the last emitted open list, and of the last emitted offsets of
+            partitions that only a census watches; None if they may not have arrived.
     """
 
     clocks: Clocks = field(default_factory=Clocks)
@@ -249,6 +250,7 @@ class SharedState:
     policy_digest: int | None = None
     states: dict[str, int] = field(default_factory=dict)
     open_list_digest: int | None = None
+    ends_digest: int | None = None
 
 
 @dataclass(slots=True)
@@ -284,6 +286,14 @@ class BucketState(SharedState):
     holders: HolderIndex | None = field(default=None, compare=False, repr=False)
     shown: OpenTransactions | None = field(default=None, compare=False, repr=False)
     barrier: BarrierNumber | None = field(default=None, compare=False, repr=False)
+
+    def forget_emitted(self) -> None:
+        """What was emitted may not have arrived: there may be a new driver, which has none of it yet."""
+        self.open_list_digest = self.ends_digest = None
+
+    def is_another_attempt(self, barrier_number: BarrierNumber) -> bool:
+        """Whether this process has evaluated the barrier before: then the output of that attempt may be lost."""
+        return self.barrier is not None and barrier_number <= self.barrier
 
     def reading(self, partition: TopicPartition) -> Reading:
         """What is known about the reading of a partition."""

@@ -15,13 +15,14 @@ number of transactions in each state is counted exactly, apart from the list. Ti
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from zlib import crc32
 
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_ages import Age, HolderIndex, age_of
+from txnwatch.state.detection.partition_ends import after_census
 from txnwatch.state.detection.proof import BarrierContext
-from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions, PartitionEnds
 from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import BarrierNumber, CoordinatorAccess, ProducerId, TimestampMs
@@ -94,11 +95,14 @@ def holders(
     return {age.producer_id for age in index.oldest(HOLDING, context, without=followed)}
 
 
-def reportable(followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext) -> Iterator[OpenTransaction]:
-    """Transactions that have been open for a while or are prepared, oldest first."""
+def reportable(
+    followed: Mapping[ProducerId, OpenTransaction], context: BarrierContext, *, at_once: Container[str] = ()
+) -> Iterator[OpenTransaction]:
+    """Those that have been open for a while, are prepared, or are in a state of `at_once`; oldest first."""
     latest_ms = context.now_ms - context.policy.listed_after_ms
     for transaction in sorted(followed.values(), key=_by_age):
-        if transaction.since_ms <= latest_ms or transaction.prepared_ms is not None:
+        is_old = transaction.since_ms <= latest_ms
+        if is_old or transaction.prepared_ms is not None or transaction.state in at_once:
             yield transaction
 
 
@@ -115,27 +119,30 @@ def must_emit(bucket: BucketState, open_list: OpenTransactions, barrier_number: 
         else crc32(encode(open_list))
     )
     is_turn = (barrier_number + bucket.number) % EMIT_EVERY == 0
-    is_first_attempt = bucket.barrier is None or barrier_number > bucket.barrier
-    has_arrived = digest == bucket.open_list_digest and is_first_attempt
+    has_arrived = digest == bucket.open_list_digest and not bucket.is_another_attempt(barrier_number)
     bucket.open_list_digest, bucket.shown, bucket.barrier = digest, open_list, barrier_number
     return is_turn or not has_arrived
 
 
 class LastOpenLists:
-    """The last open list of each bucket, for users that need the whole at every barrier."""
+    """The last open list of each bucket and its partition ends, for users that need the whole at every barrier."""
 
     def __init__(self) -> None:
         self._by_bucket: dict[int, OpenTransactions] = {}
+        self._ends: dict[int, PartitionEnds] = {}
 
     def whole(self, emitted: Iterable[Finding]) -> list[Finding]:
-        """The findings of one batch, with the last open lists of all buckets."""
+        """The findings of one batch, with the last open lists and partition ends of all buckets."""
         others: list[Finding] = []
         for finding in emitted:
             if isinstance(finding, OpenTransactions):
                 self._by_bucket[finding.bucket] = finding
+            elif isinstance(finding, PartitionEnds):
+                self._ends[finding.bucket] = after_census(self._ends.get(finding.bucket), finding)
             else:
                 others.append(finding)
-        return others + [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
+        lists = [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
+        return [*others, *lists, *(self._ends[bucket] for bucket in sorted(self._ends))]
 
 
 def _by_age(transaction: OpenTransaction) -> tuple[TimestampMs, ProducerId]:

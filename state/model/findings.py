@@ -284,6 +284,37 @@ class OpenTransactions(Variant, frozen=True):
     blocked: tuple[BlockedOffset, ...] = ()
 
 
+class CensusOffsets(NamedTuple):
+    """What a census has listed of a partition that is not scanned.
+
+    Attributes:
+        end: not below `last_stable`, although it was listed before.
+    """
+
+    partition: TopicPartition
+    last_stable: Offset
+    end: Offset
+
+
+class PartitionEnds(Variant, frozen=True):
+    """The offsets of partitions that only a census watches, where a bucket knows open data.
+
+    They are those of the transactions that the open list reports, and of open data without an owner.
+
+    It is emitted at a barrier with a census, if it differs from the last one, or if the driver may not have that one.
+    If it is not emitted, the last one is still valid: `LastOpenLists` in open_transactions.py combines them.
+
+    Attributes:
+        offsets: at most 32, so 512 of all buckets; those with the oldest transactions.
+        is_round: the census has asked for all partitions that only a census watches. So nothing is known of a partition
+            that is not here. Without a round, the former offsets of other partitions are still valid.
+    """
+
+    bucket: int
+    offsets: tuple[CensusOffsets, ...]
+    is_round: bool
+
+
 class TransactionsEnded(Variant, frozen=True):
     """Completion times of the transactions that ended in the coordinators' log, summed."""
 
@@ -308,5 +339,6 @@ Finding = (
     | ViewHealed
     | BucketCount
     | OpenTransactions
+    | PartitionEnds
     | TransactionsEnded
 )

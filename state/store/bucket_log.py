@@ -283,7 +283,7 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
         return kept
     anew = KeptBucket(number)
     anew.read(store, range(sequence - len(tokens) + 1, sequence + 1), tokens)
-    anew.bucket.open_list_digest = None  # there may be a new driver, which has no open list yet
+    anew.bucket.forget_emitted()
     return anew
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from support.kafka_faults import abort_by_hand, late_write_after_abort
+from support.page_client import get
 from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
@@ -46,7 +48,7 @@ def watch(
     assert forgotten
     # Not what other tests of the session have left hanging.
     topics = ("--topics", f"{SCANNED}.*", "--census-topics", "by-census.*")
-    flags = (*topics, "--events-topic", EVENTS, "--census-interval-ms", "1000")
+    flags = (*topics, "--events-topic", EVENTS, "--census-interval-ms", "1000", "--http-port", "0")
     with RunningWatch(kafka.bootstrap_servers, tmp_path_factory.mktemp("checkpoint"), *flags) as running:
         yield running.until_ready()
 
@@ -54,6 +56,12 @@ def watch(
 def opened(kafka: EmbeddedKafka, partition: TopicPartition) -> IncidentEvent:
     found = eventually(lambda: events_about(kafka.bootstrap_servers, partition, EVENTS), VERDICT_S, str(partition))
     return found[0]
+
+
+def lane_of(watch: RunningWatch, partition: TopicPartition, hidden: int) -> dict[str, Any] | None:
+    """The lane of the page, once it hides so many records."""
+    lane = get(watch.page_url, "/api/v1/snapshot").json["picture"]["lanes"].get(str(partition))
+    return lane if lane is not None and lane["hidden"] == hidden else None
 
 
 def until(kafka: EmbeddedKafka, partition: TopicPartition, *expected: str) -> list[IncidentEvent]:
@@ -82,6 +90,14 @@ def test_a_hang_on_a_topic_that_is_not_scanned_is_named_and_resolved(
     event = opened(kafka, partition)
     assert (event.verdict, event.reason, event.txn_start_offset) == ("hanging", "already_completed", 2)
     assert (event.transactional_id, event.hidden_records) == (producer.transactional_id, 1)
+    other = RawProducer(cluster, unique("other")).init()
+    other.add(partition)
+    other.produce(partition, [b"a", b"b"])
+    other.end(commit=True)
+    lane = eventually(lambda: lane_of(watch, partition, hidden=4), VERDICT_S, "what the hang hides now")
+    assert (lane["holder"]["phase"], lane["last_stable"], lane["end"]) == ("hanging", 2, 6)
+    found = get(watch.page_url, f"/api/v1/partitions/{partition.topic}/{partition.partition}").json["answer"]
+    assert found["watched"] == "by census; the offsets are those of the last one"
     abort_by_hand(cluster, partition, producer.producer_id)
     resolved = until(kafka, partition, "opened", "resolved")[-1]
     assert resolved.resolution is not None

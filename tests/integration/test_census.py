@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from support.answers import listed
+from support.facts import BucketRun
 from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, delete_topic, unique
 from support.waiting import eventually
+from txnwatch.page.picture import Knowledge, picture_of
+from txnwatch.page.store import KnownNow, PageStore
+from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import CoordinatorAccess, TimestampMs, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 
@@ -55,6 +60,34 @@ def test_without_a_scan_it_covers_all_below_the_end(
         {partition: CensusListing(known_id, 7, 3, is_scanned=False)}, frozenset(), is_round=True
     )
     assert found == {opened[1].producer_id: 3, opened[2].producer_id: 5}
+
+
+def test_its_offsets_are_on_the_page_as_they_are_now(
+    cluster: Cluster, partition: TopicPartition, opened: list[RawProducer]
+) -> None:
+    run, driver, store = BucketRun(), LastOpenLists(), PageStore(access=CoordinatorAccess.LOG)
+    known_id = topic_id(cluster, partition)
+
+    def lane() -> Any:
+        """The lane after a round of the census, as the driver of a watch makes it."""
+        run.batch(*take_census(cluster, Census({partition: Asked(known_id)}, 1, is_round=True)))
+        store.take(driver.whole(run.everything), KnownNow(incidents=()), TimestampMs(run.now_ms))
+        known = Knowledge(store=store, seen=store.seen, now_ms=TimestampMs(run.now_ms))
+        return picture_of(known)["lanes"].get(str(partition))
+
+    first = lane()
+    assert (first["last_stable"], first["end"], first["hidden"]) == (3, 7, 4)
+    assert first["holder"]["producer_id"] == opened[1].producer_id
+    opened[2].produce(partition, [b"c", b"d", b"e"])
+    assert (lane()["end"], lane()["hidden"]) == (10, 7), "what was written since is hidden as well"
+    opened[1].end(commit=True)
+    eventually(lambda: listed(cluster, partition).offset == 11, 10.0, "the commit marker")
+    moved = lane()
+    assert (moved["last_stable"], moved["end"], moved["hidden"]) == (5, 11, 6)
+    assert moved["holder"]["producer_id"] == opened[2].producer_id
+    opened[2].end(commit=True)
+    eventually(lambda: listed(cluster, partition).offset == 12, 10.0, "the other marker")
+    assert lane() is None
 
 
 def test_of_a_scanned_partition_it_covers_what_lies_below_the_read_end(

@@ -38,6 +38,8 @@ def test_failed_and_repeated_attempts_leave_no_trace() -> None:
     assert seen["gone back"] > SEEDS
     assert seen["blocked"] > SEEDS * BATCHES / 10
     assert seen["listed"] < SEEDS * BATCHES * 0.9, "the open transactions are not emitted at each barrier"
+    assert seen["offsets by census"] > SEEDS * BATCHES / 4
+    assert SEEDS < seen["offsets by census, emitted"] < SEEDS * BATCHES / 4, "only a census can change them"
 
 
 def test_a_full_open_list_is_the_same_however_the_bucket_was_read() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from support.facts import (
     NAME,
@@ -31,7 +32,7 @@ from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, LastStable, NoticeKind, OpenDescribed
-from txnwatch.state.model.findings import Finding, OpenTransactions
+from txnwatch.state.model.findings import CensusOffsets, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -144,6 +145,7 @@ class Query:
         self.committed: list[tuple[Version, Plain]] = [(Version(), Plain())]
         self.workers: list[KeptBucket | None] = [None] * WORKERS
         self.driver: LastOpenLists | None = LastOpenLists()
+        self._of_plain = LastOpenLists()
         self._log_offset = 0
 
     def batch(self) -> None:
@@ -166,7 +168,7 @@ class Query:
         self.number -= batches
         self.seen["gone back"] += 1
         if self.rng.random() < 0.5:
-            self.workers, self.driver = [None] * WORKERS, LastOpenLists()
+            self.workers, self.driver, self._of_plain = [None] * WORKERS, LastOpenLists(), LastOpenLists()
         elif batches:
             self.driver = None  # its values are outdated, and no run of a query continues with outdated values
 
@@ -199,12 +201,18 @@ class Query:
 
     def _compare(self, now: KeptBucket, emitted: list[Finding], after: Plain, expected: list[Finding]) -> None:
         assert _others(emitted) == _others(expected)
+        whole = self._of_plain.whole(expected)
+        self.seen["offsets by census"] += any(finding.offsets for finding in _ends(whole))
+        self.seen["offsets by census, emitted"] += bool(_ends(emitted))
         if self.driver is not None:
-            assert _open(self.driver.whole(emitted)) == _open(expected), "what the driver holds as open is so"
+            known = self.driver.whole(emitted)
+            assert _open(known) == _open(expected), "what the driver holds as open is so"
+            assert _offsets(known) == _offsets(whole), "and so are the offsets of what only a census watches"
         self.seen["blocked"] += any(finding.blocked for finding in _open(expected))
         self.seen["holders"] += bool(now.bucket.holding)
-        self.seen["listed"] += len(emitted) - len(_others(emitted))
-        assert replace(now.bucket, open_list_digest=None) == replace(decode_bucket(after.bucket), open_list_digest=None)
+        self.seen["listed"] += len(_open(emitted))
+        digests: dict[str, Any] = {"open_list_digest": None, "ends_digest": None}
+        assert replace(now.bucket, **digests) == replace(decode_bucket(after.bucket), **digests)
         assert now.producer_ids == after.rows.keys()
         stored = DictStore()
         stored.rows = after.rows
@@ -306,8 +314,16 @@ class Query:
 
 
 def _others(emitted: list[Finding]) -> list[Finding]:
-    return [finding for finding in emitted if not isinstance(finding, OpenTransactions)]
+    return [finding for finding in emitted if not isinstance(finding, OpenTransactions | PartitionEnds)]
 
 
 def _open(emitted: list[Finding]) -> list[OpenTransactions]:
     return [finding for finding in emitted if isinstance(finding, OpenTransactions)]
+
+
+def _ends(emitted: list[Finding]) -> list[PartitionEnds]:
+    return [finding for finding in emitted if isinstance(finding, PartitionEnds)]
+
+
+def _offsets(emitted: list[Finding]) -> set[CensusOffsets]:
+    return {one for finding in _ends(emitted) for one in finding.offsets}

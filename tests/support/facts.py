@@ -27,6 +27,7 @@ from txnwatch.state.model.findings import (
     Finding,
     OpenTransaction,
     OpenTransactions,
+    PartitionEnds,
     TransactionsEnded,
     Unproven,
 )
@@ -185,7 +186,7 @@ def decode_bucket(row: bytes) -> BucketState:
     agenda, followed, holding, readings, shared = _WHOLE.decode(row)
     bucket = BucketState(agenda=Agenda(agenda), followed=followed, holding=holding, readings=readings)
     decode_shared(bucket, shared)
-    bucket.open_list_digest = None
+    bucket.forget_emitted()
     return bucket
 
 
@@ -219,7 +220,7 @@ class BucketRun:
             one for finding in emitted if isinstance(finding, OpenTransactions) for one in finding.transactions
         ]
         self.ended = [one for finding in emitted if isinstance(finding, TransactionsEnded) for one in finding.latencies]
-        figures = BucketCount | Unproven | OpenTransactions | TransactionsEnded
+        figures = BucketCount | Unproven | OpenTransactions | PartitionEnds | TransactionsEnded
         return [finding for finding in emitted if not isinstance(finding, figures)]
 
     def pass_time(self, milliseconds: int) -> None:

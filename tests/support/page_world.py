@@ -19,10 +19,12 @@ from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.findings import (
     BlockedOffset,
     BucketCount,
+    CensusOffsets,
     Finding,
     OpenSpan,
     OpenTransaction,
     OpenTransactions,
+    PartitionEnds,
 )
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (
@@ -123,6 +125,7 @@ class PageWorld:
 
     Attributes:
         stands: the last stable offsets of the leaders that are not the lowest open starts.
+        by_census: the last stable offset and the end of partitions that only a census watches.
     """
 
     open: list[OpenTransaction] = field(default_factory=list)
@@ -134,6 +137,7 @@ class PageWorld:
     stopped: tuple[str, ...] = ()
     watched: Watched = field(default_factory=lambda: Watched(900, 1_240))
     stands: dict[TopicPartition, Offset] = field(default_factory=dict)
+    by_census: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     young: int = 40
     barrier: int = 80_000
     access: CoordinatorAccess = CoordinatorAccess.LOG
@@ -158,12 +162,16 @@ class PageWorld:
         self.barrier += 1
         lowest: dict[TopicPartition, Offset] = {}
         for partition, start, _ in (span for one in self.open for span in one.spans):
-            lowest[partition] = min(start, lowest.get(partition, start))
+            if partition not in self.by_census:
+                lowest[partition] = min(start, lowest.get(partition, start))
         blocked = tuple(BlockedOffset(at, offset) for at, offset in sorted({**lowest, **self.stands}.items()))
         emitted: list[Finding] = [
             a_count({"Ongoing": len(self.open) + self.young}, self.barrier),
             OpenTransactions(0, tuple(self.open), blocked),
         ]
+        if self.by_census:
+            offsets = (CensusOffsets(at, Offset(low), Offset(end)) for at, (low, end) in self.by_census.items())
+            emitted.append(PartitionEnds(0, tuple(offsets), is_round=True))
         self.store.take(emitted, self.seen(), at_ms if at_ms is not None else now_ms())
 
     def tell(self, event: IncidentEvent) -> None:

@@ -220,6 +220,7 @@ buckets = st.builds(
     policy_digest=st.none() | times,
     states=st.dictionaries(st.sampled_from(["Ongoing", "unowned"]), st.integers(1, 9), max_size=2),
     open_list_digest=st.none() | times,
+    ends_digest=st.none() | times,
     followed=st.dictionaries(producer_ids, open_transactions, max_size=2),
     holding=st.dictionaries(producer_ids, open_transactions, max_size=2),
 )

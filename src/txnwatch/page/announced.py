@@ -33,7 +33,7 @@ from txnwatch.state.incidents.heartbeat import (
 )
 from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.errors import BadEventError
-from txnwatch.state.model.findings import OpenTransactions
+from txnwatch.state.model.findings import OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, LatestEvents, Overwritten
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs, TopicPartition
@@ -178,6 +178,7 @@ def _with_open(seen: KnownNow, document: PageDocument, now_ms: TimestampMs) -> K
         batch_ms=document.batch_ms,
         totals=document.totals,
         lists=(OpenTransactions(0, document.transactions, document.blocked),),
+        by_census=(PartitionEnds(0, document.by_census, is_round=True),),
         ends=dict(document.ends),
         open_missing=None,
     )

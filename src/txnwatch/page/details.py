@@ -12,6 +12,7 @@ from typing import Any, Final
 from txnwatch.page.picture import (
     HeldBack,
     Knowledge,
+    Spans,
     id_for_address,
     incident_row,
     spans_of,
@@ -37,7 +38,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         return None
     life = known.store.lives.get(incident_id, ())
     return {
-        **incident_row(known, event, spans_of(known.seen)),
+        **incident_row(known, event, spans_of(known)),
         "status": event.status,
         "runbook": event.verdict,
         "ends_by_itself": RULE_OF[event.verdict].ends_by_itself,
@@ -163,7 +164,7 @@ def _next_holder(known: Knowledge, event: IncidentEvent) -> dict[str, Any] | Non
     """Who holds the partition next if this transaction is ended; None if the lists do not show anyone."""
     if event.topic is None or event.partition is None or event.resolution is not None:
         return None
-    held = spans_of(known.seen).by_partition.get(TopicPartition(event.topic, event.partition), [])
+    held = spans_of(known).by_partition.get(TopicPartition(event.topic, event.partition), [])
     after = [one for one in held if one.start > (event.txn_start_offset or 0)]
     return _holding(after[0]) if after else None
 
@@ -211,20 +212,19 @@ def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
 
 def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     """One partition: what is open there, and who reads it."""
-    spans = spans_of(known.seen)
-    held, end, lowest = spans.by_partition.get(at, []), known.ends.get(at), spans.last_stable(at)
+    spans = spans_of(known)
+    held, lowest = spans.by_partition.get(at, []), spans.last_stable(at)
     incidents = [one for one in known.open_incidents if str(at) in places(one) or _is_at(one, at)]
     is_listed = spans.holder(at) is not None
-    watched = "scanned" if end is not None else "by census, or not at all"
     return {
         "topic": at.topic,
         "partition": at.partition,
-        "watched": watched,
+        "watched": _watched(spans, at),
         "is_unproven": known.seen.reach is None or known.seen.reach.lacks(at) is not False,
         "open_missing": known.seen.open_missing,
         "last_stable": lowest,
-        "end": end,
-        "hidden": max(0, end - lowest) if end is not None and lowest is not None else None,
+        "end": spans.end(at),
+        "hidden": spans.hidden(at),
         "holder_is_listed": is_listed,
         "look": to_find(known.store.origin, at) if lowest is not None and not is_listed else None,
         "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
@@ -241,6 +241,13 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
             for one in event.consumer_groups[:32]
         ],
     }
+
+
+def _watched(spans: Spans, at: TopicPartition) -> str:
+    """How a partition is watched, as far as its offsets show it."""
+    if at in spans.scanned:
+        return "scanned"
+    return "by census; the offsets are those of the last one" if at in spans.listed else "by census, or not at all"
 
 
 def _phase(held: HeldBack, incidents: Sequence[IncidentEvent]) -> str | None:

@@ -1,7 +1,7 @@
 """The document that a watcher writes to Redis for `txnwatch page`: what the events topic does not have.
 
-It has the heartbeat of its moment, the open lists, and the ends of their partitions. A page is made from it as from the
-end of a micro-batch, so it has no sentence, no command and no address of a team: those are made by the reader.
+It has the heartbeat of its moment, the open lists, and the offsets of their partitions. A page is made from it as from
+the end of a micro-batch, so it has no sentence, no command and no address of a team: those are made by the reader.
 
 Law: anybody who may write to Redis can write anything. `decoded` checks the size, the types and every value, and what
 it refuses is used nowhere. Pure: no I/O, no clock.
@@ -10,7 +10,7 @@ it refuses is used nowhere. Pure: no I/O, no clock.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ from txnwatch.state.incidents.value_rules import (
     is_text,
 )
 from txnwatch.state.model.errors import BadEventError, SkipReason
-from txnwatch.state.model.findings import BlockedOffset, OpenSpan, OpenTransaction
+from txnwatch.state.model.findings import BlockedOffset, CensusOffsets, OpenSpan, OpenTransaction
 from txnwatch.state.model.values import DurationMs, Offset, TopicPartition, is_topic_name
 
 MOST_BYTES: Final = 16 << 20  # not compressed
@@ -50,6 +50,8 @@ class PageDocument(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         heartbeat: what the watcher covers, at the moment of the document.
         latency_p99_ms: from the hang to the event.
+        ends: of scanned partitions.
+        by_census: of partitions that only a census watches.
     """
 
     heartbeat: Heartbeat
@@ -59,6 +61,7 @@ class PageDocument(msgspec.Struct, frozen=True, kw_only=True):
     transactions: tuple[OpenTransaction, ...]
     blocked: tuple[BlockedOffset, ...]
     ends: tuple[PartitionEnd, ...]
+    by_census: tuple[CensusOffsets, ...]
 
 
 def document_of(store: PageStore, heartbeat: Heartbeat, ends: Mapping[TopicPartition, Offset]) -> PageDocument:
@@ -75,6 +78,7 @@ def document_of(store: PageStore, heartbeat: Heartbeat, ends: Mapping[TopicParti
         transactions=transactions,
         blocked=blocked,
         ends=tuple(PartitionEnd(at, ends[at]) for at in sorted(named & ends.keys())),
+        by_census=tuple(one for bucket in seen.by_census for one in bucket.offsets if one.partition in named),
     )
 
 
@@ -168,6 +172,12 @@ def _are_offsets(found: Iterable[tuple[TopicPartition, Offset]]) -> bool:
     return len(places) <= _MOST_PARTITIONS and all(_is_partition(at) and _IS_INT64(offset) for at, offset in places)
 
 
+def _are_listed(found: Sequence[CensusOffsets]) -> bool:
+    return _are_offsets((at, last_stable) for at, last_stable, _ in found) and all(
+        _IS_INT64(end) and end >= last_stable for _, last_stable, end in found
+    )
+
+
 _CHECKS: Final[dict[str, Callable[[PageDocument], bool]]] = {
     "heartbeat": _is_heartbeat,
     "batch_ms": lambda document: _is_one(_IS_INT64, document.batch_ms),
@@ -176,4 +186,5 @@ _CHECKS: Final[dict[str, Callable[[PageDocument], bool]]] = {
     "transactions": _are_transactions,
     "blocked": lambda document: _are_offsets(document.blocked),
     "ends": lambda document: _are_offsets(document.ends),
+    "by_census": lambda document: _are_listed(document.by_census),
 }

@@ -5,10 +5,10 @@ A picture has sections, each a mapping: `status`, `incidents` by id, `lanes` by 
 (`changes`), and `applied` gives the next picture from both. Times are epoch milliseconds; an age is never sent, because
 the reader counts it.
 
-Every list has a bound, and beside each cut list is how much is missing. If a leader shows a last stable offset that
-stands, the holder of the partition is the transaction that begins there, and no other is named as the holder: if none
-of the open lists begins there, the holder is not in them. If no such offset is shown, because nothing is written or the
-partition is not scanned, it is the lowest start that the lists have.
+Every list has a bound, and beside each cut list is how much is missing. If a leader shows a last stable offset, because
+it stands or a census has listed it, the holder of the partition is the transaction that begins there, and no other is
+named as the holder: if none of the open lists begins there, the holder is not in them. If no such offset is shown,
+because nothing is written or no census has listed one yet, it is the lowest start that the lists have.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from txnwatch.page.words import (
 )
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.incidents.event_builder import Origin, explain_id, explain_partition, suggested
-from txnwatch.state.model.findings import OpenTransaction
+from txnwatch.state.model.findings import CensusOffsets, OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
@@ -108,10 +108,19 @@ class HeldBack(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """What the open lists show: by partition, the lowest start first; and the last stable offsets that stand."""
+    """What the open lists show, and the offsets of their partitions.
+
+    Attributes:
+        by_partition: what is open on a partition, the lowest start first.
+        standing: the last stable offsets that stand, and those that a census has listed.
+        scanned: the ends of the scanned partitions.
+        listed: what the last census has listed, of the others.
+    """
 
     by_partition: Mapping[TopicPartition, list[HeldBack]]
     standing: Mapping[TopicPartition, Offset]
+    scanned: Mapping[TopicPartition, Offset]
+    listed: Mapping[TopicPartition, CensusOffsets]
 
     def holder(self, at: TopicPartition) -> HeldBack | None:
         """The transaction that holds a partition; None if it is not in the lists."""
@@ -128,17 +137,30 @@ class Spans(NamedTuple):
         stable = self.last_stable(at)
         return [one for one in self.by_partition.get(at, ()) if stable is not None and one.start > stable]
 
+    def end(self, at: TopicPartition) -> Offset | None:
+        """The end of a partition; None if it is not known."""
+        listed = self.listed.get(at)
+        return self.scanned.get(at, listed.end if listed is not None else None)
 
-def spans_of(seen: KnownNow) -> Spans:
+    def hidden(self, at: TopicPartition) -> int | None:
+        """How many records are between the last stable offset and the end; None if one of them is not known."""
+        stable, end = self.last_stable(at), self.end(at)
+        return max(0, end - stable) if end is not None and stable is not None else None
+
+
+def spans_of(known: Knowledge) -> Spans:
     """The open lists of a micro-batch, by partition."""
-    found: dict[TopicPartition, list[HeldBack]] = defaultdict(list)
+    seen, found = known.seen, defaultdict[TopicPartition, list[HeldBack]](list)
+    listed = {one.partition: one for bucket in seen.by_census for one in bucket.offsets}
     for transaction in transactions_of(seen):
         for partition, start, _ in transaction.spans:
-            found[partition].append(HeldBack(start, transaction))
+            if partition not in listed or start >= listed[partition].last_stable:  # else it has ended
+                found[partition].append(HeldBack(start, transaction))
     for held in found.values():
         held.sort(key=lambda one: one.start)
-    standing = {blocked.partition: blocked.offset for one in seen.lists for blocked in one.blocked}
-    return Spans(found, standing)
+    standing = {at: listed[at].last_stable for at in listed.keys() & found.keys()}
+    standing |= {blocked.partition: blocked.offset for one in seen.lists for blocked in one.blocked}
+    return Spans(found, standing, known.ends, listed)
 
 
 def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
@@ -148,7 +170,7 @@ def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
 
 def picture_of(known: Knowledge) -> Picture:
     """The whole picture."""
-    seen, incidents, spans = known.seen, known.open_incidents, spans_of(known.seen)
+    seen, incidents, spans = known.seen, known.open_incidents, spans_of(known)
     lanes = _lanes(known, spans, incidents)
     keys = sorted(lanes, key=lambda key: (lanes[key]["rank"], lanes[key]["since_ms"], key))[:LANES]
     by_producer = {one.producer_id: one for one in transactions_of(seen)}
@@ -256,7 +278,7 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
     origin = known.store.origin
     holding = _holding(event, spans)
     held = places(event) or [str(partition) for partition, _ in holding]
-    ends = [(start, known.ends[partition]) for partition, start in holding if partition in known.ends]
+    ends = [(start, end) for partition, start in holding if (end := spans.end(partition)) is not None]
     hidden = sum(max(0, end - start) for start, end in ends) if ends and event.is_open else event.hidden_records
     return {
         "id": event.incident_id,
@@ -332,7 +354,6 @@ def _lanes(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -
         bars = [_bar(one, _incident_of(partition, one, by_span, by_producer)) for one in behind[:BEHIND]]
         first = None if holder is None else _bar(holder, _incident_of(partition, holder, by_span, by_producer))
         drawn = bars if first is None else [first, *bars]
-        end = known.ends.get(partition)
         found[str(partition)] = {
             "topic": partition.topic,
             "partition": partition.partition,
@@ -341,8 +362,8 @@ def _lanes(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -
             "behind": bars,
             "more": len(behind) - len(bars),
             "last_stable": lowest,
-            "end": end,
-            "hidden": max(0, end - lowest) if end is not None and lowest is not None else None,
+            "end": spans.end(partition),
+            "hidden": spans.hidden(partition),
             "since_ms": min((bar["since_ms"] for bar in drawn), default=known.now_ms // 60_000 * 60_000),
             "rank": min((bar["rank"] for bar in drawn), default=_HEALTHY_RANK),
         }

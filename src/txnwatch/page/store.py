@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.state.incidents.event_builder import Origin
-from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions
+from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (
     BarrierNumber,
@@ -122,6 +122,7 @@ class KnownNow:
         batch_ms: from the listing of that barrier to its end; None if it is not known.
         totals: the open transactions at that barrier.
         lists: the open list of each bucket.
+        by_census: the offsets of partitions that only a census watches, as each bucket has listed them.
         ends: the ends of partitions, as far as `lists` came with them.
         open_missing: why the open transactions are not known, in words; None if they are.
         incidents: the last event of each incident that is open, or ended less than a day ago.
@@ -137,6 +138,7 @@ class KnownNow:
     batch_ms: DurationMs | None = None
     totals: Totals = NOTHING_OPEN
     lists: Sequence[OpenTransactions] = ()
+    by_census: Sequence[PartitionEnds] = ()
     ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     open_missing: str | None = None
     incidents: Sequence[IncidentEvent] | None = None
@@ -181,12 +183,20 @@ class PageStore:
         counts = tuple(finding for finding in emitted if isinstance(finding, BucketCount))
         if counts:
             lists = tuple(finding for finding in emitted if isinstance(finding, OpenTransactions))
+            ends = tuple(finding for finding in emitted if isinstance(finding, PartitionEnds))
             batch_ms = elapsed(counts[0].data_listed_ms, now_ms)
-            found = replace(found, judged_ms=now_ms, batch_ms=batch_ms, totals=totals_of(counts), lists=lists)
+            found = replace(
+                found, judged_ms=now_ms, batch_ms=batch_ms, totals=totals_of(counts), lists=lists, by_census=ends
+            )
         else:
             last = self.seen
             found = replace(
-                found, judged_ms=last.judged_ms, batch_ms=last.batch_ms, totals=last.totals, lists=last.lists
+                found,
+                judged_ms=last.judged_ms,
+                batch_ms=last.batch_ms,
+                totals=last.totals,
+                lists=last.lists,
+                by_census=last.by_census,
             )
         self.replace(replace(found, is_source_read=True, unread=0))
 

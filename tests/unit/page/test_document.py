@@ -16,6 +16,7 @@ from support.page_world import a_busy_cluster, an_open
 from txnwatch.page import document as document_module
 from txnwatch.page.document import decoded, document_of, encoded
 from txnwatch.state.model.errors import BadEventError, SkipReason
+from txnwatch.state.model.findings import CensusOffsets
 from txnwatch.state.model.values import Offset, TopicPartition
 
 EU = "EU"
@@ -34,8 +35,11 @@ def packed(values: Any) -> bytes:
 def test_it_is_read_back_as_it_was() -> None:
     world = a_busy_cluster()
     world.ends[TopicPartition("nobody", 7)] = Offset(9)
+    world.by_census = {TopicPartition("audit", 0): (5_120, 5_200), TopicPartition("nobody", 8): (1, 9)}
+    world.batch()
     found = document_of(world.store, a_beat(EU), world.ends)
     assert decoded(encoded(found), EU) == found
+    assert found.by_census == (CensusOffsets(TopicPartition("audit", 0), Offset(5_120), Offset(5_200)),)
     assert found.transactions == world.store.seen.lists[0].transactions
     assert found.totals.open == 9_871
     assert TopicPartition("nobody", 7) not in dict(found.ends), "only what is open has to be drawn"
@@ -68,6 +72,9 @@ HOSTILE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a topic": (lambda v: v["transactions"][0][5][0].__setitem__(0, ["<b>", 0]), "transactions has an invalid value"),
     "a partition": (lambda v: v["ends"][0].__setitem__(0, ["orders", -1]), "ends has an invalid value"),
     "an offset": (lambda v: v["blocked"][0].__setitem__(1, -5), "blocked has an invalid value"),
+    "a listed offset": (lambda v: v["by_census"].append([["t", 0], -1, 5]), "by_census has an invalid value"),
+    "an end below": (lambda v: v["by_census"].append([["t", 0], 5, 4]), "by_census has an invalid value"),
+    "a large end": (lambda v: v["by_census"].append([["t", 0], 5, 1 << 63]), "by_census has an invalid value"),
     "a count": (lambda v: v["totals"].__setitem__(1, [["Ongoing", -1]]), "totals has an invalid value"),
     "many states": (lambda v: v["totals"].__setitem__(1, [["Ongoing", 1]] * 33), "totals has an invalid value"),
     "a duration": (lambda v: v.update(batch_ms=-1), "batch_ms has an invalid value"),
