@@ -25,7 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from txnwatch.state.model.errors import ConfigError
+from txnwatch.java import java
+from txnwatch.state.model.errors import ConfigError, TxnwatchError
 from txnwatch.streaming.job.search_paths import jars_of, make_home, why_not_quick
 
 _PLACE: Final = Path("share", "txnwatch")
@@ -33,6 +34,7 @@ _PREFIX: Final = "spark-"
 _HOME, _NEW, _LOCK = "home", "new.jsa", "lock"
 _ABOUT_ARCHIVES: Final = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xshare")
 _READABLE: Final = 0o755
+_LIBRARY: Final = Path("lib", "server", "libjvm.so")
 
 
 class Prepared(NamedTuple):
@@ -70,7 +72,7 @@ def can_prepare() -> bool:
 
 
 def place_of(real: Path) -> Path:
-    """The directory of the archive for these jars; it may not exist.
+    """The directory of the archive for these jars and this JVM; it may not exist.
 
     Times count in seconds, as for the JVM: layers of images keep no fractions.
 
@@ -78,10 +80,19 @@ def place_of(real: Path) -> Path:
         OSError: a jar cannot be read.
     """
     digest = hashlib.sha256()
-    for jar in jars_of(real):
-        found = jar.stat()
-        digest.update(f"{jar} {found.st_size} {int(found.st_mtime)}\n".encode())
+    for file in (*jars_of(real), *_files_of_the_jvm()):
+        found = file.stat()
+        digest.update(f"{file} {found.st_size} {int(found.st_mtime)}\n".encode())
     return Path(sys.prefix) / _PLACE / f"{_PREFIX}{digest.hexdigest()[:16]}"
+
+
+def _files_of_the_jvm() -> list[Path]:
+    """The library of the JVM, which an update of Java replaces; nothing if there is no Java, as no start works then."""
+    try:
+        program = Path(java()).resolve()
+    except TxnwatchError:
+        return []
+    return [file for file in (program.parents[1] / _LIBRARY,) if file.is_file()]
 
 
 def fits(archive: Path, java: str, class_path: str) -> bool:
@@ -124,7 +135,8 @@ def options_that_make(archive: Path) -> str:
 def new_archive(real: Path) -> Iterator[Path]:
     """The path where the block has to write the archive; the archive counts from the end of the block on.
 
-    If the block writes none, the one before stays. A second process waits. Archives for other jars are removed.
+    If the block writes none, the one before stays. A second process waits. Archives for other jars, or for another JVM,
+    are removed.
 
     Raises:
         ConfigError: the directory cannot be written, or a start with a local master would not use the archive.

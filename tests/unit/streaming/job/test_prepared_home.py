@@ -104,6 +104,27 @@ def test_an_archive_of_other_jars_is_not_used_and_is_removed_by_the_next_one(
     assert not before.exists()
 
 
+def test_after_an_update_of_java_the_archive_is_not_used(
+    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, library = tmp_path / "java" / "bin" / "java", tmp_path / "java" / "lib" / "server" / "libjvm.so"
+    for file in (program, library):
+        file.parent.mkdir(parents=True)
+        file.write_text("17.0.1")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    prepare(real)
+    assert content(real) == "classes"
+    library.write_text("17.0.10")
+    assert content(real) is None
+
+
+def test_without_java_the_reason_is_that_of_the_start(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert prepared_for(real) is None
+
+
 def test_times_count_in_seconds_because_layers_of_images_have_no_fractions(real: Path) -> None:
     jar = real / "jars" / LAUNCHER
     os.utime(jar, ns=(1_700_000_000_987_654_321,) * 2)
