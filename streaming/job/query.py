@@ -178,7 +178,7 @@ def pass_no_numpy() -> None:
 def look_for_no_sources(context: SparkContext) -> None:
     """Tells the JVM that it has looked and found none; another version of Spark that does not know this looks."""
     jvm: Any = context._jvm  # noqa: SLF001 - Spark has no public API for it
-    with suppress(Py4JError):
+    with suppress(Py4JError, TypeError):  # Py4J takes a name that it does not know for a package
         manager = getattr(getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$"), "MODULE$")
         getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(jvm.PythonUtils.toScalaMap({})))
 

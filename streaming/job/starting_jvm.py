@@ -39,6 +39,9 @@ _ANSWER: Final = "jvm-answer"
 _TWO_NUMBERS: Final = struct.Struct(">ii")  # the port, and the length of the secret
 _LOOK_S: Final = 0.02
 _STARTER: Final = Path("bin", "spark-submit")
+_ENDS_S: Final = 1.0
+# An ignored signal stays ignored in the program that the shell becomes, and in all that this program starts.
+_WITHOUT_INTERRUPTS: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 
 class StartingJvm:
@@ -56,6 +59,7 @@ class StartingJvm:
     def __init__(self, settings: SessionSettings, output: int | None = None) -> None:
         self.settings = settings
         self._answer = settings.scratch / _ANSWER
+        self._has_answered = False
         self._process = None if is_under_spark_submit(os.environ) else _begun(settings, self._answer, output)
 
     def gateway(self) -> Any:  # noqa: ANN401 - untyped
@@ -84,8 +88,20 @@ class StartingJvm:
             time.sleep(_LOOK_S)
         answer = self._answer.read_bytes()
         self._answer.unlink()
+        self._has_answered = True
         port, length = _TWO_NUMBERS.unpack_from(answer)
         return port, answer[_TWO_NUMBERS.size :][:length].decode()
+
+    def end(self) -> None:
+        """Lets a JVM that has answered end by itself, for a second at most; kills it then.
+
+        It may have a SparkContext, with files and executors. It removes them when its standard input ends.
+        """
+        if self._process is not None and self._has_answered:
+            self._end_input()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDS_S)
+        self.kill()
 
     def kill(self) -> None:
         """Kills the JVM and the programs that start it, unless it has ended."""
@@ -95,7 +111,10 @@ class StartingJvm:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        if self._process.stdin is not None:
+        self._end_input()
+
+    def _end_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
 
@@ -123,19 +142,20 @@ def _begun(settings: SessionSettings, answer: Path, output: int | None) -> subpr
         home = _home_of_pyspark()
     arguments = [part for key, value in values.items() for part in ("--conf", f"{key}={value}")]
     given = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    try:
-        # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so
-        # the query can be stopped between batches. The JVM still ends with this process: it watches its standard input.
-        return subprocess.Popen(  # noqa: S603 - the program of Spark
-            [str(home / _STARTER), *arguments, *given],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=environ,
-            start_new_session=True,
-        )
-    except OSError as exc:
-        raise SparkError(f"{home / _STARTER}: expected the program that starts Spark, found: {exc.strerror}") from exc
+    program = home / _STARTER
+    if not program.is_file():
+        raise SparkError(f"{program}: expected the program that starts Spark, found no such file")
+    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so the
+    # query can be stopped between batches. They also ignore a SIGINT to each process, for example of systemd. The JVM
+    # still ends with this process: it watches its standard input.
+    return subprocess.Popen(  # noqa: S603 - the program of Spark
+        [*_WITHOUT_INTERRUPTS, str(program), *arguments, *given],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        env=environ,
+        start_new_session=True,
+    )
 
 
 def _quick_home(real: Path, scratch: Path) -> tuple[Path, Path | None]:

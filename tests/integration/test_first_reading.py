@@ -22,7 +22,7 @@ from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
-IDS, RECORDS = 500, 20_000
+IDS, RECORDS = 500, 8_000
 Way = Callable[[int, int], TransactionFold]
 
 

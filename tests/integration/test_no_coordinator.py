@@ -39,6 +39,7 @@ def ask(kafka2: EmbeddedKafka, capsys: pytest.CaptureFixture[str]) -> Callable[.
     return asked
 
 
+@pytest.mark.long
 def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing(
     kafka2: EmbeddedKafka, ask: Callable[..., tuple[int, dict[str, Any]]]
 ) -> None:

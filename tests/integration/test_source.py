@@ -35,6 +35,8 @@ from txnwatch.streaming.job.session_settings import SessionSettings
 from txnwatch.streaming.source.datasource import FORMAT
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 BATCH_S = 60.0
 BATCHES = 30
 STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -117,17 +119,24 @@ def test_a_batch_read_ends_at_the_given_offset(
     assert row["open_offset"] is None
 
 
-def test_the_programs_of_the_page_about_the_source_run(
+def programs(page: str, kafka: EmbeddedKafka, partition: TopicPartition) -> list[str]:
+    """The programs of a page, for the broker and the topic of the test."""
+    found = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    topic = partition.topic
+    codes = (code.replace("broker:9092", kafka.bootstrap_servers).replace("payments.*", topic) for code in found)
+    return [code.replace('"payments"', f'"{topic}"') for code in codes]
+
+
+def test_the_programs_of_the_pages_about_the_source_run(
     spark: SparkSession, kafka: EmbeddedKafka, history: tuple[TopicPartition, RawProducer], tmp_path: Path
 ) -> None:
     partition, hung = history
-    page = (Path(__file__).parents[2] / "docs" / "spark-source.md").read_text()
-    batch, stream = (
-        code.replace("broker:9092", kafka.bootstrap_servers).replace("payments.*", partition.topic)
-        for code in re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-    )
+    (readme,) = programs(README.partition("## For Spark users")[2].partition("\n## ")[0], kafka, partition)
+    batch, stream = programs((ROOT / "docs" / "spark-source.md").read_text(), kafka, partition)
     names: dict[str, Any] = {"spark": spark}
-    exec(batch.replace('"payments"', f'"{partition.topic}"'), names)
+    exec(readme, names)
+    assert names["finished"].count() == 2
+    exec(batch, names)
     assert sorted(row["marker"]["commit"] for row in names["ended"].collect()) == [False, True]
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
     exec(stream, names)

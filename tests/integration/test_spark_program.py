@@ -43,6 +43,7 @@ def without_txnwatch(tmp_path: Path) -> dict[str, str]:
     return {**kept, "PATH": f"{tmp_path / 'bare' / 'bin'}{os.pathsep}{kept['PATH']}", "JAVA_TOOL_OPTIONS": QUICK}
 
 
+@pytest.mark.long
 def test_it_runs_in_the_python_of_the_program(
     kafka: EmbeddedKafka, cluster: Cluster, without_txnwatch: dict[str, str], tmp_path: Path
 ) -> None:

@@ -34,6 +34,8 @@ from txnwatch.streaming.job.spark_conf import chosen_master
 if TYPE_CHECKING:
     from txnwatch.app import Watch
 
+_BEGINS_S = 1.0
+
 
 def run(parsed: argparse.Namespace) -> int:
     """Runs until it is stopped; exit code 0 after a stop. Then the process has ended: this does not return."""
@@ -70,11 +72,14 @@ def _spark_begins(settings: RunSettings, stop: StopRequest) -> Iterator[SparkSta
     """
     scratch = stop.run(functools.partial(OwnDirectory, SCRATCH))
     try:
-        begun = stop.run(functools.partial(SparkStart, _session_settings(settings, scratch)))
+        # At a stop this step still ends, so that the JVM is known.
+        begun = stop.run(functools.partial(SparkStart, _session_settings(settings, scratch)), grace_s=_BEGINS_S)
         try:
+            if stop.is_set():
+                raise StopRequestedError
             yield begun
         finally:
-            stop.finish(begun.kill, until_s=KILL_S)
+            stop.finish(begun.end, until_s=KILL_S)
     finally:
         stop.finish(scratch.remove, until_s=REMOVE_S)
 

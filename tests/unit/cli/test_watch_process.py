@@ -1,13 +1,17 @@
-"""No secret of a file reaches the JVM: the files are read before it begins. Here a script is the program of Spark."""
+"""The JVM begins after the files with secrets are read, and no stop leaves it. A script is the program of Spark."""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from support.waiting import eventually
-from txnwatch.cli import watching
+from txnwatch.cli import watch_process, watching
 from txnwatch.cli.main import main
 from txnwatch.state.model.errors import ConfigError
 
@@ -56,3 +60,27 @@ def test_no_variable_with_a_secret_is_one_of_the_jvm(
     seen = variables.read_text().split("\0")
     assert "OF_SPARK=visible" in seen
     assert [variable for variable in seen if SECRET in variable] == []
+
+
+def test_a_stop_while_the_jvm_begins_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[bool] = []
+
+    class Begun:
+        def __init__(self, _: object) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.3)  # the program is being started
+
+        def end(self) -> None:
+            ended.append(True)
+
+    def exits(code: int) -> NoReturn:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(watch_process, "SparkStart", Begun)
+    monkeypatch.setattr(watch_process, "exit_now", exits)
+    with pytest.raises(SystemExit):
+        main(["run", "--bootstrap-server", "127.0.0.1:1", "--checkpoint", str(tmp_path / "checkpoint")])
+    assert ended == [True]
+    assert "stopped after 0 micro-batches" in capsys.readouterr().out

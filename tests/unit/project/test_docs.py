@@ -136,19 +136,26 @@ def test_the_reference_config_has_every_key_and_loads_to_the_defaults() -> None:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_links_to_files_lead_somewhere(page: Path) -> None:
+def missing_files(page: Path) -> list[str]:
+    """The links of a page to files that are not there."""
     text = (ROOT / page).read_text()
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     targets += re.findall(r"^\[[^\]]+\]: ([^\s#:]+)(?:#\S*)?$", text, flags=re.MULTILINE)
-    missing = [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()]
-    assert not missing
+    return [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_each_item_of_a_list_begins_on_a_line_of_its_own(page: Path) -> None:
+def test_links_to_files_lead_somewhere() -> None:
+    assert {page: found for page in PAGES if (found := missing_files(page))} == {}
+
+
+def items_in_a_line(page: Path) -> list[str]:
+    """The lines of a page with an item of a list behind other text."""
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
-    assert re.findall(r"^.*[.:] - [A-Z`].*$", text, flags=re.MULTILINE) == []
+    return re.findall(r"^.*[.:] - [A-Z`].*$", text, flags=re.MULTILINE)
+
+
+def test_each_item_of_a_list_begins_on_a_line_of_its_own() -> None:
+    assert {page: found for page in PAGES if (found := items_in_a_line(page))} == {}
 
 
 def test_the_architecture_names_every_package_and_files_that_exist() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +112,36 @@ def test_one_that_ends_is_an_error_of_spark(home: Path, settings: SessionSetting
     jvm.kill()
 
 
+@pytest.mark.usefixtures("connected")
+def test_one_that_has_answered_may_remove_its_files(home: Path, settings: SessionSettings) -> None:
+    program(home, f'{ANSWERS} touch "{home}/removed"')
+    jvm = StartingJvm(settings)
+    jvm.gateway()
+    jvm.end()
+    assert (home / "removed").exists()
+
+
+@pytest.mark.usefixtures("connected")
+def test_one_that_has_answered_and_does_not_end_is_killed(home: Path, settings: SessionSettings) -> None:
+    program(home, f"{ANSWERS} sleep 60")
+    jvm = StartingJvm(settings)
+    gateway = jvm.gateway()
+    begun = time.monotonic()
+    jvm.end()
+    assert gateway.proc.poll() is not None
+    assert time.monotonic() - begun < 5.0
+
+
+@pytest.mark.usefixtures("connected")
+def test_it_ignores_an_interrupt_of_its_own(home: Path, settings: SessionSettings) -> None:
+    program(home, ANSWERS)
+    jvm = StartingJvm(settings)
+    gateway = jvm.gateway()
+    (ignored,) = re.findall(r"SigIgn:\s+(\w+)", Path(f"/proc/{gateway.proc.pid}/status").read_text())
+    assert int(ignored, 16) & 1 << (signal.SIGINT - 1)
+    jvm.kill()
+
+
 def test_all_programs_that_start_it_are_killed(home: Path, settings: SessionSettings) -> None:
     program(home, f'sleep 60 & echo "$!" > "{home}/child.new"; mv "{home}/child.new" "{home}/child"; wait')
     jvm = StartingJvm(settings)
@@ -146,5 +178,7 @@ def test_under_spark_submit_nothing_starts(
 
 @pytest.mark.usefixtures("home")
 def test_a_home_without_the_program_is_an_error(settings: SessionSettings) -> None:
-    with pytest.raises(SparkError, match=r"bin/spark-submit: expected the program that starts Spark, found: No such"):
+    with pytest.raises(
+        SparkError, match=r"bin/spark-submit: expected the program that starts Spark, found no such file"
+    ):
         StartingJvm(settings)
