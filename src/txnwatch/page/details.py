@@ -36,9 +36,9 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
     event = next((one for one in known.seen.incidents or () if one.incident_id == incident_id), None)
     if event is None:
         return None
-    life = known.store.lives.get(incident_id, ())
+    life, now = known.store.lives.get(incident_id, ()), incident_row(known, event, spans_of(known))
     return {
-        **incident_row(known, event, spans_of(known)),
+        **now,
         "status": event.status,
         "runbook": event.verdict,
         "ends_by_itself": RULE_OF[event.verdict].ends_by_itself,
@@ -48,7 +48,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         ],
         "life_is_whole": bool(life) and life[0].sequence == 1,
         "proof": _proof(event),
-        "waits": _waits(known, event),
+        "waits": _waits(known, event, now["hidden"]),
         "next_holder": _next_holder(known, event),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
@@ -133,14 +133,14 @@ def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
     }
 
 
-def _waits(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
-    """What stands behind the transaction: partitions, groups and the log cleaner."""
+def _waits(known: Knowledge, event: IncidentEvent, hidden: int | None) -> dict[str, Any]:
+    """What stands behind the transaction: partitions, records that are hidden now, groups and the log cleaner."""
     return {
         "holder": holder(event),
         "producer_id": event.producer_id,
         "places": places(event)[:16],
         "last_stable": event.last_stable_offset,
-        "hidden": event.hidden_records,
+        "hidden": hidden,
         "groups": [
             {
                 "name": name(one.group_id),

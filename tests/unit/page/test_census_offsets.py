@@ -71,7 +71,9 @@ def test_its_lane_has_the_offsets_of_the_last_census_and_not_those_of_the_incide
     world.by_census = {AT: (START, 900)}
     world.batch()
     assert (lane(known(world))["end"], lane(known(world))["hidden"]) == (900, 200)
-    assert incident(known(world), world.incidents[0].incident_id)["hidden"] == 200  # type: ignore[index]
+    found = incident(known(world), world.incidents[0].incident_id)
+    assert found is not None
+    assert (found["hidden"], found["waits"]["hidden"]) == (200, 200), "in both places of the page of the incident"
 
 
 @BOTH
