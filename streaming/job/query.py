@@ -81,8 +81,8 @@ class BatchErrors:
 #
 # Planning calls Python, for example to create the data source and its reader. For each call Spark starts a daemon and a
 # worker, and keeps them as long as the JVM runs: two idle processes and 90 MB. Without daemons, a call is one process
-# that exits after its answer. Tasks need the daemon: it keeps their workers, and so
-# their connections and the decoded state.
+# that exits after its answer. Tasks need the daemon: it keeps their workers, and so their connections and the decoded
+# state.
 #
 # Spark reads the setting whenever it starts a process, so it is changed between planning and the first task. Only local
 # mode does so. On a cluster an executor copies the driver's settings when it registers, and keeps them. An executor

@@ -36,7 +36,8 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
     event = next((one for one in known.seen.incidents or () if one.incident_id == incident_id), None)
     if event is None:
         return None
-    life, now = known.store.lives.get(incident_id, ()), incident_row(known, event, spans_of(known))
+    life, spans = known.store.lives.get(incident_id, ()), spans_of(known)
+    now = incident_row(known, event, spans)
     return {
         **now,
         "status": event.status,
@@ -49,7 +50,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "life_is_whole": bool(life) and life[0].sequence == 1,
         "proof": _proof(event),
         "waits": _waits(known, event, now["hidden"]),
-        "next_holder": _next_holder(known, event),
+        "next_holder": _next_holder(event, spans),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
     }
@@ -160,11 +161,11 @@ def _waits(known: Knowledge, event: IncidentEvent, hidden: int | None) -> dict[s
     }
 
 
-def _next_holder(known: Knowledge, event: IncidentEvent) -> dict[str, Any] | None:
+def _next_holder(event: IncidentEvent, spans: Spans) -> dict[str, Any] | None:
     """Who holds the partition next if this transaction is ended; None if the lists do not show anyone."""
     if event.topic is None or event.partition is None or event.resolution is not None:
         return None
-    held = spans_of(known).by_partition.get(TopicPartition(event.topic, event.partition), [])
+    held = spans.by_partition.get(TopicPartition(event.topic, event.partition), [])
     after = [one for one in held if one.start > (event.txn_start_offset or 0)]
     return _holding(after[0]) if after else None
 

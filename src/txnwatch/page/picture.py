@@ -277,9 +277,9 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
     """
     origin = known.store.origin
     holding = _holding(event, spans)
-    held = places(event) or [str(partition) for partition, _ in holding]
-    ends = [(start, end) for partition, start in holding if (end := spans.end(partition)) is not None]
-    hidden = sum(max(0, end - start) for start, end in ends) if ends and event.is_open else event.hidden_records
+    held = places(event) or [str(partition) for partition in holding]
+    counts = [count for partition in holding if (count := spans.hidden(partition)) is not None]
+    hidden = sum(counts) if counts and event.is_open else event.hidden_records
     return {
         "id": event.incident_id,
         "verdict": event.verdict,
@@ -308,10 +308,10 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
     }
 
 
-def _holding(event: IncidentEvent, spans: Spans) -> list[tuple[TopicPartition, Offset]]:
-    """The partitions that the transaction of an incident holds, and where."""
+def _holding(event: IncidentEvent, spans: Spans) -> list[TopicPartition]:
+    """The partitions that the transaction of an incident holds."""
     return [
-        (partition, held.start)
+        partition
         for partition in sorted(spans.by_partition)
         if (held := spans.holder(partition)) is not None
         and held.transaction.producer_id == event.producer_id
