@@ -114,22 +114,27 @@ class LivePicture:
         return f"{self._boot}-{self._number}"
 
     def head(self, picture: Picture) -> dict[str, Any]:
-        """What every message has; `judged_ms` is that of the picture, so that an old picture gets old."""
+        """What every message with a picture has."""
         return {
             "boot": self._boot,
             "seq": self._number,
-            "server_ms": self._now_ms(),
-            "judged_ms": picture["status"]["judged_ms"] if picture else None,
+            **self._times(picture),
             "version": __version__,
             **self._describe(),
         }
+
+    def _times(self, picture: Picture) -> dict[str, TimestampMs | None]:
+        """What every message has; `judged_ms` is that of the picture, so that an old picture gets old."""
+        judged_ms = picture["status"]["judged_ms"] if picture else None
+        return {"server_ms": self._now_ms(), "judged_ms": judged_ms}
 
     def _snapshot_message(self) -> bytes:
         whole = {**self.head(self._published), "picture": self._published}
         return message("snapshot", self.event_id, encode(whole))
 
     def _beat_message(self) -> bytes:
-        return message("beat", self.event_id, encode(self.head(self._published)))
+        """Each second of each viewer: only what gets old without it."""
+        return message("beat", None, encode(self._times(self._published)))
 
     # What is answered.
 

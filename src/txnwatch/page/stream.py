@@ -20,9 +20,10 @@ RETRY_MS: Final = 2_000
 _BEAT_S: Final = 1.0
 
 
-def message(kind: str, number: str, data: bytes) -> bytes:
-    """A server-sent event; `data` is one line."""
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (number.encode(), kind.encode(), data)
+def message(kind: str, number: str | None, data: bytes) -> bytes:
+    """A server-sent event; `data` is one line. Without a number, that of the last event holds."""
+    identity = b"id: %s\n" % number.encode() if number is not None else b""
+    return b"%sevent: %s\ndata: %s\n\n" % (identity, kind.encode(), data)
 
 
 @dataclass(eq=False, slots=True)

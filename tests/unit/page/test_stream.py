@@ -51,7 +51,7 @@ def test_a_quiet_watch_sends_only_that_it_is_there() -> None:
         beat = stream.until("beat")
         assert beat["judged_ms"] is None
         assert beat["server_ms"] <= now_ms()
-        assert len(str(beat)) < 300
+        assert set(beat) == {"server_ms", "judged_ms"}
 
 
 def test_time_alone_makes_it_unknown() -> None:

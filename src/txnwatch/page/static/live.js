@@ -65,7 +65,8 @@ function open() {
     listener(true);
   });
   source.addEventListener("beat", (event) => {
-    heard(JSON.parse(event.data));
+    if (!live.head) return;
+    heard({ ...live.head, ...JSON.parse(event.data) }); // it has the times only
     listener(false);
   });
   source.addEventListener("error", () => {
