@@ -50,7 +50,8 @@ class Heartbeat:
     """The state of a watcher; times are its machine's clock.
 
     Attributes:
-        evaluated_ms: when it last evaluated a barrier; `barrier` is its number, `time_ms` the time of this heartbeat.
+        evaluated_ms: when the last evaluated barrier was listed; `barrier` is its number, `time_ms` the time of this
+            heartbeat.
         scanned_partitions, census_partitions: how many partitions it scans, and how many it watches by census
             only.
         unproven_partitions: partitions of which nothing is proven for half a minute, or since the start; also hidden

@@ -15,7 +15,6 @@ from support.shared_watch import SharedWatch
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 
 LATEST_S = 40.0
-LAST_MICRO_BATCH_MS = 10_000
 DRAWN_WITHIN_MS = 4_000  # 2 s on a machine without other work
 AWAY_S = 20.0
 BACK_WITHIN_S = 120.0
@@ -58,7 +57,7 @@ def test_an_idle_cluster_is_clear_all_the_time(browser: Any, shared_watch: Share
 
 
 def test_while_the_brokers_are_away_nothing_is_known(browser: Any, shared_watch: SharedWatch) -> None:
-    """The page has 15 s and a moment to draw, from the last evaluation. A micro-batch that has begun may still end."""
+    """From the last barrier that the broker has answered, the page has 15 s and a moment to draw."""
     with a_tab(browser, shared_watch.watch.page_url) as tab:
         tab.until("All clear.", within_s=60.0)
         tab.page.evaluate(WATCH_THE_PAGE)
@@ -69,7 +68,7 @@ def test_while_the_brokers_are_away_nothing_is_known(browser: Any, shared_watch:
             tab.page.wait_for_timeout(AWAY_S * 1000)
             assert seen(tab)[-1] == unknown, seen(tab)
             assert shared_watch.watch.is_running
-        assert judged_ms - gone_ms <= LAST_MICRO_BATCH_MS
+        assert judged_ms <= gone_ms
         assert unknown["atMs"] - judged_ms <= JUDGED_WITHIN_MS + DRAWN_WITHIN_MS
         tab.until("All clear.", within_s=BACK_WITHIN_S)
         states = [(one["state"], one["isGreen"]) for one in seen(tab)]

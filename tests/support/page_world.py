@@ -81,9 +81,9 @@ def an_open(
     return OpenTransaction(ProducerId(producer_id), name, state, since_ms, prepared_ms, spans, timeout_ms)
 
 
-def a_count(states: Mapping[str, int], barrier: int = 7) -> BucketCount:
-    """The counts of the only bucket."""
-    listed_ms = TimestampMs(now_ms() - 300)
+def a_count(states: Mapping[str, int], barrier: int = 7, at_ms: TimestampMs | None = None) -> BucketCount:
+    """The counts of the only bucket, 300 ms after the barrier was listed."""
+    listed_ms = TimestampMs((now_ms() if at_ms is None else at_ms) - 300)
     return BucketCount(
         barrier=BarrierNumber(barrier),
         awaited=sum(states.values()),
@@ -114,6 +114,12 @@ def an_incident(name: str, age_s: float, **changes: Any) -> IncidentEvent:
             data_listed_ms=since_ms + 700,
             coordinator_listed_ms=since_ms + 740,
             confirmed_ms=since_ms + 1_150,
+            first_barrier=79_496,
+            second_barrier=79_497,
+            leader_epoch=31,
+            end_before=18_210_641,
+            end_after=18_210_668,
+            coordinator_log="23@5210",
         ),
     }
     return an_event(name, **{**times, **changes})
@@ -166,7 +172,7 @@ class PageWorld:
                 lowest[partition] = min(start, lowest.get(partition, start))
         blocked = tuple(BlockedOffset(at, offset) for at, offset in sorted({**lowest, **self.stands}.items()))
         emitted: list[Finding] = [
-            a_count({"Ongoing": len(self.open) + self.young}, self.barrier),
+            a_count({"Ongoing": len(self.open) + self.young}, self.barrier, at_ms),
             OpenTransactions(0, tuple(self.open), blocked),
         ]
         if self.by_census:
@@ -255,7 +261,7 @@ def a_busy_cluster() -> PageWorld:
     world = PageWorld(open=transactions, ends=ends_of(transactions, 1_200), young=9_862)
     world.ends[TopicPartition("payments", 0)] = Offset(18_258_554)
     world.tell(an_incident("hang", 252, expected_outcome="unknown", **HANG))
-    later = an_incident("hang", 251, expected_outcome="commit", consumer_groups=GROUPS, sequence=2, **HANG)
+    later = an_incident("hang", 240, expected_outcome="commit", consumer_groups=GROUPS, sequence=2, **HANG)
     world.tell(replace(later, status=IncidentStatus.UPDATED, open_since_ms=world.incidents[0].open_since_ms))
     stuck = {"verdict": "stuck_prepare", "severity": "critical", "producer_id": 7102, "expected_outcome": "commit"}
     pending = ("orders-11", "orders-14")

@@ -79,7 +79,6 @@ class Picture:
         caught_up_ms: when everything was last read to its listed end; None if that has not happened yet.
     """
 
-    evaluated_ms: TimestampMs
     data_listed_ms: TimestampMs
     caught_up_ms: TimestampMs | None
     oldest_open_ms: TimestampMs | None
@@ -203,8 +202,8 @@ class Metrics(Collector):
 
     @property
     def is_judging(self) -> bool:
-        """Whether a barrier was evaluated within the last 15 s."""
-        return self._picture is not None and self._now_ms() - self._picture.evaluated_ms <= UP_WITHIN_MS
+        """Whether the last evaluated barrier was listed within the last 15 s."""
+        return self._picture is not None and self._now_ms() - self._picture.data_listed_ms <= UP_WITHIN_MS
 
     def query_starts(self, ledger: RunningLedger) -> None:
         """Counts a start of the streaming query; the ledger was opened for it."""
@@ -243,7 +242,7 @@ class Metrics(Collector):
     ) -> None:
         """Updates the metrics at the end of a micro-batch, after the ledger has processed its output."""
         now_ms = self._now_ms()
-        self._gauges(emitted, now_ms)
+        self._gauges(emitted)
         self._take_evidence(emitted, evidence)
         self._made["ready"].set(int(is_ready))
         if self._counted_batch is None or batch_id > self._counted_batch:
@@ -272,14 +271,13 @@ class Metrics(Collector):
                     with self._lock:
                         self._tally.add(latencies)
 
-    def _gauges(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
+    def _gauges(self, emitted: Sequence[Finding]) -> None:
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         if not counts:
             return
         listed_ms, before = counts[0].data_listed_ms, self._picture
         caught_up_ms = before.caught_up_ms if before is not None else None
         self._picture = Picture(
-            evaluated_ms=now_ms,
             data_listed_ms=listed_ms,
             caught_up_ms=listed_ms if not counts[0].behind else caught_up_ms,
             oldest_open_ms=_earliest(count.oldest_open_ms for count in counts),

@@ -60,7 +60,7 @@ STAGE_S = tuple(bound / 1000 for bound in BOUNDS_MS)
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 METRICS: tuple[Metric, ...] = (
-    Metric(HEALTH, "up", _G, (), "1 if a barrier was evaluated within the last 15 s, else 0", is_read=True),
+    Metric(HEALTH, "up", _G, (), "1 if the last evaluated barrier is younger than 15 s, else 0", is_read=True),
     Metric(HEALTH, "build_info", _G, ("version", "cluster_id"), "always 1", is_read=True),
     Metric(
         HEALTH,

@@ -118,7 +118,7 @@ def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
         f"The coordinator, broker {event.coordinator_id}, was asked" if event.coordinator_id is not None else "Asked"
     )
     holds = ", ".join(map(name, seen.coordinator_partitions[:3])) or "no partition"
-    ends = f"{number(seen.end_before or 0)} and {number(seen.end_after or 0)}"
+    ends = f"The end was {number(seen.end_before or 0)} before this read, {number(seen.end_after or 0)} after it"
     shows = f"The leader, broker {seen.leader} in epoch {seen.leader_epoch}, shows it open from {start}"
     return {
         "confirmed_ms": seen.confirmed_ms,
@@ -127,7 +127,7 @@ def _fresh_read(event: IncidentEvent, start: str) -> dict[str, Any]:
         "end_before": seen.end_before,
         "end_after": seen.end_after,
         "text": [
-            f"{shows}, between the ends {ends}.",
+            f"{shows}. {ends}.",
             f"{asked}: {holder(event)} is {event.transaction_state or 'not known'} and holds {holds}.",
         ],
         "gives": "Confirmed." if seen.complete else "Not complete.",

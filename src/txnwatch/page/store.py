@@ -117,7 +117,7 @@ class KnownNow:
     """What is known of a cluster at one moment: the end of a micro-batch, or what was announced about it.
 
     Attributes:
-        judged_ms: when the last barrier was evaluated; None before the first one.
+        judged_ms: when the last evaluated barrier was listed; None before the first one.
         judged_within_ms: how long ago that may be.
         batch_ms: from the listing of that barrier to its end; None if it is not known.
         totals: the open transactions at that barrier.
@@ -184,9 +184,10 @@ class PageStore:
         if counts:
             lists = tuple(finding for finding in emitted if isinstance(finding, OpenTransactions))
             ends = tuple(finding for finding in emitted if isinstance(finding, PartitionEnds))
-            batch_ms = elapsed(counts[0].data_listed_ms, now_ms)
+            listed_ms = counts[0].data_listed_ms
+            batch_ms = elapsed(listed_ms, now_ms)
             found = replace(
-                found, judged_ms=now_ms, batch_ms=batch_ms, totals=totals_of(counts), lists=lists, by_census=ends
+                found, judged_ms=listed_ms, batch_ms=batch_ms, totals=totals_of(counts), lists=lists, by_census=ends
             )
         else:
             last = self.seen

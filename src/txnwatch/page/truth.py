@@ -39,7 +39,8 @@ class Facts:
     """What the state depends on; None is not known.
 
     Attributes:
-        judged_ms: when a barrier was last evaluated, by the clock of `now_ms`.
+        judged_ms: when the last evaluated barrier was listed, by the clock of `now_ms`. Not when its evaluation ended:
+            a slow micro-batch says nothing about the time in which it runs.
         judged_within_ms: how long ago that may be: longer if it is known from heartbeats, which have pauses.
         is_source_read: whether everything was read that the page is made from.
         access: how the coordinators' view is known.

@@ -41,8 +41,7 @@ def owner_row(owner: OwningTeam | None) -> dict[str, Any] | None:
 def about_event(origin: Origin | None, event: IncidentEvent) -> dict[str, Any]:
     """The owner of an incident, what its id says, what to know before it is ended, and the owners of its groups."""
     return {
-        "owner": owner_row(event.owner),
-        "application": _text(event.application),
+        **_answer(origin, event.owner, event.application),
         "advice": ADVICE_MEANS[event.advice] if event.advice is not None else None,
         "group_owners": _group_owners(origin, event),
     }
@@ -77,12 +76,25 @@ def about_client(
     """The owner of a transactional id and what it says: by its incident, else by what is open under it."""
     event = next(iter(incidents), None)
     if event is not None:
-        return {"owner": owner_row(event.owner), "application": _text(event.application)}
+        return _answer(origin, event.owner, event.application)
     open_now = list(transactions)
     topics = frozenset(span.partition.topic for one in open_now for span in one.spans)
     named = next((one.transactional_id for one in open_now if one.transactional_id is not None), None)
     owner, application = owners_of(origin).of(Subject(named, next(iter(sorted(topics)), None), topics))
-    return {"owner": owner_row(owner), "application": _text(application)}
+    return _answer(origin, owner, application)
+
+
+def _answer(origin: Origin | None, owner: OwningTeam | None, application: IdMaker | None) -> dict[str, Any]:
+    return {"owner": owner_row(owner), "no_owner": _no_owner(origin, owner), "application": _text(application)}
+
+
+def _no_owner(origin: Origin | None, owner: OwningTeam | None) -> str | None:
+    """Why nobody is named; None if somebody is."""
+    if owner is not None:
+        return None
+    if owners_of(origin) is NO_OWNERS:
+        return "No owner is known: this watch has no table of owners (owners_file)."
+    return "The table of owners has no entry for it."
 
 
 def with_holders_owner(

@@ -107,7 +107,9 @@ def next_step(event: IncidentEvent) -> str:  # noqa: PLR0911 - a table
     """What an operator does about an open incident."""
     match event.verdict, event.expected_outcome:
         case Verdict.HANGING, ExpectedOutcome.COMMIT:
-            return "Write the COMMIT marker. An ABORT marker would destroy acknowledged data."
+            return (
+                "Write the COMMIT marker: `--result commit` does that. An ABORT marker would destroy acknowledged data."
+            )
         case Verdict.HANGING, (ExpectedOutcome.ABORT | ExpectedOutcome.NONE):
             return "Write the ABORT marker. No client was told that this data is committed."
         case Verdict.HANGING, _:
@@ -222,7 +224,12 @@ _UNKNOWN: Final = {
 
 def _unknown(truth: PageTruth, facts: Facts) -> list[Part]:
     if truth.why == "it was evaluated lately":
-        return ["Unknown.", " Nothing was evaluated for ", facts.judged_ms or 0, ". A new hang would not be seen."]
+        return [
+            "Unknown.",
+            " The last evaluated barrier is ",
+            facts.judged_ms or 0,
+            " old. A new hang would not be seen.",
+        ]
     if truth.why == "the watch is ready" and facts.is_ready is None:
         return ["Unknown.", " The heartbeat does not say whether the watcher is ready."]
     return ["Unknown.", f" {_UNKNOWN[truth.why or '']}"]

@@ -9,9 +9,9 @@ from txnwatch import __version__
 from txnwatch.sinks.delivery.event_log import Found, SkippedRecords
 from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
-from txnwatch.state.model.findings import Finding, ReadLimitReached
+from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.state.model.values import AT_ONCE, BarrierNumber, DurationMs, TimestampMs, is_log
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, is_log
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.source.options import SourceOptions
@@ -120,7 +120,7 @@ class HeartbeatSender:
         due = [target for target in self.targets if now_ms >= target.due_ms and target.wants()]
         if count is None or not due:
             return
-        heartbeat = self._heartbeat(count.barrier, emitted, now_ms)
+        heartbeat = self._heartbeat(count, emitted, now_ms)
         for target in due:
             target.due_ms = now_ms + target.pause_ms
             try:
@@ -128,7 +128,7 @@ class HeartbeatSender:
             except SinkError:
                 continue  # the outbox of that sink reports the failure
 
-    def _heartbeat(self, barrier: BarrierNumber, emitted: Sequence[Finding], now_ms: TimestampMs) -> Heartbeat:
+    def _heartbeat(self, count: BucketCount, emitted: Sequence[Finding], now_ms: TimestampMs) -> Heartbeat:
         evidence = self.evidence()
         unproven = evidence.unproven
         left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
@@ -139,8 +139,8 @@ class HeartbeatSender:
             version=__version__,
             cluster_id=self.cluster_id,
             time_ms=now_ms,
-            evaluated_ms=now_ms,
-            barrier=barrier,
+            evaluated_ms=count.data_listed_ms,
+            barrier=count.barrier,
             scanned_partitions=scanned,
             census_partitions=by_census,
             unproven_partitions=len(unproven),

@@ -71,12 +71,17 @@ TABLE: tuple[tuple[str, Callable[[], OneWorld], PageState, str], ...] = (
     ("a barrier was evaluated", world, PageState.UNKNOWN, "has not evaluated anything yet"),
     ("a barrier was evaluated", lambda: world(beat(-90)), PageState.UNKNOWN, "has not evaluated anything yet"),
     ("a barrier was evaluated", lambda: world(a_beat("US")), PageState.UNKNOWN, "has not evaluated anything yet"),
-    ("it was evaluated lately", lambda: world(beat(61)), PageState.UNKNOWN, "Nothing was evaluated for 1 min 01 s"),
+    (
+        "it was evaluated lately",
+        lambda: world(beat(61)),
+        PageState.UNKNOWN,
+        "The last evaluated barrier is 1 min 01 s old",
+    ),
     (
         "it was evaluated lately",
         lambda: OneWorld("eu").with_redis(a_busy_cluster(), age_s=16),
         PageState.UNKNOWN,
-        "Nothing was evaluated for 16 s",
+        "The last evaluated barrier is 16 s old",
     ),
     (
         "the view shows hangs",

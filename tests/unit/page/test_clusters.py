@@ -36,7 +36,7 @@ def test_the_worst_is_first_and_unknown_comes_before_clear(five: str) -> None:
     assert [row["key"] for row in rows][:2] == ["PAYMENTS-EU", "METERING-EU"]
     assert [row["incidents"] for row in rows] == [1, None, 0, 0, 0]
     assert as_text(rows[3]["text"], now_ms()) == "All clear on 1,906 partitions."
-    assert as_text(rows[1]["text"], now_ms()).startswith("Unknown. Nothing was evaluated for 6 min 0")
+    assert as_text(rows[1]["text"], now_ms()).startswith("Unknown. The last evaluated barrier is 6 min 0")
 
 
 def test_the_sentence_names_the_worst_and_each_one_that_is_not_watched(five: str) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
 from txnwatch.page.details import partition
 from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, applied, changes, picture_of
-from txnwatch.page.truth import PageState
+from txnwatch.page.truth import JUDGED_WITHIN_MS, PageState
 from txnwatch.page.words import as_text, moment
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentStatus, Resolution, WaitingGroup, resolved
@@ -80,7 +80,14 @@ def test_what_is_missing_is_in_the_sentence(change: dict[str, object], expected:
 def test_a_barrier_that_is_long_ago_is_in_the_sentence() -> None:
     world = a_calm_cluster()
     world.batch(TimestampMs(now_ms() - 200_000))
-    assert sentence(world).startswith("Unknown. Nothing was evaluated for 3 min 20 s.")
+    assert sentence(world).startswith("Unknown. The last evaluated barrier is 3 min 20 s old.")
+
+
+def test_a_slow_micro_batch_does_not_make_its_barrier_younger() -> None:
+    world = a_calm_cluster()
+    listed_ms = TimestampMs(now_ms() - JUDGED_WITHIN_MS)
+    world.store.take([a_count({}, at_ms=listed_ms)], world.seen(), now_ms())
+    assert sentence(world).startswith("Unknown. The last evaluated barrier is 15 s old.")
 
 
 def test_a_batch_without_a_barrier_leaves_the_time_of_the_last_one() -> None:

@@ -85,7 +85,9 @@ def test_a_transactional_id_has_its_owner_with_and_without_an_incident() -> None
     assert without is not None
     assert (with_one["owner"]["team"], without["owner"]["team"]) == ("checkout", "checkout")
     assert without["application"] == "looks like Spring Kafka: prefix refund-, number 2; this is a guess"
-    assert about_client(ORIGIN, [], []) == {"owner": None, "application": None}
+    nobody = {"owner": None, "application": None}
+    assert about_client(ORIGIN, [], []) == {**nobody, "no_owner": "The table of owners has no entry for it."}
+    assert "no table of owners" in about_client(None, [], [])["no_owner"]
 
 
 def test_text_of_a_client_is_printable() -> None:

@@ -60,10 +60,10 @@ export function incidentRow(row, page, isChosen) {
   return html`<li class="${tone}${isChosen ? " chosen" : ""}" data-incident=${row.id}>${sign(tone)}
     <div class="what"><div class="tag">${row.tag}</div>
       <h3><a href=${ofIncident(row.id)}>${row.places.length ? places(row) : "its partitions"}</a> <span class="muted">behind</span> <a class="mono" href=${ofClient(row)}>${foreign(row.holder)}</a></h3>
-      <div class="muted">${foreign(row.why)}</div>${row.owner ? html`<div class="small owner">call ${whom(row.owner)}</div>` : nothing}</div>
+      <div class="muted">${foreign(row.why)}</div><div class="small owner">${row.owner ? html`call ${whom(row.owner)}` : html`<span class="muted">no owner is known</span>`}</div></div>
     <div class="standing"><div class="label">standing for</div><div class="big">${duration(page.now - row.since_ms)}</div><div class="muted small">since ${time(row.since_ms, page)}</div></div>
     <div class="hide"><div class="label">hidden records</div><div class="big">${row.hidden === null ? "not known" : count(row.hidden)}</div></div>
-    <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">no group is known to stand</div>`}</div>
+    <div class="cell hurt"><div class="label">hurt</div>${row.stopped.length || row.at_risk.length || row.waiting.length ? MOST_GROUPS(row) : html`<div class="muted small">${row.topic ? "no group was found that stands" : "groups are not looked for; the command names them"}</div>`}</div>
     <div class="do"><b>${page.isStale ? AHEAD : row.next}</b>${row.decision && !page.isStale ? html`<div class="muted small">${row.decision}</div>` : nothing}${row.advice ? html`<div class="small advice">${row.advice}</div>` : nothing}
       ${command(page.isStale ? row.look : row.command ?? row.look, page)}</div></li>`;
 }
@@ -186,13 +186,14 @@ export function incident(found, page) {
 }
 
 const ownerCard = (found) => html`<section class="card"><header><h2>Whom to call</h2></header><div class="body">
-  <p>${found.owner ? html`${whom(found.owner)} <span class="muted">found by the ${found.owner.found_by}</span>` : "The table of owners has no entry for it."}</p>
+  <p>${found.owner ? html`${whom(found.owner)} <span class="muted">found by the ${found.owner.found_by}</span>` : found.no_owner}</p>
   ${found.application ? html`<p class="muted">Its id: ${foreign(found.application)}.</p>` : nothing}</div></section>`;
 
 function proofCard(found, page) {
   const looks = [...found.looks.map((one, i) => [`Look ${i + 1}`, one.barrier === null ? "" : `barrier ${count(one.barrier)}`, one]), ["Fresh read", found.fresh_read.confirmed_ms === null ? "" : clock(found.fresh_read.confirmed_ms, page.now, 3), found.fresh_read]];
   return html`<section class="card"><header><h2>How it was proven</h2></header><div class="body proof"><div class="plot">${proof(found, page.proofWidth, page.now)}</div></div>
-    <ol class="looks">${looks.map(([title, where, one]) => html`<li><h3>${title} <span class="muted small">${where}</span></h3>${one.text.map((text) => html`<p>${foreign(text)}</p>`)}<p><b>${one.gives}</b></p></li>`)}</ol></section>`;
+    <ol class="looks">${looks.map(([title, where, one]) => html`<li><h3>${title} <span class="muted small">${where}</span></h3>${one.text.map((text) => html`<p>${foreign(text)}</p>`)}<p><b>${one.gives}</b></p></li>`)}</ol>
+    <div class="body"><p class="muted small">A barrier is one look at all logs. D: the end of the partition was listed. T: the end of the coordinators' log was listed, after D. A look has read both logs to these ends.</p></div></section>`;
 }
 
 function waits(found, page) {
@@ -200,7 +201,7 @@ function waits(found, page) {
   return html`<section class="card"><header><h2>What waits behind it</h2></header><div class="body tree"><div><a class="mono" href=${ofClient(found)}>${foreign(behind.holder)}</a> <span class="muted">producer ${behind.producer_id}</span></div>
       <ul>${behind.places.map((place) => html`<li>${found.topic ? html`<a href=${ofPartition(found.topic, found.partition)}>${foreign(place)}</a>` : foreign(place)} <span class="muted">${behind.last_stable === null ? "" : `stands at ${count(behind.last_stable)}`}${behind.hidden === null ? "" : `; ${count(behind.hidden)} hidden`}</span></li>`)}
       <li><ul>${behind.groups.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">${one.state === "stopped" ? "stopped" : "at risk"}, ${count(one.behind)} behind${one.owner ? html` · ${foreign(one.owner)}` : nothing}</span></li>`)}${behind.more_groups ? html`<li>and ${behind.more_groups} more groups</li>` : nothing}${behind.waiting.map((one) => html`<li><b>${foreign(one.name)}</b> <span class="muted">waits for its committed offsets of ${one.partitions.map((at, i) => html`${i ? ", " : ""}${foreign(at)}`)} and reads nothing after a restart or rebalance</span></li>`)}${behind.more_waiting ? html`<li>and ${behind.more_waiting} more groups wait</li>` : nothing}${behind.cleaner ? html`<li>the log cleaner <span class="muted">stops here, too</span></li>` : nothing}</ul></li></ul></div></section>
-    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`The partition moves on to <b>${count(next.start)}</b>, where <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other transaction that is open for 2 s holds this partition. Readers come to its end."}</p></div></section>` : nothing}`;
+    ${found.ended_ms === null && found.topic ? html`<section class="card"><header><h2>If you end it</h2></header><div class="body"><p>${next ? html`Of the listed transactions, <a class="mono" href=${ofClient(next)}>${foreign(next.name)}</a> is the next: from <b>${count(next.start)}</b>, open for ${duration(page.now - next.since_ms)} (ends ${endsBy(next, page.now)}).` : "No other listed transaction is open on this partition. Readers come to its end."}</p><p class="muted">Listed are those that are open for 2 s or longer. If there are thousands of them, the list has the oldest.</p></div></section>` : nothing}`;
 }
 
 // --- several clusters
