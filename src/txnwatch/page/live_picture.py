@@ -10,17 +10,19 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from txnwatch import __version__
 from txnwatch.page.assets import answer
 from txnwatch.page.own_hosts import Serve
 from txnwatch.page.picture import Picture, changes
-from txnwatch.page.stream import Viewers, message
+from txnwatch.page.stream import Viewer, Viewers, message
 from txnwatch.state.model.values import TimestampMs
 
 JSON: Final = "application/json"
@@ -161,13 +163,28 @@ class LivePicture:
         return serve
 
     async def _stream(self, request: Request) -> Response:
-        address = request.client.host if request.client is not None else ""
-        if not self._viewers.has_room(address):
-            return PlainTextResponse("too many viewers\n", 503, headers={"Retry-After": "10"})
         await self.refresh()
-        if not len(self._viewers):
+        is_first = not len(self._viewers)
+        viewer = self._viewers.admit(request.client.host if request.client is not None else "")
+        if viewer is None:
+            return PlainTextResponse("too many viewers\n", 503, headers={"Retry-After": "10"})
+        if is_first:
             self._published = self.picture
         connection = request.scope.get("state", {}).get("connection")
         before_each = connection.continues if connection is not None else lambda: None
-        stream = self._viewers.messages(address, before_each)
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return StreamOfOne(self._viewers, viewer, before_each)
+
+
+class StreamOfOne(StreamingResponse):
+    """The stream of one viewer. It gives the place back also if the viewer goes before the first byte."""
+
+    def __init__(self, viewers: Viewers, viewer: Viewer, before_each: Callable[[], None]) -> None:
+        stream = viewers.messages(viewer, before_each)
+        super().__init__(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._leave = partial(viewers.leave, viewer)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()

@@ -27,7 +27,9 @@ def message(kind: str, number: str | None, data: bytes) -> bytes:
 
 
 @dataclass(eq=False, slots=True)
-class _Viewer:
+class Viewer:
+    """A place; the stream of its answer may not have begun."""
+
     address: str
     waiting: bytes | None = None
     is_behind: bool = True
@@ -45,16 +47,24 @@ class Viewers:
 
     snapshot: Callable[[], bytes]
     beat: Callable[[], bytes]
-    _viewers: set[_Viewer] = field(default_factory=set)
+    _viewers: set[Viewer] = field(default_factory=set)
     _farewell: bytes | None = None
 
     def __len__(self) -> int:
         return len(self._viewers)
 
-    def has_room(self, address: str) -> bool:
-        """Whether one more viewer may come from an address."""
+    def admit(self, address: str) -> Viewer | None:
+        """A place for one more viewer of an address; None if there is none. `leave` gives it back."""
         of_one = Counter(one.address for one in self._viewers)[address]
-        return self._farewell is None and len(self._viewers) < MOST and of_one < MOST_OF_ONE
+        if self._farewell is not None or len(self._viewers) >= MOST or of_one >= MOST_OF_ONE:
+            return None
+        viewer = Viewer(address)
+        self._viewers.add(viewer)
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        """Gives a place back."""
+        self._viewers.discard(viewer)
 
     def publish(self, change: bytes) -> None:
         """Gives a message to everybody; the same bytes to all."""
@@ -71,26 +81,21 @@ class Viewers:
         for viewer in self._viewers:
             viewer.has_more.set()
 
-    async def messages(self, address: str, before_each: Callable[[], None]) -> AsyncIterator[bytes]:
+    async def messages(self, viewer: Viewer, before_each: Callable[[], None]) -> AsyncIterator[bytes]:
         """The messages for one viewer, until the end; `before_each` is called before each of them."""
-        viewer = _Viewer(address)
-        self._viewers.add(viewer)
-        try:
+        before_each()
+        yield b"retry: %d\n\n" % RETRY_MS
+        while self._farewell is None:
             before_each()
-            yield b"retry: %d\n\n" % RETRY_MS
-            while self._farewell is None:
-                before_each()
-                yield self._next(viewer)
-                viewer.has_more.clear()
-                if not viewer.is_behind and viewer.waiting is None and self._farewell is None:
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(viewer.has_more.wait(), _BEAT_S)
-            before_each()
-            yield self._farewell
-        finally:
-            self._viewers.discard(viewer)
+            yield self._next(viewer)
+            viewer.has_more.clear()
+            if not viewer.is_behind and viewer.waiting is None and self._farewell is None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(viewer.has_more.wait(), _BEAT_S)
+        before_each()
+        yield self._farewell
 
-    def _next(self, viewer: _Viewer) -> bytes:
+    def _next(self, viewer: Viewer) -> bytes:
         if viewer.is_behind:
             viewer.is_behind, viewer.waiting = False, None
             return self.snapshot()

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 from support.page_client import a_stream, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, now_ms
 from support.waiting import eventually
+from txnwatch.page.live_picture import StreamOfOne
 from txnwatch.page.picture import applied
-from txnwatch.page.stream import MOST, MOST_OF_ONE
+from txnwatch.page.stream import MOST, MOST_OF_ONE, Viewers
 from txnwatch.page.truth import PageState
 from txnwatch.state.model.values import TimestampMs
 
@@ -83,6 +87,31 @@ def test_one_viewer_too_many_is_asked_to_come_again() -> None:
                 return stream.status == 200 or None
 
         assert eventually(has_room, 5.0, lambda: "room for a viewer")
+
+
+def test_viewers_that_come_at_once_do_not_pass_the_limit() -> None:
+    world = a_calm_cluster()
+    with world.served() as url, ExitStack() as open_ones, ThreadPoolExecutor(30) as pool:
+        streams = list(pool.map(lambda _: open_ones.enter_context(a_stream(url)), range(30)))
+        assert Counter(stream.status for stream in streams) == {200: MOST_OF_ONE, 503: 30 - MOST_OF_ONE}
+
+
+def test_a_viewer_that_goes_before_the_first_byte_gives_its_place_back() -> None:
+    viewers = Viewers(lambda: b"", lambda: b"")
+    viewer = viewers.admit("10.0.0.1")
+    assert viewer is not None
+
+    async def gone(_: object) -> None:
+        raise OSError("the client is gone")
+
+    scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(StreamOfOne(viewers, viewer, lambda: None)(scope, _nothing, gone))
+    assert len(viewers) == 0
+
+
+async def _nothing() -> dict[str, str]:
+    return {"type": "http.disconnect"}
 
 
 def test_a_viewer_that_reads_nothing_delays_nobody() -> None:
