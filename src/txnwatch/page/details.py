@@ -23,7 +23,7 @@ from txnwatch.page.whom_to_call import about_client, owner_of_group
 from txnwatch.page.words import holder, moment, name, number, places, worst_first
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name
 from txnwatch.state.model.verdicts import RULE_OF, reason_text
 
 LISTED: Final = 300
@@ -322,16 +322,22 @@ def oldest(known: Knowledge, limit: int = LISTED) -> dict[str, Any]:
 
 
 def found(known: Knowledge, text: str) -> Mapping[str, str] | None:
-    """The address for what somebody looks for: a partition, a producer id, a transactional id or a group."""
-    topic, _, index = text.rpartition("-")
+    """The address for what somebody looks for: a group, a transactional id, a producer id or a partition.
+
+    None if nothing is known of it. A partition is found if its name is valid: the page does not know all of them.
+    """
     for event in known.open_incidents:
-        if any(one.group_id == text for one in event.consumer_groups):
+        if any(one.group_id == text for one in (*event.consumer_groups, *event.waiting_groups)):
             return {"address": f"/incident/{event.incident_id}"}
-    if text.isdecimal() and len(text) < 19:
-        return {"address": f"/producer/{text}"}
-    for one in transactions_of(known.seen):
+    clients: list[OpenTransaction | IncidentEvent] = [*transactions_of(known.seen), *known.open_incidents]
+    clients += known.seen.incidents or ()
+    for one in clients:
         if one.transactional_id == text:
             return {"address": f"/producer/{one.producer_id}"}
-    if topic and index.isdecimal() and len(index) < 10:
-        return {"address": f"/partition/{topic}/{index}"}
+    for one in clients:
+        if str(one.producer_id) == text:
+            return {"address": f"/producer/{one.producer_id}"}
+    topic, _, index = text.rpartition("-")
+    if is_topic_name(topic) and index.isdecimal() and index.isascii() and int(index[:11]) < 1 << 31:
+        return {"address": f"/partition/{topic}/{int(index)}"}
     return None

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from txnwatch import __version__
@@ -167,7 +168,7 @@ class LivePicture:
         is_first = not len(self._viewers)
         viewer = self._viewers.admit(request.client.host if request.client is not None else "")
         if viewer is None:
-            return PlainTextResponse("too many viewers\n", 503, headers={"Retry-After": "10"})
+            raise HTTPException(503, "expected fewer viewers, found too many", headers={"Retry-After": "10"})
         if is_first:
             self._published = self.picture
         connection = request.scope.get("state", {}).get("connection")
@@ -184,6 +185,7 @@ class StreamOfOne(StreamingResponse):
         self._leave = partial(viewers.leave, viewer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers, and gives the place back."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -17,12 +17,14 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from txnwatch.page.store import KnownNow, PageStore, Reach
-from txnwatch.page.truth import CALM, Facts, PageState, judge
-from txnwatch.page.whom_to_call import about_event, names_of_owners, with_holders_owner
+from txnwatch.page.truth import CALM, Facts, PageState, PageTruth, judge
+from txnwatch.page.whom_to_call import about_event, names_of_owners, owner_row, with_holders_owner
 from txnwatch.page.words import (
+    LOOK_AGAIN,
     counted,
     decision,
     ending,
@@ -59,7 +61,7 @@ Picture = dict[str, dict[str, Any]]
 _SpanKey = tuple[str | None, int | None, ProducerId]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Knowledge:
     """Everything that a picture is made of.
 
@@ -74,7 +76,7 @@ class Knowledge:
     ends: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """What decides whether the page may be green."""
         seen = self.seen
@@ -93,6 +95,11 @@ class Knowledge:
             unread=seen.unread,
             undelivered=seen.undelivered,
         )
+
+    @cached_property
+    def truth(self) -> PageTruth:
+        """The state of the page."""
+        return judge(self.facts)
 
     @property
     def open_incidents(self) -> list[IncidentEvent]:
@@ -174,6 +181,7 @@ def picture_of(known: Knowledge) -> Picture:
     lanes = _lanes(known, spans, incidents)
     keys = sorted(lanes, key=lambda key: (lanes[key]["rank"], lanes[key]["since_ms"], key))[:LANES]
     by_producer = {one.producer_id: one for one in transactions_of(seen)}
+    by_id = {event.incident_id: event for event in incidents}
     shown = incidents[:INCIDENTS]
     ended = sorted(
         (event for event in seen.incidents or () if event.resolution is not None), key=lambda one: -one.time_ms
@@ -181,7 +189,7 @@ def picture_of(known: Knowledge) -> Picture:
     return {
         "status": _status(known, incidents),
         "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
-        "lanes": {key: with_holders_owner(known.store.origin, lanes[key], by_producer) for key in keys},
+        "lanes": {key: with_holders_owner(known.store.origin, lanes[key], by_producer, by_id) for key in keys},
         "order": {
             "incidents": [event.incident_id for event in shown],
             "more_incidents": len(incidents) - len(shown),
@@ -196,7 +204,7 @@ def picture_of(known: Knowledge) -> Picture:
 
 def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
     seen, facts = known.seen, known.facts
-    truth = judge(facts)
+    truth = known.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
     reach = seen.reach if seen.reach is not None else Reach()
     unproven = [str(one) for one in reach.named[:NAMED]]
@@ -272,10 +280,10 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
 def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[str, Any]:
     """An incident as a row.
 
-    The command is built here from the fields: one that was read from the events topic is never shown. Where the open
-    lists show the transaction, its partitions and what it hides now are theirs; else they are those of the event.
+    The command is built here from the fields: one that was read from the events topic is never shown. If the page is
+    unknown, it only reads. Where the open lists show the transaction, its partitions and what it hides now are theirs;
+    else they are those of the event.
     """
-    origin = known.store.origin
     holding = _holding(event, spans)
     held = places(event) or [str(partition) for partition in holding]
     counts = [count for partition in holding if (count := spans.hidden(partition)) is not None]
@@ -300,12 +308,19 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
         "at_risk": groups(event, GroupState.AT_RISK)[:NAMED],
         "waiting": waiting(event)[:NAMED],
         "more_waiting": max(0, len(waiting(event)) - NAMED),
-        "next": next_step(event),
-        "decision": decision(event),
-        "command": suggested(origin, event) if origin is not None else None,
-        "look": _look(origin, event),
-        **about_event(origin, event),
+        **_to_do(known, event),
+        **about_event(known.store.origin, event),
     }
+
+
+def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
+    """The next step and its command; `look` is the command that only reads."""
+    origin = known.store.origin
+    look = _look(origin, event)
+    if known.truth.state is PageState.UNKNOWN:
+        return {"next": LOOK_AGAIN, "decision": None, "command": look, "look": look}
+    command = suggested(origin, event) if origin is not None else None
+    return {"next": next_step(event), "decision": decision(event), "command": command, "look": look}
 
 
 def _holding(event: IncidentEvent, spans: Spans) -> list[TopicPartition]:
@@ -439,6 +454,7 @@ def _recent(event: IncidentEvent) -> dict[str, Any]:
         "ended_ms": event.time_ms,
         "how": ending(event),
         "hidden": event.hidden_records,
+        "owner": owner_row(event.owner),
     }
 
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -23,7 +24,7 @@ from txnwatch.page import details
 from txnwatch.page.assets import Assets, answer
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
 from txnwatch.page.own_hosts import OwnHosts, Serve
-from txnwatch.page.picture import Knowledge, Picture, picture_of
+from txnwatch.page.picture import INCIDENTS, Knowledge, Picture, picture_of
 from txnwatch.page.store import PageStore
 from txnwatch.page.words import as_text, duration, evaluated
 from txnwatch.state.model.ownership import WITHOUT_OWNER
@@ -162,13 +163,13 @@ class PageSite:
     def _resources(self) -> Iterable[tuple[str, Serve]]:
         yield from self.live.resources()
         yield "schema", self.assets.serve_schema
-        yield "series", self.live.with_picture(lambda _, __: self._columns())
+        yield "series", self.live.with_picture(lambda _, request: self._columns(request))
         yield "incidents", self.live.with_picture(_incidents)
         yield "incidents/{id}", self._about(lambda known, at: details.incident(known, at["id"]))
         yield "partitions/{topic}/{number:int}", self._about(_partition)
         yield "producers/{number:int}", self._about(lambda known, at: details.producer(known, ProducerId(at["number"])))
         yield "ids", self._about(lambda known, at: details.transactional_id(known, at["name"]))
-        yield "open", self._about(lambda known, _: details.oldest(known))
+        yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
         yield "find", self._about(lambda known, at: details.found(known, at["name"]))
 
     async def _shell(self, request: Request) -> Response:
@@ -179,8 +180,9 @@ class PageSite:
         assert self._known is not None
         return PlainTextResponse(text_of(self.live.picture, self._known.now_ms))
 
-    def _columns(self) -> dict[str, Any]:
-        points = list(self._series)
+    def _columns(self, request: Request) -> dict[str, Any]:
+        seconds = number_of(request, "seconds", int(_POINTS * _SAMPLE_S))
+        points = list(self._series)[-max(1, int(seconds / _SAMPLE_S)) :]
         names = points[0] if points else {}
         return {"every_ms": _SAMPLE_S * 1000, "columns": {name: [one[name] for one in points] for name in names}}
 
@@ -188,7 +190,8 @@ class PageSite:
         async def serve(request: Request) -> Response:
             await self.live.refresh()
             assert self._known is not None
-            at = {"name": request.query_params.get("name", ""), **request.path_params}
+            limit = number_of(request, "limit", details.LISTED)
+            at = {"name": request.query_params.get("name", ""), "limit": limit, **request.path_params}
             value = found(self._known, at)
             if value is None:
                 missing = {"error": "expected something that is open, or ended less than a day ago, found nothing"}
@@ -211,14 +214,31 @@ def file_routes(assets: Assets, hosts: OwnHosts) -> list[BaseRoute]:
     ]
 
 
+def number_of(request: Request, name: str, most: int) -> int:
+    """A number of the query; the highest one if it is not given.
+
+    Raises:
+        HTTPException: 400, it is no number from 1 to the highest one.
+    """
+    text = request.query_params.get(name, str(most))
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:10]) <= most):
+        raise HTTPException(400, f"{name}: expected a number from 1 to {most}, found {text[:20]!r}")
+    return int(text)
+
+
 def _incidents(picture: Picture, request: Request) -> dict[str, Any]:
-    if request.query_params.get("state", "open") == "recent":
-        return picture["recent"]
-    rows = [picture["incidents"][one] for one in picture["order"]["incidents"]]
+    limit, state = number_of(request, "limit", INCIDENTS), request.query_params.get("state", "open")
+    if state not in {"open", "recent"}:
+        raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
+    if state == "recent":
+        rows, more = picture["recent"]["rows"], picture["recent"]["more"]
+    else:
+        rows = [picture["incidents"][one] for one in picture["order"]["incidents"]]
+        more = picture["order"]["more_incidents"]
     team = request.query_params.get("owner")
     if team is not None:
         rows = [row for row in rows if team == (row["owner"]["team"] if row["owner"] is not None else WITHOUT_OWNER)]
-    return {"rows": rows, "more": picture["order"]["more_incidents"]}
+    return {"rows": rows[:limit], "more": more + len(rows[limit:])}
 
 
 def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -98,15 +98,22 @@ def _no_owner(origin: Origin | None, owner: OwningTeam | None) -> str | None:
 
 
 def with_holders_owner(
-    origin: Origin | None, lane: Mapping[str, Any], transactions: Mapping[ProducerId, OpenTransaction]
+    origin: Origin | None,
+    lane: Mapping[str, Any],
+    transactions: Mapping[ProducerId, OpenTransaction],
+    incidents: Mapping[str, IncidentEvent],
 ) -> dict[str, Any]:
-    """A lane with the name of its holder's owner."""
+    """A lane with the name of its holder's owner: that of its incident, which knows more (groups), if there is one."""
     holder = lane["holder"]
     transaction = transactions.get(holder["producer_id"]) if holder is not None else None
     if transaction is None:
         return dict(lane)
-    topics = frozenset(span.partition.topic for span in transaction.spans)
-    owner, _ = owners_of(origin).of(Subject(transaction.transactional_id, lane["topic"], topics))
+    event = incidents.get(holder["incident"] or "")
+    if event is not None:
+        owner = event.owner
+    else:
+        topics = frozenset(span.partition.topic for span in transaction.spans)
+        owner = owners_of(origin).of(Subject(transaction.transactional_id, lane["topic"], topics)).owner
     return {**lane, "holder": {**holder, "owner": name(owner.name) if owner is not None else None}}
 
 

@@ -103,6 +103,9 @@ def why(event: IncidentEvent) -> str:
     return texts[event.verdict]
 
 
+LOOK_AGAIN: Final = "Look again before you act."
+
+
 def next_step(event: IncidentEvent) -> str:  # noqa: PLR0911 - a table
     """What an operator does about an open incident."""
     match event.verdict, event.expected_outcome:

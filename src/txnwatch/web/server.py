@@ -33,7 +33,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -240,10 +240,16 @@ async def _healthy(_: Request) -> Response:
     return PlainTextResponse("healthy\n")
 
 
-async def _problem(_: Request, error: Exception) -> Response:
+async def _problem(request: Request, error: Exception) -> Response:
+    """What cannot be answered, and what was expected; as JSON to who asks for JSON."""
     assert isinstance(error, HTTPException)
-    known = {404: "expected /, /api/v1/status, /metrics, /-/healthy or /-/ready", 405: "expected GET"}
-    return PlainTextResponse(f"{known.get(error.status_code, error.detail)}\n", error.status_code, error.headers)
+    is_api = "/api/v1/" in request.url.path
+    paths = "a resource that /api/v1/schema has" if is_api else "/, /api/v1/status, /metrics, /-/healthy or /-/ready"
+    known = {404: f"expected {paths}, found another path", 405: f"expected GET, found {request.method}"}
+    text = known.get(error.status_code, error.detail)
+    if is_api:
+        return JSONResponse({"error": text}, error.status_code, error.headers)
+    return PlainTextResponse(f"{text}\n", error.status_code, error.headers)
 
 
 class _Guard:

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from support.page_client import HttpAnswer, get
-from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open
+from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
 from txnwatch.page.own_hosts import is_own_host
+from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, WaitingGroup, resolved
+from txnwatch.state.model.values import TimestampMs
 
 BROWSER = "text/html,application/xhtml+xml"
 
@@ -83,9 +85,18 @@ def test_the_resources_of_the_api(busy: tuple[PageWorld, str]) -> None:
         ("checkout-7", "/producer/4021"),
         ("4021", "/producer/4021"),
         ("fraud-scoring", "/incident/"),
+        ("waits-for-offsets", "/incident/"),
+        ("only-in-an-incident", "/producer/7777"),
+        ("20261127", "/producer/7778"),  # an id that reads like a producer id
+        ("7778", "/producer/7778"),
     ],
 )
 def test_what_is_looked_for_is_found(busy: tuple[PageWorld, str], text: str, address: str) -> None:
+    world, _ = busy
+    waiting = (WaitingGroup(group_id="waits-for-offsets", partitions=("payments-0",)),)
+    world.tell(an_incident("one", 60, producer_id=7777, transactional_id="only-in-an-incident"))
+    world.tell(an_incident("two", 60, producer_id=7778, transactional_id="20261127", waiting_groups=waiting))
+    world.batch()
     found: str = get(busy[1], f"/api/v1/find?name={text}").json["answer"]["address"]
     assert found.startswith(address)
 
@@ -94,6 +105,7 @@ def test_what_is_looked_for_is_found(busy: tuple[PageWorld, str], text: str, add
     "path",
     [
         *("/api/v1/incidents/none", "/api/v1/producers/1", "/api/v1/ids?name=none", "/api/v1/find?name=nothing"),
+        *("/api/v1/find?name=12345", "/api/v1/find?name=a%20b-1", "/api/v1/nothing"),
         *("/api/v1/partitions/a%20b/0", "/api/v1/partitions/payments/99999999999"),
     ],
 )
@@ -101,6 +113,52 @@ def test_what_is_not_known_is_an_error_as_json(busy: tuple[PageWorld, str], path
     answer = get(busy[1], path)
     assert answer.status == 404
     assert answer.json["error"].startswith("expected ")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "expected"),
+    [
+        ("/api/v1/incidents?limit=x", 400, "limit: expected a number from 1 to 200, found 'x'"),
+        ("/api/v1/open?limit=0", 400, "limit: expected a number from 1 to 300, found '0'"),
+        ("/api/v1/series?seconds=3601", 400, "seconds: expected a number from 1 to 3600, found '3601'"),
+        ("/api/v1/incidents?state=old", 400, "state: expected open or recent, found 'old'"),
+    ],
+)
+def test_a_wrong_query_is_an_error_as_json(busy: tuple[PageWorld, str], path: str, status: int, expected: str) -> None:
+    answer = get(busy[1], path)
+    assert (answer.status, answer.json) == (status, {"error": expected})
+
+
+def test_only_get_is_answered(busy: tuple[PageWorld, str]) -> None:
+    answer = get(busy[1], "/api/v1/status", method="POST")
+    assert (answer.status, answer.json) == (405, {"error": "expected GET, found POST"})
+
+
+def test_a_query_limits_the_rows(busy: tuple[PageWorld, str]) -> None:
+    world, url = busy
+    ended = [an_incident(f"ended-{number}", 60, producer_id=8_000 + number) for number in range(3)]
+    for event in ended:
+        world.tell(
+            resolved(event, event.time_ms, Resolution(how=EndKind.COMMITTED, by=EndedBy.UNKNOWN, at_ms=event.time_ms))
+        )
+    world.batch()
+    open_ones = get(url, "/api/v1/incidents?limit=1").json
+    assert (len(open_ones["rows"]), open_ones["more"]) == (1, 3)
+    recent = get(url, "/api/v1/incidents?state=recent&limit=2").json
+    assert (len(recent["rows"]), recent["more"]) == (2, 1)
+    assert get(url, "/api/v1/incidents?state=recent&owner=checkout").json["rows"] == []
+    assert len(get(url, "/api/v1/open?limit=2").json["answer"]["rows"]) == 2
+
+
+def test_if_nothing_is_known_no_command_writes(busy: tuple[PageWorld, str]) -> None:
+    world, url = busy
+    world.batch(TimestampMs(now_ms() - 60_000))
+    answers = (get(url, "/").text, get(url, "/api/v1/incidents").text, get(url, "/api/v1/snapshot").text)
+    for text in answers:
+        assert "txnwatch explain --topic payments --partition 0" in text
+        assert "Look again before you act." in text
+        assert "txnwatch abort" not in text
+        assert "Write the" not in text
 
 
 @pytest.mark.parametrize("name", ["..", "%2e%2e", "a%00b", "%1b%5b31m", "x" * 14_000, "%E2%80%AE"])

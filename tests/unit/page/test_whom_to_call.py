@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -15,8 +16,9 @@ from txnwatch.page.picture import Knowledge, picture_of
 from txnwatch.page.whom_to_call import about_client, about_event, owners_of
 from txnwatch.page.words import as_text
 from txnwatch.state.incidents.naming import named
-from txnwatch.state.model.ownership import NO_OWNERS
+from txnwatch.state.model.ownership import NO_OWNERS, FoundBy, OwningTeam
 from txnwatch.state.model.values import ProducerId
+from txnwatch.state.model.verdicts import Verdict
 
 
 def known_of(world: PageWorld) -> Knowledge:
@@ -46,6 +48,20 @@ def test_a_late_transaction_of_flink_has_the_advice() -> None:
     late = rows(a_busy_cluster())["late"]
     assert late["owner"]["team"] == "data"
     assert late["advice"].startswith("This can be a pre-committed transaction of a Flink checkpoint.")
+
+
+def test_the_lane_of_an_incident_has_the_owner_of_the_incident() -> None:
+    """The incident may know more than its id, for example the groups that show which application it is."""
+    world = a_busy_cluster()
+    by_group = OwningTeam(team="ledger", name="Ledger", found_by=FoundBy.APPLICATION)
+    world.incidents = [
+        replace(one, owner=by_group) if one.verdict is Verdict.HANGING else one for one in world.incidents
+    ]
+    world.batch()
+    lanes = picture_of(known_of(world))["lanes"]
+    assert (lanes["payments-0"]["holder"]["owner"], rows(world)["hanging"]["owner"]["name"]) == ("Ledger", "Ledger")
+    assert lanes["orders-4"]["holder"]["owner"] == "Data platform"
+    assert lanes["clickstream-17"]["holder"]["owner"] == "Risk", "without an incident, by the topic"
 
 
 def test_the_owners_of_affected_groups_are_named() -> None:
