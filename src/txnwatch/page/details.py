@@ -327,7 +327,8 @@ def found(known: Knowledge, text: str) -> Mapping[str, str] | None:
     None if nothing is known of it. A partition is found if its name is valid: the page does not know all of them.
     """
     for event in known.open_incidents:
-        if any(one.group_id == text for one in (*event.consumer_groups, *event.waiting_groups)):
+        groups = [*(one.group_id for one in event.consumer_groups), *(one.group_id for one in event.waiting_groups)]
+        if text in groups:
             return {"address": f"/incident/{event.incident_id}"}
     clients: list[OpenTransaction | IncidentEvent] = [*transactions_of(known.seen), *known.open_incidents]
     clients += known.seen.incidents or ()

@@ -19,7 +19,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import h11
 import uvicorn
@@ -48,6 +48,7 @@ class HttpConnection(H11Protocol):
     def __init__(self, config: uvicorn.Config, state: ServerState, on_end: Callable[[], None]) -> None:
         super().__init__(config, state, {"connection": self})
         self._on_end = on_end
+        self._is_ending = False
         self._since_s: float | None = self.loop.time()
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -74,11 +75,19 @@ class HttpConnection(H11Protocol):
 
     def continues(self) -> None:
         """A stream is about to send its next message: the client has to read it within `DEADLINE_S`."""
+        if self._is_ending:
+            self.transport.abort()
+            return
         self._end_at(self.loop.time() + DEADLINE_S)
 
     def timeout_keep_alive_handler(self) -> None:
         """Ends an idle connection; what its client has not read by now is not sent any more."""
         self.transport.abort()
+
+    def end_soon(self) -> None:
+        """Ends an idle connection now, one with a request after its answer, and a stream before its next message."""
+        self._is_ending = True
+        self.shutdown()
 
     def connection_was_not_made(self) -> None:
         """Frees the place of a connection whose handshake has failed."""
@@ -183,6 +192,11 @@ class Connections:
             await loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **times)
         except Exception:  # noqa: BLE001 - whatever ends a handshake frees the place of the connection
             connection.connection_was_not_made()
+
+    def end_present(self) -> None:
+        """Ends the connections that are open, each as soon as its answer is complete."""
+        for one in list(self._state.connections):
+            cast("HttpConnection", one).end_soon()
 
     async def end(self, within_s: float) -> None:
         """Ends all connections: idle ones at once, the others when they are answered, within a time in seconds."""

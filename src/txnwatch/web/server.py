@@ -122,10 +122,18 @@ class WebServer:
         self._thread.start()
 
     def protect(self, web: WebConfig) -> None:
-        """Replaces TLS from the next connection on, users and headers from the next answer on."""
-        self._web = web
-        if self._connections is not None:
-            self._connections.tls = web.tls
+        """Replaces TLS from the next connection on, users and headers from the next answer on.
+
+        If other clients are admitted now, the present connections end; a page makes a new one and is asked again.
+        """
+        before, self._web = self._web, web
+        connections, loop = self._connections, self._loop
+        if connections is None or loop is None:
+            return
+        connections.tls = web.tls
+        if not web.admits_as(before):
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(connections.end_present)
 
     def close(self) -> None:
         """Stops listening, and ends all connections."""

@@ -111,7 +111,7 @@ class TlsFiles:
     """The server's TLS context; `refresh` makes a new one if a file was changed."""
 
     def __init__(self, tls: TlsSettings, directory: Path) -> None:
-        self._tls = tls
+        self.settings = tls
         self._certificate, self._key = directory / tls.cert_file, directory / tls.key_file
         self._client_ca = directory / tls.client_ca_file if tls.client_ca_file is not None else None
         self._loaded = self._stamp()
@@ -129,13 +129,13 @@ class TlsFiles:
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = _VERSIONS[self._tls.min_version]
-        context.maximum_version = _VERSIONS[self._tls.max_version]
-        if self._tls.ciphers:
-            context.set_ciphers(self._tls.ciphers)
+        context.minimum_version = _VERSIONS[self.settings.min_version]
+        context.maximum_version = _VERSIONS[self.settings.max_version]
+        if self.settings.ciphers:
+            context.set_ciphers(self.settings.ciphers)
         if self._client_ca is not None:
             context.load_verify_locations(self._client_ca)
-        context.verify_mode = _CLIENT_AUTH[self._tls.client_auth_type]
+        context.verify_mode = _CLIENT_AUTH[self.settings.client_auth_type]
         context.load_cert_chain(self._certificate, self._key, password="")
         return context
 
@@ -205,7 +205,7 @@ class _File(BaseModel):
 class Users:
     """The users of basic authentication: names with bcrypt hashes."""
 
-    _hashes: Mapping[str, str] = field(repr=False)
+    hashes: Mapping[str, str] = field(repr=False)
     _salt: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
     _accepted: set[bytes] = field(default_factory=set, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -238,9 +238,9 @@ class Users:
 
     def _check(self, user: str, password: bytes) -> bool:
         """An unknown user takes as long as a known one. A password that bcrypt would cut is refused."""
-        hashed = self._hashes.get(user) or next(iter(self._hashes.values()))
+        hashed = self.hashes.get(user) or next(iter(self.hashes.values()))
         fits = bcrypt.checkpw(password[:_LONGEST_PASSWORD].replace(b"\0", b" "), hashed.encode())
-        return fits and user in self._hashes and len(password) <= _LONGEST_PASSWORD and b"\0" not in password
+        return fits and user in self.hashes and len(password) <= _LONGEST_PASSWORD and b"\0" not in password
 
 
 @dataclass(frozen=True)
@@ -250,6 +250,14 @@ class WebConfig:
     tls: TlsFiles | None = None
     users: Users | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    def admits_as(self, other: WebConfig) -> bool:
+        """Whether both admit the same clients: the same users, and the same settings of TLS."""
+        return self._admission == other._admission
+
+    @property
+    def _admission(self) -> tuple[object, object]:
+        return self.users and self.users.hashes, self.tls and self.tls.settings
 
 
 def read_web_config(path: Path | None) -> WebConfig:

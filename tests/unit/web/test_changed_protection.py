@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ssl
 from contextlib import closing
 from pathlib import Path
 
+import bcrypt
 import pytest
 from prometheus_client import CollectorRegistry
 
 from support.certificates import Authority
+from support.page_client import a_stream
+from support.page_world import a_calm_cluster, an_incident
 from txnwatch.web.server import WebServer
 from txnwatch.web.web_config import read_web_config
 
+HASH = bcrypt.hashpw(b"a password", bcrypt.gensalt(4)).decode()
 TLS = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.pem\n"
 MUTUAL = f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"
 
@@ -102,3 +107,22 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
         assert get_secured(server, trusting(authority)) == 200
         (tmp_path / "server.pem").write_text("half of a file")
         assert get_secured(server, trusting(authority)) == 200
+
+
+def test_a_stream_ends_when_its_user_is_no_longer_admitted(tmp_path: Path) -> None:
+    """A page that is open must not show the next incident to a user who was removed."""
+    world = a_calm_cluster()
+    server = WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True, site=world.site)
+    with closing(server), a_stream(server.url) as stream, a_stream(server.url) as other:
+        stream.until("snapshot")
+        server.protect(read_web_config(web_config(tmp_path, "http_server_config:\n  headers:\n    X-Frame-Options: deny\n")))
+        stream.until("beat")
+        stream.until("beat")
+        server.protect(read_web_config(web_config(tmp_path, f"basic_auth_users:\n  watch: '{HASH}'\n")))
+        world.tell(an_incident("hang", 60))
+        world.batch()
+        for one in (stream, other):
+            with contextlib.suppress(ConnectionResetError):
+                assert all(kind != "delta" or "incidents" not in data["set"] for kind, data in one)
+        with a_stream(server.url) as again:
+            assert again.status == 401
