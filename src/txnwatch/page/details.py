@@ -36,18 +36,15 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
     event = next((one for one in known.seen.incidents or () if one.incident_id == incident_id), None)
     if event is None:
         return None
-    life, spans = known.store.lives.get(incident_id, ()), spans_of(known)
+    life, spans = known.store.lives.get(incident_id), spans_of(known)
     now = incident_row(known, event, spans)
     return {
         **now,
         "status": event.status,
         "runbook": event.verdict,
         "ends_by_itself": RULE_OF[event.verdict].ends_by_itself,
-        "life": [
-            {"at_ms": one.time_ms, "status": one.status, "text": moment(one, before)}
-            for before, one in zip((None, *life), life, strict=False)
-        ],
-        "life_is_whole": bool(life) and life[0].sequence == 1,
+        "life": [one._asdict() for one in life.moments] if life is not None else [],
+        "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
         "waits": _waits(known, event, now["hidden"]),
         "next_holder": _next_holder(event, spans),

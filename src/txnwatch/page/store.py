@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
+from txnwatch.page.words import moment
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
@@ -29,7 +30,7 @@ from txnwatch.state.model.values import (
 )
 
 LIVES: Final = 200  # incidents whose events are kept
-EVENTS_OF_ONE: Final = 20
+MOMENTS: Final = 20  # of one incident
 LATENCIES: Final = 500
 
 
@@ -52,6 +53,34 @@ class WatcherRow(NamedTuple):
 
 
 NOT_WATCHED: Final = Watched(0, 0)
+
+
+class Moment(NamedTuple):
+    """An event in the life of an incident, as a short text."""
+
+    at_ms: TimestampMs
+    status: IncidentStatus
+    text: str
+
+
+class LifeShown(NamedTuple):
+    """What has happened to an incident: texts, because events with long ids would take much memory.
+
+    Attributes:
+        is_whole: whether its first event is among the moments.
+    """
+
+    last: IncidentEvent
+    moments: tuple[Moment, ...]
+    is_whole: bool
+
+
+def _lived(life: LifeShown | None, event: IncidentEvent) -> LifeShown:
+    """The life with its next event."""
+    before, moments = (life.last, life.moments) if life is not None else (None, ())
+    is_whole = event.sequence == 1 if life is None else life.is_whole and len(moments) < MOMENTS
+    now = Moment(event.time_ms, event.status, moment(event, before))
+    return LifeShown(event, (*moments[1 - MOMENTS :], now), is_whole)
 
 
 class Totals(NamedTuple):
@@ -165,7 +194,7 @@ class PageStore:
         access: how the coordinators' view is known.
         instance: the name of this watch.
         seen: what is known now.
-        lives: the events of the latest incidents since this process was started, oldest first.
+        lives: what has happened to the latest incidents since this process was started, oldest first.
         latencies_ms: from the hang to the event, of the last incidents.
         on_change: is called after each change, in the thread that fills the store; must not wait.
     """
@@ -174,7 +203,7 @@ class PageStore:
     origin: Origin | None = None
     access: CoordinatorAccess | None = None
     seen: KnownNow = NOTHING_EVALUATED
-    lives: dict[str, tuple[IncidentEvent, ...]] = field(default_factory=dict)
+    lives: dict[str, LifeShown] = field(default_factory=dict)
     latencies_ms: tuple[DurationMs, ...] = ()
     on_change: Callable[[], None] = lambda: None
 
@@ -215,10 +244,10 @@ class PageStore:
     def take_event(self, event: IncidentEvent, *, is_new: bool = True) -> None:
         """Takes an event; what is known with it follows. One that is not new says nothing about the latency now."""
         lives = dict(self.lives)
-        life = lives.pop(event.incident_id, ())
-        if life and life[-1].sequence >= event.sequence:  # a topic that is read again
+        life = lives.pop(event.incident_id, None)
+        if life is not None and life.last.sequence >= event.sequence:  # a topic that is read again
             return
-        lives[event.incident_id] = (*life[1 - EVENTS_OF_ONE :], event)
+        lives[event.incident_id] = _lived(life, event)
         if len(lives) > LIVES:
             del lives[next(iter(lives))]
         self.lives = lives

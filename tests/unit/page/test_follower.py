@@ -137,7 +137,7 @@ def test_the_history_and_what_follows_it(follow: Callable[..., Reading]) -> None
     topic.coming.append(an_incident("hang", 60, **{**HANG, "cluster_id": EU}))
     reading.until(lambda: reading.state is PageState.INCIDENT, "the incident")
     assert reading.store.latencies_ms == (1_100,), "only what came now says how fast it is now"
-    assert [len(life) for life in reading.store.lives.values()] == [1]
+    assert [len(life.moments) for life in reading.store.lives.values()] == [1]
 
 
 def test_a_topic_that_cannot_be_opened_is_the_reason_and_is_tried_again(follow: Callable[..., Reading]) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
 from txnwatch.page.details import partition
 from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, applied, changes, picture_of
+from txnwatch.page.store import MOMENTS
 from txnwatch.page.truth import JUDGED_WITHIN_MS, PageState
 from txnwatch.page.words import as_text, moment
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
@@ -247,3 +248,16 @@ def test_a_target_that_wants_no_more_events_is_named() -> None:
     world.batch()
     assert picture(world)["status"]["stopped_targets"] == ["webhook \\x1b[2J", "webhook b"]
     assert picture(world)["status"]["state"] == PageState.CLEAR, "it says nothing about the cluster"
+
+
+def test_the_life_of_an_incident_is_its_last_moments_as_short_texts() -> None:
+    """Of 200 incidents it must not keep 20 events each with an id of 32,000 characters."""
+    world, was_whole = a_calm_cluster(), []
+    for sequence in range(1, MOMENTS + 2):
+        status = IncidentStatus.OPENED if sequence == 1 else IncidentStatus.UPDATED
+        changes = {"status": status, "sequence": sequence, "hidden_records": sequence}
+        world.tell(an_incident("hang", 60, transactional_id="z" * 32_000, **changes))
+        (life,) = world.store.lives.values()
+        was_whole.append(life.is_whole)
+    assert was_whole == [True] * MOMENTS + [False]
+    assert [one.text for one in life.moments] == [f"{count} records hidden" for count in range(2, MOMENTS + 2)]

@@ -115,7 +115,8 @@ def test_a_stream_ends_when_its_user_is_no_longer_admitted(tmp_path: Path) -> No
     server = WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True, site=world.site)
     with closing(server), a_stream(server.url) as stream, a_stream(server.url) as other:
         stream.until("snapshot")
-        server.protect(read_web_config(web_config(tmp_path, "http_server_config:\n  headers:\n    X-Frame-Options: deny\n")))
+        headers = "http_server_config:\n  headers:\n    X-Frame-Options: deny\n"
+        server.protect(read_web_config(web_config(tmp_path, headers)))
         stream.until("beat")
         stream.until("beat")
         server.protect(read_web_config(web_config(tmp_path, f"basic_auth_users:\n  watch: '{HASH}'\n")))
