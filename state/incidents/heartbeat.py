@@ -42,6 +42,7 @@ CONTENT_TYPE: Final = "application/json"
 MAX_BYTES: Final = 128 * 1024
 FRESH_MS: Final = DurationMs(60_000)  # several heartbeats, and one slow batch
 MOST_NAMES: Final = 3
+MISSED_MS: Final = DurationMs(86_400_000)
 AHEAD_MS: Final = DurationMs(60_000)  # how far another machine's clock may be ahead of ours
 
 
@@ -64,6 +65,7 @@ class Heartbeat:
         coordinator_view: how the coordinators' view is known.
         is_ready: whether the watch has read what it needs once.
         undelivered_events: how many events the events topic has not taken.
+        topics_digest: of the settings that choose the topics. Watchers with the same one cover the same partitions.
     """
 
     instance: str
@@ -82,6 +84,7 @@ class Heartbeat:
     coordinator_view: str
     is_ready: bool | None = None
     undelivered_events: int | None = None
+    topics_digest: str | None = None
 
     @property
     def key(self) -> str:
@@ -97,6 +100,10 @@ class Heartbeat:
     def is_active(self, now_ms: TimestampMs) -> bool:
         """Whether this watcher is active now; the other fields show what it covers."""
         return self.doubt(now_ms) is None and now_ms - self.evaluated_ms <= FRESH_MS
+
+    def is_missed(self, now_ms: TimestampMs) -> bool:
+        """Whether this watcher is silent, and for less than a day: it may come back."""
+        return self.doubt(now_ms) is None and FRESH_MS < now_ms - self.evaluated_ms <= MISSED_MS
 
     def is_expired(self, retention_ms: DurationMs, now_ms: TimestampMs) -> bool:
         """Whether the heartbeat is deleted from the events topic now."""
@@ -126,6 +133,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "coordinator_view": lambda value: value in tuple(CoordinatorAccess),
     "is_ready": lambda value: value is None or type(value) is bool,
     "undelivered_events": lambda value: value is None or is_number(0, INT64)(value),
+    "topics_digest": lambda value: value is None or is_text(64)(value),
 }
 
 
@@ -174,6 +182,8 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
 #   * Every watcher of a cluster reads the same coordinators' log. So it is enough that one of them has read all of it:
 #     another one may have just started. A watcher that does not use that log has not read it. Topics may be divided
 #     between watchers, so the data partitions of each one count.
+#   * A watcher that is silent for less than a day covers nothing now. Its partitions are not covered, unless an active
+#     watcher has the same settings of topics.
 #   * A verdict that the coordinator view of a watcher does not detect leaves no partition uncovered: the view is
 #     chosen, and the verdict is named. `hanging` is the exception: without it an empty list does not show that nothing
 #     hangs.
@@ -190,6 +200,7 @@ class Missing(Enum):
     HANGS = auto()
     LOG = auto()
     DATA = auto()
+    WATCHER = auto()  # it is silent
 
 
 class Uncovered(NamedTuple):
@@ -233,10 +244,30 @@ def undetected(last: Iterable[Heartbeat], now_ms: TimestampMs) -> dict[str, tupl
 
 
 def uncovered(last: Sequence[Heartbeat], now_ms: TimestampMs) -> list[Uncovered]:
-    """What the active watchers prove nothing about."""
+    """What the active watchers prove nothing about, in clusters that have one."""
     active = [beat for beat in last if beat.is_active(now_ms)]
     log_is_read = {beat.cluster_id for beat in active if _has_read_log(beat)}
-    return [part for beat in active for part in _uncovered_by(beat, is_log_read=beat.cluster_id in log_is_read)]
+    found = [part for beat in active for part in _uncovered_by(beat, is_log_read=beat.cluster_id in log_is_read)]
+    watched, covered = {beat.cluster_id for beat in active}, {_coverage(beat) for beat in active}
+    return found + [
+        Uncovered(beat, Missing.WATCHER, more=beat.scanned_partitions + beat.census_partitions)
+        for beat in last
+        if beat.cluster_id in watched and _coverage(beat) not in covered and beat.is_missed(now_ms)
+    ]
+
+
+def is_each_ready(active: Iterable[Heartbeat]) -> bool | None:
+    """Whether there is a ready watcher for each choice of topics; None if that is not known."""
+    ready: dict[tuple[str, str | None], set[bool | None]] = {}
+    for beat in active:
+        ready.setdefault(_coverage(beat), set()).add(beat.is_ready)
+    values = [True if True in found else False if False in found else None for found in ready.values()]
+    return False if False in values else None if None in values or not values else True
+
+
+def _coverage(beat: Heartbeat) -> tuple[str, str | None]:
+    """Watchers with the same one watch the same partitions."""
+    return beat.cluster_id, beat.topics_digest
 
 
 def _has_read_log(beat: Heartbeat) -> bool:

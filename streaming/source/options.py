@@ -6,6 +6,7 @@ misspelt option would silently keep its default.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -90,6 +91,12 @@ class SourceOptions:
         """Whether a topic of this name would be watched if this user could see it."""
         shown = TopicInfo(name, "", {})
         return self.watches(shown) or self.counts(shown)
+
+    @property
+    def topics_digest(self) -> str:
+        """Of the settings that choose the topics: sources with the same one watch the same partitions of a cluster."""
+        chosen = (sorted(self.topics), self.pattern, self.census_pattern, self.foreign_pattern)
+        return hashlib.sha256(repr(chosen).encode()).hexdigest()[:16]
 
     def _is_ours(self, topic: TopicInfo) -> bool:
         is_foreign = topic.name not in self.topics and _matches(self.foreign_pattern, topic.name)

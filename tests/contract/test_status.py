@@ -162,6 +162,22 @@ def test_an_active_watcher_that_reads_a_part_of_the_coordinators_log(
     assert [missing["what"] for missing in document["not_checked"]] == [f"cluster {place.cluster_id}"]
 
 
+def test_a_silent_watcher_of_other_topics_leaves_its_partitions_unchecked(
+    place: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent_ms = wall_clock_ms() - 120_000
+    silent = {"instance": "gone:/checkpoint", "time_ms": silent_ms, "evaluated_ms": silent_ms}
+    place.beat(a_beat(place, topics_digest="orders", scanned_partitions=900, census_partitions=0, **silent))
+    place.beat(a_beat(place, topics_digest="payments"))
+    assert main(["status", *place.flags, "--fail-on-found"]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"not checked: 900 partitions: watcher gone:/checkpoint of cluster {place.cluster_id} is silent, and no active "
+        "watcher has the same settings of topics"
+    )
+    place.beat(a_beat(place, instance="b:/checkpoint", topics_digest="orders"))
+    assert main(["status", *place.flags, "--fail-on-found"]) == 0
+
+
 def test_no_incident_and_no_active_watcher(place: Source, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", *place.flags, "--fail-on-found"]) == 4
     output = capsys.readouterr().out.splitlines()[-1]

@@ -160,6 +160,8 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
             why = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
         case Missing.DATA:
             why = f"{who} proves nothing there"
+        case Missing.WATCHER:
+            why = f"{who} is silent, and no active watcher has the same settings of topics"
     yield from (NotChecked(name, why) for name in part.names)
     if part.more:
         plural = "" if part.more == 1 else "s"

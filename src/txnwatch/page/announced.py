@@ -28,6 +28,7 @@ from txnwatch.state.incidents.heartbeat import (
     Heartbeat,
     Missing,
     Uncovered,
+    is_each_ready,
     last_of_each,
     uncovered,
 )
@@ -132,8 +133,8 @@ class Announced:
             judged_within_ms=JUDGED_WITHIN_MS if is_last else FRESH_MS,
             open_missing=redis.missing,
             incidents=tuple(one for one in self._events.known.values() if _is_shown(one, now_ms)),
-            reach=_reach(uncovered(active, now_ms)) if active else None,
-            is_ready=_any([beat.is_ready for beat in speaking]),
+            reach=_reach(uncovered(beats, now_ms)) if active else None,
+            is_ready=is_each_ready(speaking),
             watched=_watched(speaking),
             undelivered=_sum([beat.undelivered_events for beat in speaking]),
             is_source_read=problem is None and not self._has_too_many,
@@ -203,11 +204,6 @@ def _parsed(name: str) -> TopicPartition | None:
         return TopicPartition.parse(name)
     except ValueError:
         return None
-
-
-def _any(values: Sequence[bool | None]) -> bool | None:
-    """True if one is; None if nothing is known."""
-    return True if True in values else False if False in values else None
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

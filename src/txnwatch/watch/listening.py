@@ -151,6 +151,7 @@ class HeartbeatSender:
             coordinator_view=self.options.coordinator_access,
             is_ready=self.is_ready(),
             undelivered_events=self.undelivered(),
+            topics_digest=self.options.topics_digest,
         )
 
     def watched(self, now_ms: TimestampMs) -> tuple[int, int]:

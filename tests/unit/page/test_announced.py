@@ -153,6 +153,24 @@ def test_two_watchers_count_together() -> None:
     assert [one["is_active"] for one in picture(both)["status"]["watchers"]] == [True, False]
 
 
+def test_a_silent_watcher_of_other_topics_leaves_its_partitions_unknown() -> None:
+    """Topics may be divided between watchers. One with the same settings covers the partitions of the other."""
+    mine, others = {"topics_digest": "payments"}, {"topics_digest": "orders"}
+    gone = beat(100, instance="gone:/c", scanned_partitions=900, census_partitions=0, **others)
+    alone = world(beat(**mine), gone)
+    assert judge(facts(alone).facts).state is PageState.PARTIAL
+    assert sentence(alone) == "Nothing is known about 900 partitions. The others are clear."
+    assert judge(facts(world(beat(**mine), gone, beat(instance="b:/c", **others))).facts).state is PageState.CLEAR
+    long_ago = beat(25 * 3_600, instance="gone:/c", **others)
+    assert judge(facts(world(beat(**mine), long_ago)).facts).state is PageState.CLEAR
+
+
+def test_for_each_choice_of_topics_a_watcher_is_ready() -> None:
+    started = beat(instance="other:/c", is_ready=False, topics_digest="orders")
+    found = judge(facts(world(beat(topics_digest="payments"), started)).facts)
+    assert (found.state, found.why) == (PageState.UNKNOWN, "the watch is ready")
+
+
 def test_a_refused_record_counts_until_a_valid_one_follows() -> None:
     found = refused()
     event = replace(an_incident("hang", 60, **{**HANG, "cluster_id": CLUSTER}), incident_id=INCIDENT)

@@ -208,3 +208,15 @@ def test_a_topic_that_metadata_has_an_error_for_is_not_watched_now() -> None:
 def test_options_travel_to_tasks() -> None:
     options = parse_options({**LEAST, "startingOffsets": '{"orders": {"0": 5}}', "kafka.security.protocol": "SSL"})
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_sources_that_choose_the_same_topics_have_the_same_digest() -> None:
+    def digest(**changes: str) -> str:
+        brokers = {"kafka.bootstrap.servers": LEAST["kafka.bootstrap.servers"]}
+        return parse_options({**brokers, **changes}).topics_digest
+
+    a_and_b = {"subscribe": "a,b"}
+    assert digest(**a_and_b) == digest(subscribe="b,a", maxoffsetspertrigger="7")
+    others = ({"subscribe": "a"}, {"subscribepattern": "a"}, {"subscribepattern": "a", "foreignpattern": "b"})
+    chosen = (a_and_b, {**a_and_b, "censuspattern": "b"}, {**a_and_b, "foreignpattern": "b"}, *others)
+    assert len({digest(**one) for one in chosen}) == len(chosen)
