@@ -14,8 +14,7 @@ from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librd
 from txnwatch.page.document import document_of, encoded
 from txnwatch.page.store import PageStore
 from txnwatch.push.targets import PushTargets
-from txnwatch.sinks.abort.group_lease import GroupLease
-from txnwatch.sinks.abort.run_abort import RunningAbort
+from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
 from txnwatch.sinks.delivery.background import BackgroundMirror
 from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
