@@ -1,8 +1,7 @@
 """`txnwatch explain`: what holds a partition, an id or a group, or who gets a record; and the next command.
 
 This file finds out what the target is, and reads what a partition needs. explanation.py has the texts about partitions
-and ids, explain_ids.py reads ids, explain_groups.py groups and explain_record.py one record; explain_names.py takes all
-other names.
+and ids, explain_groups.py reads groups, explain_record.py one record, and explain_names.py ids and all other names.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from txnwatch.cli.abort_texts import place_of_claim
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
-from txnwatch.cli.explain_ids import described_now, of_former_id, of_known_id
-from txnwatch.cli.explain_names import NO_FINDING, of_group_named, of_name
+from txnwatch.cli.explain_names import NO_FINDING, described_now, of_former_id, of_group_named, of_known_id, of_name
 from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
 from txnwatch.cli.explained_owner import with_owner
 from txnwatch.cli.explanation import Explanation, of_partition

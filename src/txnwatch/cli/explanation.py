@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from txnwatch.cli.abort_texts import MarkerByHand
-from txnwatch.cli.group_texts import GroupsAround, affected_lines, held_text, waiting_lines
+from txnwatch.cli.hurt_groups import GroupsAround, affected_lines, held_text, waiting_lines
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, log_named, may_begin_again
 from txnwatch.state.detection.view import RAISES_EPOCH

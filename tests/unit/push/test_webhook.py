@@ -1,4 +1,4 @@
-"""A web hook: its requests and their signature; order, repeats and restarts, with a receiver that is slow or refuses."""
+"""A web hook: requests and their signature; order, repeats and restarts, with a receiver that is slow or refuses."""
 
 from __future__ import annotations
 
