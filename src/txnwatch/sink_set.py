@@ -1,4 +1,7 @@
-"""The ledger and its sinks, for one start of the query: composes them, passes each micro-batch on, and closes them."""
+"""The ledger and its sinks, for one start of the query: composes them, passes each micro-batch on, and closes them.
+
+Apart: it lives for one start of the query and app.py for the process, and both together would have more than 600 lines.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The search of `find-hanging`: reads partitions and coordinators in the order of the proof.
 
+Apart: it reads through ports, so tests search without a cluster; cli/compose.py gives it a real one.
+
 state/evidence/screening.py has the proof and its steps P1, C1, P2, C2, P3. A partition or coordinator that does not
 answer does not stop the search: it is in `not_checked`, with the reason. A read that fails for a temporary reason (a
 leader or a coordinator moved) is repeated a few times.

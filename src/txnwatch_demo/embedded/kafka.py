@@ -1,4 +1,7 @@
-"""A real Kafka from its jars, in KRaft mode: node 1 is broker and controller, further nodes are brokers."""
+"""A real Kafka from its jars, in KRaft mode: node 1 is broker and controller, further nodes are brokers.
+
+Apart: the tests start it too, without the demo.
+"""
 
 from __future__ import annotations
 
