@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from txnwatch.streaming.job.checkpoint import local_directory
-from txnwatch.streaming.job.scratch import has_room_for_sockets
 from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS, with_conf
 
 _NAME: Final = "txnwatch"
 _RETAINED: Final = "20"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
+_LONGEST_SOCKET_BYTES = 103  # macOS; Linux has 107
 _JAVA_OPTIONS: Final = (
     # Spark parses a worker's traceback with a recursive regular expression. With a long traceback the default stack
     # overflows, which ends the query's thread without ending the query.
@@ -62,7 +64,7 @@ class SessionSettings:
         settings = {
             "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-            "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets(self.scratch)).lower(),
+            "spark.python.unix.domain.socket.enabled": str(_has_room_for_sockets(self.scratch)).lower(),
             # Spark starts a daemon for each set of environment variables. This setting is a variable of the operator's
             # workers only. Without it the source and the operator share the workers: 150 MB less (docs/decisions/0023).
             "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
@@ -80,3 +82,8 @@ class SessionSettings:
         if local_directory(self.checkpoint) is not None:
             settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
         return settings
+
+
+def _has_room_for_sockets(directory: Path) -> bool:
+    """Whether the paths of Spark's Unix sockets in it are short enough for every operating system."""
+    return len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _LONGEST_SOCKET_BYTES

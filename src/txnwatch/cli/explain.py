@@ -15,7 +15,7 @@ from txnwatch.cli.abort_texts import place_of_claim
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
-from txnwatch.cli.explain_names import NO_FINDING, described_now, of_former_id, of_group_named, of_known_id, of_name
+from txnwatch.cli.explain_names import NO_FINDING, of_former_id, of_group_named, of_known_id, of_name
 from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
 from txnwatch.cli.explained_owner import with_owner
 from txnwatch.cli.explanation import Explanation, of_partition
@@ -34,9 +34,10 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.state.model.transaction import DescribedTransaction, UnknownTransactionalId
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, UnknownTransactionalId
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
@@ -147,7 +148,7 @@ def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition
     if cluster.known.info(meant) is not None:
         return meant
     if hidden_topics(cluster, [meant.topic]) and not isinstance(
-        described_now(question, parsed.target), DescribedTransaction
+        _described_now(question, parsed.target), DescribedTransaction
     ):
         raise BrokerError(f"{meant}: {why_not_shown(cluster, meant.topic)}")
     return None
@@ -187,10 +188,15 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
             raise BrokerError(f"consumer group {parsed.group}: {why}")
         return explained
     name = parsed.transactional_id or parsed.target
-    now = described_now(question, name)
+    now = _described_now(question, name)
     if isinstance(now, DescribedTransaction):
         return of_known_id(question, name)
     if parsed.transactional_id is None:
         return of_name(question, name, now)
     former = of_former_id(question, name) if isinstance(now, UnknownTransactionalId) else None
     return former or of_known_id(question, name)  # which raises the coordinator's error
+
+
+def _described_now(question: Question, name: str) -> TransactionDescription:
+    """What its coordinator knows of a transactional id; an id may look like a partition."""
+    return ClusterAdmin(question.cluster).describe_transactions([name])[name]

@@ -41,11 +41,6 @@ EXPIRED = "expired"
 _INT64 = (1 << 63) - 1
 
 
-def described_now(question: Question, name: str) -> TransactionDescription:
-    """What its coordinator knows of a transactional id; an id may look like a partition."""
-    return ClusterAdmin(question.cluster).describe_transactions([name])[name]
-
-
 def of_known_id(question: Question, transactional_id: str) -> Explanation:
     """Explains an id that its coordinator has.
 
