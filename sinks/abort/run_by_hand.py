@@ -18,7 +18,7 @@ from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import (
     AbortByHand,
     AwaitEnd,

@@ -14,7 +14,7 @@ from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, prov
 from txnwatch.state.abort.protocol import BY_HAND, FRESH_BY_HAND_MS, MarkerResult, action, resolution
 from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.confirm import confirm_spans
 from txnwatch.state.incidents.event_builder import Origin, span_event
 from txnwatch.state.incidents.event_order import found_too

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.evidence.ages import Claim, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled
-from txnwatch.state.evidence.search_result import OwnerViews, Search
+from txnwatch.state.evidence.screening import OwnerViews, Search, open_spans, overdue_transaction, screen, settled
 from txnwatch.state.incidents.confirm import confirm_spans, confirm_transactions, with_histories
 from txnwatch.state.incidents.wanted import FreshReads, Plan, T
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate

@@ -26,7 +26,7 @@ from txnwatch.cli.hurt_groups import (
     waiting_means,
 )
 from txnwatch.state.evidence.ending import hidden_records
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, ProducerId, TopicPartition

@@ -19,8 +19,7 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.ending import blocking_order, hidden_records
 from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
-from txnwatch.state.evidence.screening import open_data
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search, open_data
 from txnwatch.state.incidents.event_builder import (
     HangingData,
     Origin,
