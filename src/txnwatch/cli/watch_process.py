@@ -27,8 +27,7 @@ from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.spark_start import SparkStart
 from txnwatch.streaming.job.checkpoint import absolute
 from txnwatch.streaming.job.scratch import SCRATCH, OwnDirectory
-from txnwatch.streaming.job.session_settings import SessionSettings
-from txnwatch.streaming.job.spark_conf import chosen_master
+from txnwatch.streaming.job.spark_conf import SessionSettings, chosen_master
 
 if TYPE_CHECKING:
     from txnwatch.app import Watch
