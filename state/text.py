@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -211,12 +211,6 @@ def grouped(pairs: Iterable[tuple[str, _Why]]) -> dict[_Why, list[str]]:
     for what, why in pairs:
         reasons.setdefault(why, []).append(what)
     return reasons
-
-
-def by_reason(pairs: Iterable[tuple[str, str]], most: int) -> Iterator[str]:
-    """One line per reason of the pairs (what, why), in order of first appearance: the first names, then the reason."""
-    for why, names in grouped(pairs).items():
-        yield f"{some(names, most)}: {why}"
 
 
 # JSON that another program may have written: one error for everything that is wrong with it.

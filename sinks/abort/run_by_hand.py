@@ -1,17 +1,24 @@
-"""Carries out the plans of the abort by hand, with the connections of one command."""
+"""What one operator ends by hand: carries out the plans of the abort, and publishes on the events topic.
+
+It finds the incident of a watch, and publishes as its next event. A record of another writer can have the same
+sequence. Of two records with one sequence the first on the topic counts. So an event is read back: if another one came
+first, nothing may follow from ours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from txnwatch.sinks.delivery.event_log import Found
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import (
     AbortByHand,
     AwaitEnd,
@@ -24,10 +31,12 @@ from txnwatch.state.incidents.by_hand import (
     SearchPartition,
 )
 from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.event_order import fitting, is_usable
 from txnwatch.state.incidents.wanted import FreshReads, Plan, T, Wanted, Way
+from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import TransactionAdmin
+from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.model.ports import EventsTopicWriter, TransactionAdmin
 from txnwatch.state.model.values import TimestampMs, TopicPartition
 
 
@@ -106,3 +115,121 @@ class ManualAbort:
             **also,
         }
         return FreshReads(self.admin, self.now_ms, ways).run(plan)
+
+
+PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
+PAUSE_S = 0.1
+
+
+class Readable(Protocol):
+    """What reads the topic; EventLog is one."""
+
+    def history(self) -> Iterable[Found]:
+        """See EventLog."""
+
+    def new_records(self) -> Iterable[Found]:
+        """See EventLog."""
+
+
+class NoTopic:
+    """No events topic: the cluster is not watched."""
+
+    def open_incident(self, _: IncidentEvent) -> IncidentEvent | None:
+        """See OperatorsTopic."""
+        return None
+
+    def open_incidents(self, _: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
+        """See KafkaOperatorsTopic."""
+        return []
+
+    def publish(self, _: IncidentEvent) -> None:
+        """See OperatorsTopic."""
+
+    def is_ended(self, _: str) -> bool:
+        """See OperatorsTopic."""
+        return False
+
+
+class KafkaOperatorsTopic:
+    """An OperatorsTopic. Without `log`, because it may not be read, no incident of a watch is found."""
+
+    def __init__(self, topic: EventsTopicWriter, log: Readable | None) -> None:
+        self._topic, self._log = topic, log
+        self._known: dict[tuple[str, str], IncidentEvent] = {}
+        self._first: dict[tuple[str, str], IncidentEvent] = {}
+        self._announced: dict[str, IncidentEvent] = {}
+        if log is not None:
+            self._take(log.history())
+
+    def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
+        """See OperatorsTopic."""
+        wanted = incident.cluster_id, incident.span, incident.txn_start_offset
+        found = self.open_incidents(
+            lambda known: (
+                (known.cluster_id, known.span, known.txn_start_offset) == wanted
+                and known.verdict == incident.verdict
+                and is_usable(known, incident.cluster_id, None)
+            )
+        )
+        # The first id of the span is computed; any other one comes from the topic, where it may be forged.
+        return next((known for known in found if known.incident_id == known.first_id), found[0] if found else None)
+
+    def open_incidents(self, is_wanted: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
+        """The last events of the open incidents of watches that a filter selects."""
+        open_ones = (known for known in self._known.values() if known.is_open and not known.is_by_hand)
+        return [known for known in open_ones if is_wanted(known)]
+
+    def publish(self, event: IncidentEvent) -> None:
+        """See OperatorsTopic. After the announcement, what another writer has published is no problem."""
+        ours = fitting(event)
+        known = self._latest(ours)
+        is_behind = known is not None and (not known.is_open or known.sequence >= ours.sequence)
+        is_announced = ours.incident_id in self._announced
+        if not is_announced and is_behind:
+            raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
+        if known is not None and not known.is_open:
+            return  # a watch has published the end, with the result
+        self._topic.publish([ours])
+        if not is_announced and self._log is not None:
+            self._await(ours)
+        self._announced.setdefault(ours.incident_id, ours)
+
+    def is_ended(self, incident_id: str) -> bool:
+        """See OperatorsTopic."""
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() <= until_s:
+            announced = self._announced.get(incident_id)
+            known = self._latest(announced) if announced is not None else None
+            if known is not None and not known.is_open:
+                return True
+            time.sleep(PAUSE_S)
+        return False
+
+    def _await(self, ours: IncidentEvent) -> None:
+        """Reads an event back.
+
+        Raises:
+            SinkError: it does not come, or another event with its sequence came first.
+        """
+        key, until_s = (ours.cluster_id, ours.event_id), time.monotonic() + PATIENCE_S
+        while key not in self._first:
+            if time.monotonic() > until_s:
+                raise SinkError(f"{self._topic.name}: the event was written, but it could not be read back")
+            time.sleep(PAUSE_S)
+            self._read()
+        if self._first[key] != ours:
+            raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
+
+    def _latest(self, event: IncidentEvent) -> IncidentEvent | None:
+        self._read()
+        return self._known.get((event.cluster_id, event.incident_id))
+
+    def _read(self) -> None:
+        if self._log is not None:
+            self._take(self._log.new_records())
+
+    def _take(self, found: Iterable[Found]) -> None:
+        events = [one for one in found if isinstance(one, IncidentEvent)]
+        self._known = latest([*self._known.values(), *events])
+        for event in events:
+            self._first.setdefault((event.cluster_id, event.event_id), event)

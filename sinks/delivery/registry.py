@@ -1,5 +1,7 @@
 """Confluent framing: a magic byte, the id of a schema in a registry, Avro; with confluent-kafka's own serializers.
 
+Apart: it gets its settings from librdkafka.py, because `sinks` may not import the settings.
+
 Law: a registry that does not answer is an error before anything is produced, so the outbox keeps the event. When events
 are read back, it is a RegistryUnavailableError, and the record is not skipped: a record that cannot be decoded now is
 not invalid. The schema is registered under `<topic>-value`, once per client; each schema id is requested once. The

@@ -1,4 +1,7 @@
-"""The ledger and its sinks, for one start of the query: composes them, passes each micro-batch on, and closes them."""
+"""The ledger and its sinks, for one start of the query: composes them, passes each micro-batch on, and closes them.
+
+Apart: it lives for one start of the query and app.py for the process, and both together would have more than 600 lines.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,7 @@ from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librd
 from txnwatch.page.document import document_of, encoded
 from txnwatch.page.store import PageStore
 from txnwatch.push.targets import PushTargets
-from txnwatch.sinks.abort.group_lease import GroupLease
-from txnwatch.sinks.abort.run_abort import RunningAbort
+from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
 from txnwatch.sinks.delivery.background import BackgroundMirror
 from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
@@ -38,7 +40,7 @@ from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import Progress
-from txnwatch.streaming.log.former_owners import FormerOwnersReader
+from txnwatch.streaming.log.owners_in_log import FormerOwnersReader
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.watch.listening import EventListener, HeartbeatSender, HeartbeatTarget

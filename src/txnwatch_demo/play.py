@@ -1,5 +1,7 @@
 """The steps of the demo.
 
+Apart: command.py has the flags and the exit code, and this the steps that are observed.
+
 Law: the watch runs as a user runs it, as `txnwatch run` in a separate process. Every step is observed from outside:
 offsets from the brokers, a consumer's position, the events topic, Redis. A step that is not observed in time raises;
 the demo shows nothing that was not observed.

@@ -1,4 +1,7 @@
-"""The environment of the demo: servers, applications, a watch as a user runs it, and the consumer that is measured."""
+"""The environment of the demo: servers, applications, a watch as a user runs it, and the consumer that is measured.
+
+Apart: a test checks it without the steps, which are in play.py.
+"""
 
 from __future__ import annotations
 

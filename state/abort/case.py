@@ -15,7 +15,7 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt, SpanKey
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, Span, SpanData, Witness
-from txnwatch.state.model.values import NO_TIME, DurationMs, Offset, ProducerEpoch, TimestampMs
+from txnwatch.state.model.values import DurationMs, Offset, ProducerEpoch, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +43,6 @@ class AbortPolicy:
     breaker_incidents: int | None = 20
     outcomes: frozenset[ExpectedOutcome] = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.NONE})
     commit: bool = False
-
-
-def operator_policy(*, commit: bool, may_lose: bool) -> AbortPolicy:
-    """The policy of an operator: no waiting time, lists or budgets, and an unknown outcome is allowed.
-
-    `may_lose` also allows an ABORT marker for data whose commit was acknowledged.
-    """
-    outcomes = set(ExpectedOutcome) if may_lose else set(ExpectedOutcome) - {ExpectedOutcome.COMMIT}
-    return AbortPolicy(
-        after_ms=NO_TIME,
-        budget_per_hour=None,
-        breaker_incidents=None,
-        outcomes=frozenset(outcomes),
-        commit=commit,
-    )
 
 
 @dataclass(frozen=True, slots=True)

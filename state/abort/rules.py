@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from txnwatch.state.abort.case import Case, ProvenHang
+from txnwatch.state.abort.case import Case
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Refusal
@@ -342,14 +342,6 @@ def objection(case: Case) -> Refused | None:
         if detail is not None:
             return Refused(rule.refusal, detail)
     return None
-
-
-def unless_outcome_changed(shown: ProvenHang, again: ProvenHang, decision: AbortSpec | Refused) -> AbortSpec | Refused:
-    """The decision on a second read; a refusal if the outcome is no longer the one that the operator has seen."""
-    if again.outcome == shown.outcome or isinstance(decision, Refused):
-        return decision
-    detail = f"the outcome was {shown.outcome}, and can no longer be read"
-    return Refused(Refusal.OUTCOME_UNKNOWN, detail)
 
 
 def partition_of(incident: IncidentEvent) -> TopicPartition:

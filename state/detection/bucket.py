@@ -1,5 +1,7 @@
 """Runs one bucket of producer ids through one batch: facts first, in log order, then the barrier.
 
+Apart: it does not know Spark, so the simulation and the tests run it without; bucket_step.py knows Spark's rows.
+
 A bucket (producer id modulo the number of buckets) is the unit by which Spark keys its state: one state key per
 producer costs twice the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something
 open or live, so a barrier never visits those that are not due. A new leader, or a new bound of a broker's clock, makes

@@ -1,5 +1,7 @@
 """Which producers a new leader, or a new bound of a broker's clock, concerns.
 
+Apart: it only decides whom a change concerns, and bucket.py has the order of the phases.
+
 The minimum age of a transaction depends on the clock of the broker that leads its log partition. On a cluster of 100
 brokers a bound changes every few seconds. Law: the cost of a change depends on the number of transactions that it may
 bring to a threshold, not on the number of all.

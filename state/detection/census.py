@@ -1,5 +1,7 @@
 """What a census means for one producer's spans: it opens those that we missed and closes those that are over.
 
+Apart: it is about one producer, and bucket.py about all producers of a bucket.
+
 A census is DescribeProducers at each leader: a producer snapshot from the leader's memory, without an offset. So it is
 read between two listings under one leader epoch: end L before, the last stable offset after. Everything below L was
 committed when the leader answered, so:

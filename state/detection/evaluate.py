@@ -1,5 +1,7 @@
 """Evaluates one producer at a barrier: looks at its open spans, and the time-based rules.
 
+Apart: it is about one producer, and bucket.py about all producers of a bucket.
+
 Level-triggered: a candidate is emitted again, after one second and then with doubling pauses, until its span closes or
 a live transaction holds it. So a confirmation that could not run is tried again, and a refuted one needs no answer.
 """

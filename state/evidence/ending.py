@@ -32,8 +32,6 @@ from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 # the result only for a marker that this process has written and verified (state/abort/protocol.py). A marker names no
 # author, so after a restart, and in another instance, it counts as an administrator's.
 
-EARLY_MS = DurationMs(5_000)  # how much two clocks may differ
-
 
 def ended_by(
     marker: Marker, incident: IncidentEvent, owner: TransactionDescription | None, ours: Marker | None = None
@@ -104,15 +102,6 @@ def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
     if not isinstance(owner, DescribedTransaction) or not is_held(incident, owner):
         return False
     return owner.start_ms is not None and owner.start_ms <= incident.open_since_ms
-
-
-def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
-    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
-    if not isinstance(owner, DescribedTransaction) or not is_same_transaction(owner, incident):
-        return False
-    if owner.start_ms is None:
-        return False
-    return now_ms + EARLY_MS < owner.start_ms + owner.timeout_ms
 
 
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:

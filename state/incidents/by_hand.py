@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, operator_policy, proven
+from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, proven
 from txnwatch.state.abort.protocol import BY_HAND, FRESH_BY_HAND_MS, MarkerResult, action, resolution
-from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort, unless_outcome_changed
+from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.confirm import confirm_spans
 from txnwatch.state.incidents.event_builder import Origin, span_event
 from txnwatch.state.incidents.event_order import found_too
@@ -34,7 +34,7 @@ from txnwatch.state.model.incident import (
     resolved,
 )
 from txnwatch.state.model.ports import NotSent
-from txnwatch.state.model.values import Offset, ProducerId, TopicPartition
+from txnwatch.state.model.values import NO_TIME, Offset, ProducerId, TopicPartition
 
 # What the abort by hand wants beside fresh reads. It publishes on the incident that a watch has opened, so nobody is
 # paged a second time; the watch ends it. Of the record on the topic it uses what identifies the incident, and the
@@ -101,8 +101,18 @@ class ManualTarget:
 
     @property
     def policy(self) -> AbortPolicy:
-        """The policy of the decision."""
-        return operator_policy(commit=self.is_commit, may_lose=self.may_lose)
+        """The policy of an operator: no waiting time, lists or budgets, and an unknown outcome is allowed.
+
+        `may_lose` also allows an ABORT marker for data whose commit was acknowledged.
+        """
+        outcomes = set(ExpectedOutcome) if self.may_lose else set(ExpectedOutcome) - {ExpectedOutcome.COMMIT}
+        return AbortPolicy(
+            after_ms=NO_TIME,
+            budget_per_hour=None,
+            breaker_incidents=None,
+            outcomes=frozenset(outcomes),
+            commit=self.is_commit,
+        )
 
 
 class FoundHang(NamedTuple):
@@ -149,7 +159,7 @@ class AbortByHand:
         read_ms = yield from ask(Now())
         confirmed = yield from self._confirmed(evidence.candidate)
         again, found = yield from read_anew(evidence, confirmed)
-        spec = unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
+        spec = _unless_outcome_changed(evidence, again, (yield from self.decide(again, found)))
         if isinstance(spec, Refused):
             return spec
         assert found.reading is not None
@@ -267,3 +277,11 @@ class _Announced:
             return result
         detail = f"{result.detail or 'closed'}; but the event could not be delivered: {self._problem}"
         return replace(result, detail=detail)
+
+
+def _unless_outcome_changed(shown: ProvenHang, again: ProvenHang, decision: AbortSpec | Refused) -> AbortSpec | Refused:
+    """The decision on a second read; a refusal if the outcome is no longer the one that the operator has seen."""
+    if again.outcome == shown.outcome or isinstance(decision, Refused):
+        return decision
+    detail = f"the outcome was {shown.outcome}, and can no longer be read"
+    return Refused(Refusal.OUTCOME_UNKNOWN, detail)

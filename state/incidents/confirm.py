@@ -132,12 +132,6 @@ def with_histories(
     ]
 
 
-def with_span_history(candidate: SpanCandidate, found: SpanConfirmation) -> Plan[SpanConfirmation]:
-    """The same for one confirmation."""
-    ((_, whole),) = yield from with_histories([(candidate, found)])
-    return whole
-
-
 def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
     """Where a confirmed span begins, according to its leader."""
     assert found.producer is not None

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.ending import is_premature
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions
-from txnwatch.state.incidents.event_order import candidate_of, is_doubtful_span, is_doubtful_transaction
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import DescribeTransactions, Plan, ask
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import IncidentEvent, Resolution, SpanKey
-from txnwatch.state.model.transaction import DescribedTransaction
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.transaction import DescribedTransaction, Span, TransactionDescription
+from txnwatch.state.model.values import LONG_AGO, NO_BARRIER, DurationMs, TimestampMs
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
 
+_EARLY_MS = DurationMs(5_000)  # how much two clocks may differ
 Ends = list[tuple[IncidentEvent, Resolution]]
 
 
@@ -101,6 +101,47 @@ class Doubts:
         owners = (yield from ask(DescribeTransactions(names))) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
-            if isinstance(owner, DescribedTransaction) and is_premature(owner, one, now_ms):
+            if isinstance(owner, DescribedTransaction) and _is_premature(owner, one, now_ms):
                 ends.append((one, ending.refuted(now_ms, owner)))
         return ends
+
+
+def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
+    """Whether another writer published a hang that this process has not found, not even before a restart."""
+    if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
+        return False
+    return incident.span is not None and not was_found
+
+
+def is_doubtful_transaction(incident: IncidentEvent, *, is_found: bool) -> bool:
+    """Whether another writer published an overdue transaction that this process has not found."""
+    return RULE_OF[incident.verdict].is_past_timeout and not is_found and incident.transactional_id is not None
+
+
+def candidate_of(incident: IncidentEvent) -> SpanCandidate:
+    """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
+    assert incident.span is not None
+    assert incident.txn_start_offset is not None
+    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
+    epoch = incident.producer_epoch
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=Reason.NO_TRANSACTIONAL_ID,
+        producer_id=producer_id,
+        partition=partition,
+        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, NO_BARRIER),
+        view=None,
+        first_barrier=NO_BARRIER,
+        second_barrier=NO_BARRIER,
+        data_listed_ms=LONG_AGO,
+        coordinator_listed_ms=LONG_AGO,
+    )
+
+
+def _is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
+    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
+    if not isinstance(owner, DescribedTransaction) or not ending.is_same_transaction(owner, incident):
+        return False
+    if owner.start_ms is None:
+        return False
+    return now_ms + _EARLY_MS < owner.start_ms + owner.timeout_ms

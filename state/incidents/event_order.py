@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from txnwatch.state.evidence.outcome import Outcome, with_outcome
-from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     Action,
@@ -22,9 +21,8 @@ from txnwatch.state.model.incident import (
     IncidentEvent,
     Resolution,
 )
-from txnwatch.state.model.transaction import Span
-from txnwatch.state.model.values import LONG_AGO, NO_BARRIER, DurationMs, Offset, TimestampMs
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict, rank
+from txnwatch.state.model.values import DurationMs, Offset, TimestampMs
+from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
 
 # Decides between an event on the events topic and what this process has found about the same incident.
 #
@@ -58,38 +56,6 @@ def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
 def outcome_as_found(event: IncidentEvent, found: Outcome) -> IncidentEvent:
     """The event to publish. Of a hanging span only the found outcome counts; the one in the event may be forged."""
     return with_outcome(event, found) if event.verdict == Verdict.HANGING else event
-
-
-def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
-    """Whether another writer published a hang that this process has not found, not even before a restart."""
-    if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
-        return False
-    return incident.span is not None and not was_found
-
-
-def is_doubtful_transaction(incident: IncidentEvent, *, is_found: bool) -> bool:
-    """Whether another writer published an overdue transaction that this process has not found."""
-    return RULE_OF[incident.verdict].is_past_timeout and not is_found and incident.transactional_id is not None
-
-
-def candidate_of(incident: IncidentEvent) -> SpanCandidate:
-    """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
-    assert incident.span is not None
-    assert incident.txn_start_offset is not None
-    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
-    epoch = incident.producer_epoch
-    return SpanCandidate(
-        verdict=Verdict.HANGING,
-        reason=Reason.NO_TRANSACTIONAL_ID,
-        producer_id=producer_id,
-        partition=partition,
-        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, NO_BARRIER),
-        view=None,
-        first_barrier=NO_BARRIER,
-        second_barrier=NO_BARRIER,
-        data_listed_ms=LONG_AGO,
-        coordinator_listed_ms=LONG_AGO,
-    )
 
 
 def keeps_content(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> bool:

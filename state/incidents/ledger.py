@@ -8,6 +8,13 @@ The ledger's durable storage is the compacted events topic, which it follows. So
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
+Law: an `updated` event does not replace a published outcome by `unknown` while the instance that knows it is there.
+Both instances see the same changes. So the one that knows less waits for a minute (`Silence`): if the other instance
+publishes the change, nothing is left to publish. An end is published at once: it says how the transaction ended,
+whoever publishes it. A decision of the automatic abort is published at once, too. The other instance's record may be
+forged. So it counts only as far as it has what this process has found: then the topic is right, whoever wrote it.
+Anything else buys a minute at most.
+
 The parts (spans, transactions, outcomes, checks, doubts) read the book, keep what they find in its `findings`, and want
 changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
 Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
@@ -17,24 +24,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import InitVar, dataclass, field
-from typing import Any
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Any, Final
 
 from txnwatch.state.abort.case import StoredFindings
+from txnwatch.state.evidence.ending import needs_update
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import FollowUp, OpenChecks
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.doubts import Doubts
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.event_order import fitting
+from txnwatch.state.incidents.found_incidents import OUTCOME_BUDGET_MS, SpanIncidents, TransactionIncidents
 from txnwatch.state.incidents.incident_store import IncidentStore
 from txnwatch.state.incidents.life import Happening, NextStep, step
 from txnwatch.state.incidents.naming import named
 from txnwatch.state.incidents.outcomes import OutcomeRetries, OwnerSearch
 from txnwatch.state.incidents.own_findings import Findings
-from txnwatch.state.incidents.silence import Silence
-from txnwatch.state.incidents.span_incidents import OUTCOME_BUDGET_MS, SpanIncidents
-from txnwatch.state.incidents.transaction_incidents import TransactionIncidents
 from txnwatch.state.incidents.wanted import (
     Bury,
     Change,
@@ -50,9 +56,62 @@ from txnwatch.state.incidents.wanted import (
     intercepted,
 )
 from txnwatch.state.model.findings import Finding, SpanEnded
-from txnwatch.state.model.incident import IncidentEvent, Overwritten, updated
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Initiator, Overwritten, updated
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import Verdict
+
+PATIENCE_MS: Final = DurationMs(60_000)
+
+
+@dataclass(slots=True)
+class Silence:
+    """The incidents about which another instance knows more: its last record, and since when this process waits."""
+
+    store: IncidentStore
+    _told: dict[str, IncidentEvent] = field(default_factory=dict)
+    _waits_since_ms: dict[str, TimestampMs] = field(default_factory=dict)
+
+    def heard(self, record: IncidentEvent, *, agrees: bool) -> None:
+        """Takes a new record of another writer. The command of an operator is no instance."""
+        is_by_operator = record.action is not None and record.action.initiator is Initiator.OPERATOR
+        self._waits_since_ms.pop(record.incident_id, None)
+        if agrees and record.is_open and not is_by_operator and record.expected_outcome != ExpectedOutcome.UNKNOWN:
+            self._told[record.incident_id] = record
+        else:
+            self._told.pop(record.incident_id, None)
+
+    def is_kept(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
+        """Whether this process does not publish an update now; the next check of open incidents finds it again."""
+        told = self._told.get(event.incident_id)
+        if told is None or event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN:
+            return False
+        if not event.is_open:
+            return False
+        if _has(told, event):
+            return True
+        since_ms = self._waits_since_ms.setdefault(event.incident_id, now_ms)
+        return now_ms - since_ms < PATIENCE_MS
+
+    def forget_ended(self) -> None:
+        """Drops what is known of incidents that have ended."""
+        known = self.store.known
+        self._told = {one: told for one, told in self._told.items() if one in known and known[one].is_open}
+        self._waits_since_ms = {one: at_ms for one, at_ms in self._waits_since_ms.items() if one in self._told}
+
+
+def _has(told: IncidentEvent, event: IncidentEvent) -> bool:
+    """Whether a record has the facts of an update, and no others. The outcome, and what follows from it, is not one."""
+    facts = replace(
+        told,
+        expected_outcome=event.expected_outcome,
+        suggested_command=event.suggested_command,
+        action=event.action,
+    )
+    if needs_update(facts, event):
+        return False
+    return not needs_update(replace(event, transactional_id=told.transactional_id), facts)
+
 
 CONFIRM_BUDGET_MS = DurationMs(2_000)
 TIDY_MS = DurationMs(5_000)

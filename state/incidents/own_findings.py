@@ -21,7 +21,7 @@ from txnwatch.state.abort.case import (
 )
 from txnwatch.state.abort.protocol import HOUR_MS
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.incidents.confirm import GONE_MS, with_span_history
+from txnwatch.state.incidents.confirm import GONE_MS, with_histories
 from txnwatch.state.incidents.wanted import Keep, Plan
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, SpanKey
@@ -137,7 +137,8 @@ def read_anew(evidence: ProvenHang, found: SpanConfirmation) -> Plan[tuple[Prove
     row, candidate = found.producer, evidence.candidate
     if row is None or evidence.outcome == ExpectedOutcome.UNKNOWN:
         return evidence, found
-    history = (yield from with_span_history(candidate, found)).history
+    ((_, whole),) = yield from with_histories([(candidate, found)])
+    history = whole.history
     if history.problem is not None:
         return evidence, replace(found, answer=Answer.UNKNOWN, why=history.problem)
     return with_history(evidence, row, history), found

@@ -226,7 +226,7 @@ class Change(Wanted[None]):
     Attributes:
         is_stored: false for an event that the ledger has stored already, and for the end of a spent id.
         is_published: false for a content that was found here, and that differs in no relevant field.
-        may_wait: whether another instance that knows the outcome may publish it instead (silence.py).
+        may_wait: whether another instance that knows the outcome may publish it instead (ledger.py).
     """
 
     event: IncidentEvent

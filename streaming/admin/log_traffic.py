@@ -1,4 +1,7 @@
-"""How many bytes watching reads: from data topics and from the coordinators' log."""
+"""How many bytes watching reads: from data topics and from the coordinators' log.
+
+Apart: it asks the brokers, and cli/doctor_rows.py makes rows from the answers.
+"""
 
 from __future__ import annotations
 

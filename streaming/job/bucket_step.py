@@ -1,4 +1,8 @@
-"""One step of one bucket: blobs of facts in, encoded findings out, changes to its log."""
+"""One step of one bucket: blobs of facts in, encoded findings out, changes to its log.
+
+Apart: this imports what a task needs, and a process that only plans the query imports operator.py alone (decision
+0032).
+"""
 
 from __future__ import annotations
 

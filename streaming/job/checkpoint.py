@@ -78,19 +78,6 @@ def last_cluster(checkpoint: str, directory: Path, *, is_ours: bool) -> str | No
         return None
 
 
-def check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> None:
-    """Checks that the checkpoint is of the cluster that the brokers answer for.
-
-    Raises:
-        CheckpointError: it is of another one.
-    """
-    if known not in {None, "", cluster_id}:
-        raise CheckpointError(
-            f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
-            f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
-        )
-
-
 @contextmanager
 def reading(checkpoint: str) -> Iterator[None]:
     """Reports a file of a local checkpoint that cannot be read.

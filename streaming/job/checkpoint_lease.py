@@ -1,5 +1,7 @@
 """A lease for a checkpoint on a shared file system: one driver at a time, also from another host.
 
+Apart: only a checkpoint on a shared file system has a lease, and app.py would have more than 700 lines with it.
+
 The lease is a directory of numbered files. A driver that wants it, or renews it, creates the file with the next number,
 and the file system lets only one driver create it. So no clocks are compared and no file is overwritten. A driver that
 finds the highest number unchanged for `STALE_S` of its own clock takes over; the number of a living driver rises every

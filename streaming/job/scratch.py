@@ -23,8 +23,6 @@ from typing import Final
 from txnwatch.state.model.errors import ConfigError
 
 SCRATCH: Final = "txnwatch-spark-"
-_SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
-_LONGEST_SOCKET_BYTES = 103  # macOS; Linux has 107
 _YOUNG_S = 60.0  # between the creation of the directory and its lock, the owner may lose the processor
 
 
@@ -56,11 +54,6 @@ class OwnDirectory:
         """Removes the directory with everything in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
-
-
-def has_room_for_sockets(directory: Path) -> bool:
-    """Whether the paths of Spark's Unix sockets in it are short enough for every operating system."""
-    return len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _LONGEST_SOCKET_BYTES
 
 
 def _abandoned(parent: Path, prefix: str) -> Iterator[tuple[float, Path]]:

@@ -23,10 +23,10 @@ from typing import Any, Final
 from txnwatch.state.model.errors import SparkError
 from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for, with_archive
 from txnwatch.streaming.job.search_paths import class_path, make_home, variables_of_home, why_not_quick
-from txnwatch.streaming.job.session_settings import SessionSettings
 from txnwatch.streaming.job.spark_conf import (
     JAVA_OPTIONS,
     LOOPBACK,
+    SessionSettings,
     arguments_of_the_jvm,
     is_local,
     is_under_spark_submit,

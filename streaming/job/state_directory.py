@@ -32,7 +32,7 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.model.serializer import VERSION_BYTES, version_of
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.state.store.bucket_log import HEADS
-from txnwatch.streaming.job.checkpoint import check_files, check_same_cluster, last_cluster, local_directory, reading
+from txnwatch.streaming.job.checkpoint import check_files, last_cluster, local_directory, reading
 from txnwatch.streaming.job.failures import may_pass, root_cause, text_of
 from txnwatch.streaming.job.operator import STATE_VARIABLES
 from txnwatch.streaming.job.spark_logs import JVM_ERRORS, SparkLogs, file_system_of
@@ -73,7 +73,7 @@ def check_local_states(checkpoint: str, name: str, cluster_id: str) -> None:
         names = [path.name for path in root.iterdir() if _NAME.fullmatch(path.name)] if root.is_dir() else []
     check_files(checkpoint, root / name)
     for one in names:
-        check_same_cluster(checkpoint, last_cluster(checkpoint, root / one, is_ours=one == name), cluster_id)
+        _check_same_cluster(checkpoint, last_cluster(checkpoint, root / one, is_ours=one == name), cluster_id)
 
 
 def _of_another_program(checkpoint: str) -> CheckpointError:
@@ -177,7 +177,7 @@ class StateDirectories:
         if batch is None:
             return None
         raw = _known(lambda: logs.offset(batch), f"offsets/{batch}: ")
-        check_same_cluster(self._root, str(raw.get("cluster_id", "")), cluster_id)
+        _check_same_cluster(self._root, str(raw.get("cluster_id", "")), cluster_id)
         listed_ms = raw.get(_LISTED)
         if type(listed_ms) is not int:
             raise _UnknownEndError(f"offsets/{batch}: expected {_LISTED}, found {listed_ms!r}")
@@ -257,3 +257,16 @@ def _highest(states: Iterable[Mapping[TopicPartition, FormerPosition]]) -> dict[
 
 def _read_to(at: FormerPosition) -> int:
     return at.offset if at.offset is not None else -1
+
+
+def _check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> None:
+    """Checks that the checkpoint is of the cluster that the brokers answer for.
+
+    Raises:
+        CheckpointError: it is of another one.
+    """
+    if known not in {None, "", cluster_id}:
+        raise CheckpointError(
+            f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
+            f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
+        )

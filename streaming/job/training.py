@@ -1,5 +1,7 @@
 """A short run of Spark whose JVM loads what a watch needs at its start, and then writes the archive of these classes.
 
+Apart: it imports Spark, and spark_start.py must not do so before the JVM begins (decision 0032).
+
 It needs no Kafka: its source has one barrier, and the operator is that of the watch.
 """
 

@@ -1,5 +1,7 @@
 """The first read of `__transaction_state`, in two passes: of a million ids, only those that end live are folded.
 
+Apart: it is pure, and source/tasks.py reads.
+
 Of the records that were there before reading began, `TransactionFold.facts(is_first=True)` returns only the producer
 ids that end live. So the first pass finds these ids with a fast look at the bytes, and the second pass runs the exact
 fold over their records.

@@ -1,5 +1,7 @@
 """Opens a file that a user gives to `txnwatch decode`, and finds out what it is.
 
+Apart: it opens files and knows no rows, and cli/decode.py would have almost 800 lines with it.
+
 Law: nothing is allocated for a size that another program wrote. A regular file is mapped; a stream or the content of a
 gzip file is copied to a temporary file up to `LARGEST`, the largest segment that a broker can have.
 

@@ -1,4 +1,4 @@
-"""Single questions to a log: how a span began, which marker closed it, which batches there are, where it ends."""
+"""Single questions to a log: how a span began, which marker closed it, the last markers, the batches, where it ends."""
 
 from __future__ import annotations
 
@@ -341,3 +341,41 @@ def closing_marker(
     except BrokerError:
         return None
     return read.fold.found if not read.notices else None
+
+
+OFFSETS_BACK = 1_000  # below the end of each partition
+_MOST_BYTES = 16 << 20  # of records, in all
+
+
+class MarkersOfProducers(BatchWalker):
+    """Keeps the markers of each producer in [start, end), in the order of the log; a fold for `read_ranges`."""
+
+    reads_records = False
+
+    def __init__(self, start: Offset, end: Offset) -> None:
+        super().__init__(start, end)
+        self.found: dict[ProducerId, list[Marker]] = {}
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        for at, header in self.headers(buffer):
+            marker = marker_at(buffer, at, header) if header.is_control else None
+            if marker is not None:
+                self.found.setdefault(header.producer_id, []).append(marker)
+
+
+def last_markers(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, dict[ProducerId, list[Marker]]]:
+    """The markers of each producer near the end of each partition; what cannot be read is left out.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    logs = [log for log in list_extents(cluster, partitions).values() if isinstance(log, Range)]
+    parts = [RangeReading(log.part(Offset(log.end - OFFSETS_BACK)), MarkersOfProducers) for log in logs]
+    return {read.partition: read.fold.found for read in read_parts(cluster, parts, max_bytes=_MOST_BYTES)}

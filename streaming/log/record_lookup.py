@@ -1,7 +1,7 @@
 """One offset of a partition: its batch, where its transaction begins there, and the marker that ended it.
 
-Only `explain` asks this. It is apart from lookups.py because it is one question that needs three reads: the batch at
-the offset, the data of its producer around it, and what the leader has open. Records are never read.
+Apart: each question of lookups.py is one read. This one, which only `explain` asks, needs three: the batch at the
+offset, the data of its producer around it, and what the leader has open. Records are never read.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The search of `find-hanging`: reads partitions and coordinators in the order of the proof.
 
+Apart: it reads through ports, so tests search without a cluster; cli/compose.py gives it a real one.
+
 state/evidence/screening.py has the proof and its steps P1, C1, P2, C2, P3. A partition or coordinator that does not
 answer does not stop the search: it is in `not_checked`, with the reason. A read that fails for a temporary reason (a
 leader or a coordinator moved) is repeated a few times.
@@ -13,8 +15,7 @@ from dataclasses import dataclass, field
 
 from txnwatch.state.evidence.ages import Claim, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.screening import open_spans, overdue_transaction, screen, settled
-from txnwatch.state.evidence.search_result import OwnerViews, Search
+from txnwatch.state.evidence.screening import OwnerViews, Search, open_spans, overdue_transaction, screen, settled
 from txnwatch.state.incidents.confirm import confirm_spans, confirm_transactions, with_histories
 from txnwatch.state.incidents.wanted import FreshReads, Plan, T
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate

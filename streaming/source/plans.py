@@ -1,5 +1,8 @@
 """What the source does in Spark's processes: it plans batches in the driver's process, and runs the plans in tasks.
 
+Apart: this imports what plans and reads, and a process that only creates the source imports datasource.py alone
+(decision 0032).
+
 Tasks keep their connections in a module-level cache, because a Python worker outlives its tasks.
 """
 

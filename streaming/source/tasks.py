@@ -31,7 +31,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
 from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
-from txnwatch.streaming.log.named_owners import OwnerNames, read_owner_names
+from txnwatch.streaming.log.owners_in_log import OwnerNames, read_owner_names
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold

@@ -1,5 +1,7 @@
 r"""Bytes that are written as text, as people copy them from a terminal, a notebook or a log.
 
+Apart: it is pure, and cli/decode.py reads files.
+
 Forms: hexadecimal, with or without 0x, \x, blanks, colons or commas; a dump of `xxd` or `hexdump -C`; a string with
 escapes, with or without the `b'...'` of Python; an array of bytes of Java (`[0, 1, -1]`); base64.
 """

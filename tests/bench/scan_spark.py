@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.scan_ways import spark_source
 from txnwatch.spark_start import SparkStart
-from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch_demo.embedded.jars import jars
 
 ROUNDS = 3

@@ -21,7 +21,7 @@ from support.stop_times import StopTimes
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch
-from txnwatch.sinks.abort.group_lease import SESSION_MS
+from txnwatch.sinks.abort.run_abort import SESSION_MS
 from txnwatch.state.model.incident import ActionResult, Decision, IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster

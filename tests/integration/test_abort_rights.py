@@ -19,8 +19,7 @@ from support.recording_sink import RecordingTopic
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
-from txnwatch.sinks.abort.group_lease import GroupLease
-from txnwatch.sinks.abort.run_abort import RunningAbort
+from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import AbortPolicy

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from txnwatch.java import java
-from txnwatch_demo.embedded import class_archive
-from txnwatch_demo.embedded.class_archive import class_options
-from txnwatch_demo.embedded.jars import kafka_jars
+from txnwatch_demo.embedded.jars import class_options, kafka_jars
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 
@@ -25,7 +23,7 @@ def test_a_jvm_says_nothing_about_an_archive_that_does_not_fit(
 ) -> None:
     """The output of a tool is read by a program."""
     assert kafka3.broker(1).is_running, "the archive is there"
-    monkeypatch.setattr(class_archive, "ARCHIVES", {tmp_path: kafka_jars() / "classes.jsa"})
+    monkeypatch.setattr("txnwatch_demo.embedded.jars.ARCHIVES", {tmp_path: kafka_jars() / "classes.jsa"})
     done = subprocess.run(
         [java(), "-XX:+UseSerialGC", *class_options(tmp_path), "-version"], capture_output=True, text=True, check=True
     )

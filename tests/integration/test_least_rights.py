@@ -43,7 +43,7 @@ from txnwatch.cli.main import main
 from txnwatch.cluster_connection import connected, options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
-from txnwatch.sinks.abort.group_lease import GroupLease
+from txnwatch.sinks.abort.run_abort import GroupLease
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups

@@ -31,7 +31,7 @@ from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.query import BatchErrors, JobSettings, start
-from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.source.datasource import FORMAT
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

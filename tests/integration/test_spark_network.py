@@ -23,7 +23,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from txnwatch.streaming.job.query import spark_session
-from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.job.starting_jvm import StartingJvm
 session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local-cluster[1,1,1024]", Path(sys.argv[1]))))
 total = session.range(0, 100, 1, 2).selectExpr("sum(id)").collect()[0][0]
@@ -37,7 +37,7 @@ LISTENING = """
 import sys
 from pathlib import Path
 from txnwatch.streaming.job.query import spark_session
-from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.job.starting_jvm import StartingJvm
 session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local-cluster[1,1,1024]", Path(sys.argv[1]))))
 conf = session.sparkContext.getConf()

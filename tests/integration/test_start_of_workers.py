@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from txnwatch.streaming.job.query import spark_session
-from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.job.starting_jvm import StartingJvm
 
 scratch = Path(sys.argv[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from support.fake_admin import FakeAdmin
-from txnwatch.state.evidence.search_result import OwnerViews
+from txnwatch.state.evidence.screening import OwnerViews
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import Problem
 from txnwatch.state.model.verdicts import DetectionPolicy

@@ -16,8 +16,7 @@ from typing import NamedTuple, Self
 import pyspark
 
 from txnwatch.java import java
-from txnwatch_demo.embedded.class_archive import class_options
-from txnwatch_demo.embedded.jars import kafka_jars
+from txnwatch_demo.embedded.jars import class_options, kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "ProducerStateOracle.java"
 REPLICATION, COORDINATOR, CLIENT = range(3)

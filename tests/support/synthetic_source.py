@@ -14,7 +14,7 @@ from txnwatch.state.model.facts import Barrier, Fact, ProducerSeen, TransactionS
 from txnwatch.state.model.serializer import PartSerializer
 from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.job.session_settings import SessionSettings
+from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.source.datasource import PACKED_DDL
 from txnwatch.streaming.source.rows import bucket_of, packed_batch
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pyspark
 
 from txnwatch.java import java
-from txnwatch_demo.embedded.class_archive import class_options
-from txnwatch_demo.embedded.jars import kafka_jars
+from txnwatch_demo.embedded.jars import class_options, kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "KafkaTools.java"
 _FLAG = re.compile(r"^  (--[\w-]+)", re.MULTILINE)

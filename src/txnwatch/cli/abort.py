@@ -35,7 +35,7 @@ from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
 from txnwatch.sinks.abort.run_by_hand import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import ManualTarget
 from txnwatch.state.incidents.event_builder import Origin, data_of, fence_owner
 from txnwatch.state.model.errors import ConfigError

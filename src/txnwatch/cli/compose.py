@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from txnwatch.state.evidence.search_result import OwnerViews
+from txnwatch.state.evidence.screening import OwnerViews
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import PartitionReading

@@ -2,15 +2,33 @@
 
 Of a data partition only batch headers and markers are shown. The first records of a segment file are compared with the
 format of `__transaction_state`, and no others are decoded.
+
+Law: a file may be from anybody, and may be cut or damaged. What is before the damage is shown, and the answer is then
+incomplete. If nothing can be shown, the error has the place and the next step.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from txnwatch.cli.decode_files import WantedRows, decode_file, row_of_bytes
-from txnwatch.cli.decode_rows import BatchRow, LogRow, batch_row, record_row
+from txnwatch.cli.decode_rows import (
+    AbortedRow,
+    BatchRow,
+    EpochRow,
+    IndexRow,
+    LogRow,
+    MetadataRow,
+    SnapshotRow,
+    TimeIndexRow,
+    batch_row,
+    log_row,
+    printed_row,
+    record_row,
+    snapshot_row,
+)
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
@@ -20,14 +38,41 @@ from txnwatch.cli.one_shot import (
     id64,
     kafka_text,
 )
-from txnwatch.cli.output import CommandAnswer, NotChecked, write
-from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.cli.output import CommandAnswer, LeftOut, NotChecked, write
+from txnwatch.state.model.errors import ConfigError, InputError, LaterVersionError, WireError
+from txnwatch.state.model.values import FIRST_OFFSET, TRANSACTION_STATE_TOPIC, Offset, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import read_records
+from txnwatch.streaming.log.coordinator_log import read_records, records_of
+from txnwatch.streaming.log.log_files import (
+    FileKind,
+    GivenFile,
+    begins_with_batch,
+    holds_coordinator_records,
+    kind_of,
+    open_file,
+    text_of,
+)
 from txnwatch.streaming.log.lookups import read_batches
+from txnwatch.streaming.wire.partition_files import (
+    aborted_transactions,
+    decode_partition_metadata,
+    decode_snapshot,
+    epoch_starts,
+    index_entries,
+    time_index_entries,
+)
+from txnwatch.streaming.wire.primitives import END
 from txnwatch.streaming.wire.printed_bytes import FORMS, bytes_of
-from txnwatch.streaming.wire.printed_records import PrintedRecord, printed_records
+from txnwatch.streaming.wire.printed_records import PrintedProblem, PrintedRecord, is_dump, printed_records
+from txnwatch.streaming.wire.record_batch import (
+    LENGTH_OVERHEAD,
+    LENGTH_POSITION,
+    end_of_entry,
+    end_of_whole_entries,
+    read_marker,
+    walk,
+)
+from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 _SHOWN = 40
 _FORMS = "hexadecimal, base64, a dump of xxd or hexdump -C, b'...' of Python, or an escaped string"
@@ -125,3 +170,301 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer
         rows, row_type, what = [batch_row(*batch) for batch in batches], BatchRow, str(partition)
     missing = () if problem is None else (NotChecked(what, problem),)
     return CommandAnswer("decode", cluster.known.cluster_id, row_type, rows, missing)
+
+
+_LARGEST_TEXT = 64 << 20
+_LARGEST_BYTES_TEXT = 4 << 20
+_MOST_PROBLEMS = 20
+_NO_BASE_OFFSET = "the base offset is not known: it is the number in the name that the broker gave the file"
+_VERSIONS = (b"\0\0", b"\0\1")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """What the user asked for.
+
+    Attributes:
+        offset: the first offset; None for the beginning.
+        count: the maximum number of rows.
+        is_transaction_log: whether the file is a segment of `__transaction_state`, whatever its name is.
+    """
+
+    offset: Offset | None
+    count: int
+    is_transaction_log: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """How one kind of file is decoded, and what helps if that fails."""
+
+    read: Callable[[GivenFile, WantedRows], CommandAnswer]
+    advice: str
+    has_offsets: bool = True
+
+
+def decode_file(name: str, wanted: WantedRows) -> CommandAnswer:
+    """Decodes a file, or standard input for `-`.
+
+    Raises:
+        ConfigError: no such file, or a flag that does not fit to it.
+        InputError: nothing in it can be decoded.
+    """
+    given = open_file(name)
+    kind = FileKind.SEGMENT if wanted.is_transaction_log else kind_of(given)
+    reader = _READERS[kind]
+    if wanted.offset is not None and not reader.has_offsets:
+        raise ConfigError(f"--offset: {given.name} is {kind}, which has no offsets to begin at: leave --offset out")
+    try:
+        answer = reader.read(given, wanted)
+    except WireError as exc:
+        advice = "" if isinstance(exc, LaterVersionError) else f": {reader.advice}"
+        why = f"{exc}{advice}" if given.cut is None else _cut_gzip(given)
+        raise InputError(f"{given.name} is not {kind} that can be read: {why}") from exc
+    if given.cut is None:
+        return answer
+    return replace(answer, not_checked=(*answer.not_checked, NotChecked(given.name, _cut_gzip(given))))
+
+
+def _cut_gzip(given: GivenFile) -> str:
+    return f"the gzip file is cut or damaged ({given.cut}): copy it again"
+
+
+def row_of_bytes(key: bytes | None, value: bytes | None, where: str) -> LogRow:
+    """A record from the bytes of its key, of its value, or of both; `where` is the flag or the file of the value.
+
+    Raises:
+        ConfigError: the key has another type.
+        InputError: the bytes are something else, or are cut.
+    """
+    try:
+        name = decode_key(key) if key is not None else None
+    except WireError as exc:
+        raise InputError(f"--key: {exc}. {_what_else(key or b'', exc)}") from exc
+    if key is not None and name is None:
+        raise ConfigError(
+            f"--key: expected a key of the coordinators' log (type 0), found another type. {_what_else(key)}"
+        )
+    try:
+        return log_row(name, decode_value(value) if value is not None else None)
+    except LaterVersionError as exc:
+        raise InputError(f"{where}: {exc}") from exc
+    except WireError as exc:
+        raise InputError(f"{where}: {exc}. {_what_else(value or b'', exc)}") from exc
+
+
+def _what_else(raw: bytes, error: WireError | None = None) -> str:
+    """What bytes are that are not what they were given as, and what to do."""
+    for decode, what in ((decode_key, "a key: give them as --key"), (decode_value, "a value: give them as --value")):
+        try:
+            if decode(raw) is not None:
+                return f"These bytes are {what}"
+        except WireError:
+            continue
+    if begins_with_batch(raw):
+        return "These bytes are record batches: write them to a file, and give it as --file"
+    if error is not None and error.expected == END:
+        return "Other bytes follow it: copy only the key or the value"
+    if raw[:2] in _VERSIONS:
+        return "The bytes may be cut: copy the whole key or value"
+    return (
+        f"Expected the key or the value of a record of {TRANSACTION_STATE_TOPIC}, which begins with 0000 or 0001; "
+        f"found {len(raw)} bytes that begin with {raw[:8].hex(' ') or 'nothing'}: check from which record they are"
+    )
+
+
+def _answer(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: WantedRows, advice: str) -> CommandAnswer:
+    """The rows up to the damage, if there is any. Rows above `--count` are counted."""
+    found: list[Any] = []
+    left = 0
+    missing: tuple[NotChecked, ...] = ()
+    try:
+        for row in rows:
+            if len(found) < wanted.count:
+                found.append(row)
+            else:
+                left += 1
+    except WireError as exc:
+        if not found:
+            raise
+        missing = (NotChecked(given.name, f"{exc}. The rows are those before it: {advice}"),)
+    left_out = (LeftOut(left, "rows", f"--count {wanted.count}"),) if left else ()
+    return CommandAnswer("decode", "", row_type, found, missing, left_out=left_out)
+
+
+_COPY_SEGMENT = "copy the file again, or ask the cluster with --topic, --partition and --offset"
+_COPY_SNAPSHOT = (
+    "copy it again after the broker has written it, or take the snapshot before it. The leader shows the same with "
+    "txnwatch describe-producers"
+)
+_COPY_INDEX = "copy it again, or decode the .log file of the same name: a broker rebuilds a damaged index from it"
+_COPY_SMALL = "copy it again from the directory of the partition"
+
+
+def _segment(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    """Stops at `--count`, because a segment may have a GiB."""
+    in_folder = given.log_partition is not None
+    is_log = wanted.is_transaction_log or in_folder or holds_coordinator_records(given.data)
+    rows: list[Any] = []
+    missing: tuple[NotChecked, ...] = ()
+    try:
+        for row in _log_rows(given, wanted) if is_log else _batch_rows(given, wanted):
+            rows.append(row)
+            if len(rows) == wanted.count:
+                break
+        else:
+            missing = _cut_batch(given)
+    except WireError as exc:
+        if not rows:
+            raise
+        missing = (NotChecked(given.name, f"{exc}. The rows are those before it: {_COPY_SEGMENT}"),)
+    is_recognised = is_log and not in_folder and not wanted.is_transaction_log
+    notes = (f"recognised as a segment of {TRANSACTION_STATE_TOPIC} by its records",) if is_recognised else ()
+    return CommandAnswer("decode", "", LogRow if is_log else BatchRow, rows, missing, notes=notes)
+
+
+def _log_rows(given: GivenFile, wanted: WantedRows) -> Iterator[LogRow]:
+    for at, header in walk(given.data):
+        batch = given.data[at : end_of_entry(given.data, at)]
+        try:
+            found = list(records_of(batch, given.log_partition))
+        except WireError as exc:
+            field = f"batch at offset {header.base_offset}: {exc.field}"
+            raise type(exc)(field, exc.position, exc.found, exc.expected) from exc
+        yield from (record_row(one) for one in found if one.offset >= (wanted.offset or FIRST_OFFSET))
+
+
+def _batch_rows(given: GivenFile, wanted: WantedRows) -> Iterator[BatchRow]:
+    for at, header in walk(given.data):
+        if header.last_offset >= (wanted.offset or FIRST_OFFSET):
+            yield batch_row(header, read_marker(given.data, at, header) if header.is_control else None)
+
+
+def _cut_batch(given: GivenFile) -> tuple[NotChecked, ...]:
+    """The last batch, if the end of the file cuts it."""
+    buffer = given.data
+    at, size = end_of_whole_entries(buffer), len(buffer)
+    if at == size:
+        return ()
+    which, there = "a batch", f"{size - at}"
+    if size - at >= LENGTH_OVERHEAD:
+        which = f"the batch at offset {int.from_bytes(buffer[at : at + LENGTH_POSITION])}"
+        length = int.from_bytes(buffer[at + LENGTH_POSITION : at + LENGTH_OVERHEAD])
+        there = f"{size - at} of {LENGTH_OVERHEAD + length}"
+    why = (
+        f"{which} is cut: {there} bytes are there. The last batch of a segment that is being written may be cut: "
+        "decode it again. Otherwise copy the file again, or ask the cluster with --topic, --partition and --offset"
+    )
+    return (NotChecked(f"{given.name} from byte {at}", why),)
+
+
+def _snapshot(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    """Open transactions first, the oldest before all, because they are what the reader looks for."""
+    producers = decode_snapshot(given.data)
+    is_open = [one for one in producers if one.txn_start_offset is not None]
+    is_open.sort(key=lambda one: one.txn_start_offset or FIRST_OFFSET)
+    others = sorted((one for one in producers if one.txn_start_offset is None), key=lambda one: one.producer_id)
+    at = f" at offset {given.base_offset}" if given.base_offset is not None else ""
+    note = f"the state of the producers{at}: describe-producers shows that of now"
+    summary = f"{len(is_open)} of {len(producers)} producers have an open transaction"
+    rows = (snapshot_row(one) for one in (*is_open, *others))
+    return replace(_answer(SnapshotRow, rows, given, wanted, _COPY_SNAPSHOT), notes=(note,), summary=summary)
+
+
+def _aborted(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    first = wanted.offset or FIRST_OFFSET
+    rows = (AbortedRow(*one) for one in aborted_transactions(given.data) if one.last_offset >= first)
+    return _answer(AbortedRow, rows, given, wanted, _COPY_INDEX)
+
+
+def _index(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    rows = (IndexRow(_offset(given, one.relative_offset), *one) for one in index_entries(given.data))
+    return _indexed(IndexRow, rows, given, wanted)
+
+
+def _time_index(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    rows = (
+        TimeIndexRow(one.timestamp_ms, _offset(given, one.relative_offset), one.relative_offset)
+        for one in time_index_entries(given.data)
+    )
+    return _indexed(TimeIndexRow, rows, given, wanted)
+
+
+def _indexed(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    if given.base_offset is None and wanted.offset is not None:
+        raise ConfigError(
+            f"--offset: {given.name} has only offsets that are relative to the number in the name that the broker gave "
+            "it: rename it, or leave --offset out"
+        )
+    notes = () if given.base_offset is not None else (_NO_BASE_OFFSET,)
+    kept = (row for row in rows if row.offset is None or row.offset >= (wanted.offset or FIRST_OFFSET))
+    return replace(_answer(row_type, kept, given, wanted, _COPY_INDEX), notes=notes)
+
+
+def _offset(given: GivenFile, relative_offset: int) -> Offset | None:
+    return Offset(given.base_offset + relative_offset) if given.base_offset is not None else None
+
+
+def _epochs(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    first = wanted.offset or FIRST_OFFSET
+    rows = (EpochRow(*one) for one in epoch_starts(given.data) if one.start_offset >= first)
+    return _answer(EpochRow, rows, given, wanted, _COPY_SMALL)
+
+
+def _metadata(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    rows = iter([MetadataRow(*decode_partition_metadata(given.data))])
+    return _answer(MetadataRow, rows, given, wanted, _COPY_SMALL)
+
+
+def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
+    if len(given.data) > _LARGEST_TEXT:
+        raise InputError(
+            f"{given.name}: expected text of at most {_LARGEST_TEXT} bytes, found {len(given.data)}: split it"
+        )
+    text = text_of(given.data)
+    printed = list(printed_records(text))
+    records = [one for one in printed if isinstance(one, PrintedRecord)]
+    if not records and is_dump(text):
+        raise InputError(
+            f"{given.name}: found the output of kafka-dump-log.sh without records of {TRANSACTION_STATE_TOPIC}: add "
+            "--transaction-log-decoder to its command, or give the .log file itself as --file"
+        )
+    if not records:
+        return _bytes_as_text(given, wanted, text)
+    if wanted.offset is not None and any(one.offset is None for one in records):
+        raise ConfigError(f"--offset: the records of {given.name} have no offsets: leave --offset out")
+    rows = (printed_row(one) for one in records if one.offset is None or one.offset >= (wanted.offset or FIRST_OFFSET))
+    problems = [one for one in printed if isinstance(one, PrintedProblem)]
+    missing = [NotChecked(f"{given.name} line {one.line}", one.why) for one in problems[:_MOST_PROBLEMS]]
+    if len(problems) > _MOST_PROBLEMS:
+        missing.append(NotChecked(f"{len(problems) - _MOST_PROBLEMS} more lines", "they are no records"))
+    return replace(_answer(LogRow, rows, given, wanted, ""), not_checked=tuple(missing))
+
+
+def _bytes_as_text(given: GivenFile, wanted: WantedRows, text: str) -> CommandAnswer:
+    """Bytes that are written as text: of a value, or of a file."""
+    try:
+        if len(text) > _LARGEST_BYTES_TEXT:
+            raise ValueError(f"more than {_LARGEST_BYTES_TEXT} characters")  # noqa: TRY301 - one message for both
+        raw = bytes_of(text)
+    except ValueError as exc:
+        raise InputError(
+            f"{given.name}: expected the output of kafka-dump-log.sh --transaction-log-decoder, that of the console "
+            f"consumer with the TransactionLogMessageFormatter, or a value as hexadecimal or base64 ({FORMS}); found "
+            f"{text[:_SHOWN]!r} ({exc}): give the output of one of them, or the file of the broker itself"
+        ) from exc
+    if begins_with_batch(raw):
+        return _segment(replace(given, data=raw, path=None), wanted)
+    return CommandAnswer("decode", "", LogRow, [row_of_bytes(None, raw, given.name)])
+
+
+_READERS = {
+    FileKind.SEGMENT: _Reader(_segment, _COPY_SEGMENT),
+    FileKind.SNAPSHOT: _Reader(_snapshot, _COPY_SNAPSHOT, has_offsets=False),
+    FileKind.TXN_INDEX: _Reader(_aborted, _COPY_INDEX),
+    FileKind.INDEX: _Reader(_index, _COPY_INDEX),
+    FileKind.TIME_INDEX: _Reader(_time_index, _COPY_INDEX),
+    FileKind.EPOCHS: _Reader(_epochs, _COPY_SMALL),
+    FileKind.METADATA: _Reader(_metadata, _COPY_SMALL, has_offsets=False),
+    FileKind.TEXT: _Reader(_text, ""),
+}

@@ -14,8 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from txnwatch.cli.doctor_owners import owner_rows
-from txnwatch.cli.doctor_push import push_rows
 from txnwatch.cli.doctor_rows import (
     SETTINGS,
     Caller,
@@ -26,6 +24,8 @@ from txnwatch.cli.doctor_rows import (
     fix_notes,
     grant_line,
     internal_right,
+    owner_rows,
+    push_rows,
     topic_rights,
     topics_line,
     watch_options,

@@ -1,15 +1,30 @@
-"""The rows of `txnwatch doctor`: rights on topics, and traffic."""
+"""The rows of `txnwatch doctor`: rights on topics, traffic, the targets of the push, and owners of transactional ids.
+
+Apart: doctor.py asks in order, and would have more than 900 lines with the rows.
+
+Law: no event is sent to a target. A web hook is only connected to, because every request to it could be taken for an
+event.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 from txnwatch.cli.output import IN_NOTES
 from txnwatch.cluster_connection import options_of
+from txnwatch.owners.id_shapes import taken_apart
+from txnwatch.owners.owner_table import OwnerTable
+from txnwatch.push.alertmanager import STATUS_PATH
+from txnwatch.push.http_client import Address, HttpClient
+from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget, read_push_file
+from txnwatch.state.model.errors import ConfigError, SinkError
+from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import (
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC,
@@ -350,3 +365,102 @@ def egress_rows(
         parsed.heal_interval_ms,
         parsed.census_interval_ms,
     )
+
+
+_FOR_PUSH: Final = "run --push-file"
+
+
+def push_rows(path: Path | None) -> Iterator[CheckRow]:
+    """One row for each server of a target; one for the whole file if it is not valid, none without a file."""
+    if path is None:
+        return
+    try:
+        file = read_push_file(path)
+    except ConfigError as exc:
+        yield CheckRow("push", str(path), Health.MISSING, str(exc), _FOR_PUSH, None)
+        return
+    for target in file.targets:
+        for address in target.addresses:
+            yield _push_row(target, address)
+
+
+def _push_row(target: HttpTarget, address: Address) -> CheckRow:
+    subject = f"{target.name} {address.shown}"
+    try:
+        found = _reached(target, address)
+    except SinkError as exc:
+        return CheckRow("push", subject, Health.MISSING, str(exc), _FOR_PUSH, None)
+    health, detail = found
+    return CheckRow("push", subject, health, detail, _FOR_PUSH, None)
+
+
+def _reached(target: HttpTarget, address: Address) -> tuple[Health, str]:
+    """What the server answers.
+
+    Raises:
+        SinkError: it does not answer, or a secret cannot be read.
+    """
+    if not isinstance(target, AlertmanagerTarget):
+        HttpClient(address, target.ca_file).reach()
+        return Health.OK, "accepts connections; no event was sent"
+    status = HttpClient(address.below(STATUS_PATH), target.ca_file).request("GET", target.fixed_headers()).status
+    if status == 200:
+        return Health.OK, "answers"
+    return Health.MISSING, f"{STATUS_PATH} answers {status}, expected 200"
+
+
+MOST_BEGINNINGS: Final = 10
+IDS_LOOKED_UP: Final = 100_000  # 3 s
+_FOR_NOTHING: Final = "-"
+
+
+def owner_rows(transactional_ids: Sequence[str], table: OwnerTable) -> Iterator[CheckRow]:
+    """One row for all ids, and one for each of the most frequent beginnings.
+
+    An id whose owner follows from the topic counts as one without: a list of ids has no topics.
+    """
+    if not transactional_ids:
+        return
+    looked_at = transactional_ids[:IDS_LOOKED_UP]
+    count: Counter[str] = Counter()
+    without: Counter[str] = Counter()
+    teams: dict[str, dict[str, None]] = {}
+    for one in looked_at:
+        owner = table.of(Subject(one)).owner
+        key = beginning(one)
+        count[key] += 1
+        if owner is None:
+            without[key] += 1
+        else:
+            teams.setdefault(key, {})[owner.team] = None
+    yield _owners_of_all(len(transactional_ids), len(looked_at), without, table)
+    for key, number in count.most_common(MOST_BEGINNINGS):
+        owners = f"owner {some(list(teams[key]), _NAMED)}" if key in teams else "no owner"
+        some_without = f", {without[key]} of them without an owner" if key in teams and without[key] else ""
+        detail = f"{number} id{'s' if number != 1 else ''}: {owners}{some_without}"
+        yield CheckRow("owners", key, Health.OK, detail, _FOR_NOTHING, None)
+
+
+def _owners_of_all(total: int, looked_at: int, without: Counter[str], table: OwnerTable) -> CheckRow:
+    """With a table, ids without an owner are a warning."""
+    subject = "transactional ids"
+    first = f" (the first {looked_at} were looked up)" if looked_at < total else ""
+    if not table.teams:
+        detail = f"{total} ids{first}; there is no table of owners (owners_file), so no event names whom to call"
+        return CheckRow("owners", subject, Health.OK, detail, _FOR_NOTHING, None)
+    if not without:
+        return CheckRow("owners", subject, Health.OK, f"each of {total} ids{first} has an owner", _FOR_NOTHING, None)
+    often = some([key for key, _ in without.most_common(MOST_BEGINNINGS)], MOST_BEGINNINGS)
+    detail = f"{without.total()} of {total} ids{first} have no owner by their name; most often {often}"
+    fix = "add these to transactional_ids or applications of an entry in owners_file, if an owner is known"
+    return CheckRow("owners", subject, Health.WARNING, detail, _FOR_NOTHING, fix)
+
+
+def beginning(transactional_id: str) -> str:
+    """What ids of one application have in common, as a pattern of the table if it is at the beginning of the id."""
+    application = taken_apart(Subject(transactional_id))
+    if application is None:
+        return transactional_id
+    if transactional_id.startswith(application.name):
+        return f"{application.name}*"
+    return f"application {application.name}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -19,9 +20,9 @@ from txnwatch.cli.one_shot import (
     count,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, delivering, event_line
-from txnwatch.cli.topic_reading import passed_over, read_events_topic
+from txnwatch.cli.topic_reading import read_events_topic
 from txnwatch.sinks.delivery.encoding import to_json
-from txnwatch.sinks.delivery.event_log import Found
+from txnwatch.sinks.delivery.event_log import Found, SkippedRecords
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import TimestampMs
@@ -111,7 +112,7 @@ class WantedEvents:
 def run(parsed: argparse.Namespace) -> int:
     """Prints events; exit code 0 at the end of the topic, or 1 if a record was skipped."""
     code = CLEAN
-    bad = passed_over()
+    bad = SkippedRecords(LOG.warning, wall_clock_ms)
     wanted = WantedEvents(parsed.since, parsed.last, parsed.incident)
     try:
         for event in filter(wanted.has, read_events_topic(parsed, wanted.of_history, follow=parsed.follow)):

@@ -1,8 +1,7 @@
 """`txnwatch explain`: what holds a partition, an id or a group, or who gets a record; and the next command.
 
 This file finds out what the target is, and reads what a partition needs. explanation.py has the texts about partitions
-and ids, explain_ids.py reads ids, explain_groups.py groups and explain_record.py one record; explain_names.py takes all
-other names.
+and ids, explain_groups.py reads groups, explain_record.py one record, and explain_names.py ids and all other names.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from txnwatch.cli.abort_texts import place_of_claim
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
-from txnwatch.cli.explain_ids import described_now, of_former_id, of_known_id
-from txnwatch.cli.explain_names import NO_FINDING, of_group_named, of_name
+from txnwatch.cli.explain_names import NO_FINDING, of_former_id, of_group_named, of_known_id, of_name
 from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
 from txnwatch.cli.explained_owner import with_owner
 from txnwatch.cli.explanation import Explanation, of_partition
@@ -36,9 +34,10 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.state.model.transaction import DescribedTransaction, UnknownTransactionalId
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, UnknownTransactionalId
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
@@ -149,7 +148,7 @@ def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition
     if cluster.known.info(meant) is not None:
         return meant
     if hidden_topics(cluster, [meant.topic]) and not isinstance(
-        described_now(question, parsed.target), DescribedTransaction
+        _described_now(question, parsed.target), DescribedTransaction
     ):
         raise BrokerError(f"{meant}: {why_not_shown(cluster, meant.topic)}")
     return None
@@ -189,10 +188,15 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
             raise BrokerError(f"consumer group {parsed.group}: {why}")
         return explained
     name = parsed.transactional_id or parsed.target
-    now = described_now(question, name)
+    now = _described_now(question, name)
     if isinstance(now, DescribedTransaction):
         return of_known_id(question, name)
     if parsed.transactional_id is None:
         return of_name(question, name, now)
     former = of_former_id(question, name) if isinstance(now, UnknownTransactionalId) else None
     return former or of_known_id(question, name)  # which raises the coordinator's error
+
+
+def _described_now(question: Question, name: str) -> TransactionDescription:
+    """What its coordinator knows of a transactional id; an id may look like a partition."""
+    return ClusterAdmin(question.cluster).describe_transactions([name])[name]

@@ -35,8 +35,7 @@ from txnwatch.state.model.values import ProducerId, TimestampMs, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.lookups import OFFSETS_BELOW, closing_marker
-from txnwatch.streaming.log.recent_markers import last_markers
+from txnwatch.streaming.log.lookups import OFFSETS_BELOW, closing_marker, last_markers
 
 _MOST_MARKERS = 3  # whose writers are looked up
 _MOST_PARTITIONS = 20  # near whose ends markers are searched for

@@ -12,10 +12,21 @@ from dataclasses import replace
 
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import ALL_CLEAR, OPEN, YES, Explanation, of_partition, of_span, open_in, start_of
-from txnwatch.cli.group_texts import UNSTABLE, GroupsAround, affected_lines, held_text, waiting_lines, waiting_means
-from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
+from txnwatch.cli.hurt_groups import (
+    UNSTABLE,
+    GroupsAround,
+    Hold,
+    Hurt,
+    affected_lines,
+    groups_of,
+    held_text,
+    holds_of,
+    hurt_by,
+    waiting_lines,
+    waiting_means,
+)
 from txnwatch.state.evidence.ending import hidden_records
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, ProducerId, TopicPartition

@@ -1,6 +1,6 @@
 """Adds to an explanation whom to call, what has made the transactional id, and what to know before it is ended.
 
-One place for all targets of `explain`. Pure: no I/O, no clock.
+Apart: it is pure (no I/O, no clock), and explain.py asks the cluster. It is one place for all targets of `explain`.
 """
 
 from __future__ import annotations

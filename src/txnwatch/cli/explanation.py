@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from txnwatch.cli.abort_texts import MarkerByHand
-from txnwatch.cli.group_texts import GroupsAround, affected_lines, held_text, waiting_lines
+from txnwatch.cli.hurt_groups import GroupsAround, affected_lines, held_text, waiting_lines
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, log_named, may_begin_again
 from txnwatch.state.detection.view import RAISES_EPOCH
@@ -19,8 +19,7 @@ from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.ending import blocking_order, hidden_records
 from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
-from txnwatch.state.evidence.screening import open_data
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search, open_data
 from txnwatch.state.incidents.event_builder import (
     HangingData,
     Origin,

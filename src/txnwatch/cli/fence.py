@@ -30,7 +30,7 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
 from txnwatch.owners.id_shapes import taken_apart
-from txnwatch.sinks.abort.operators_topic import KafkaOperatorsTopic, NoTopic
+from txnwatch.sinks.abort.run_by_hand import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
     FenceNext,
     FenceStep,

@@ -28,8 +28,7 @@ from txnwatch.cli.one_shot import (
     origin_of,
 )
 from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Names, NotChecked, Time
-from txnwatch.state.evidence.screening import FOREIGN, is_foreign
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
 from txnwatch.state.incidents.event_builder import Origin, span_event, transaction_event
 from txnwatch.state.incidents.naming import named
 from txnwatch.state.model.errors import BrokerError, ConfigError

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -200,11 +200,6 @@ def choices(spec: FieldInfo) -> tuple[str, ...]:
         return ("true", "false")
     kinds = (spec.annotation, *get_args(spec.annotation))
     return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
-
-
-def flag_values(parsed: argparse.Namespace, model: type[BaseModel]) -> dict[str, Any]:
-    """The values of all flags; None for a flag that was not given."""
-    return {name: getattr(parsed, name) for name in model.model_fields}
 
 
 _TIMEOUT_S = 15.0

@@ -26,7 +26,7 @@ from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.text import by_reason, json_text, printable, some, two_units
+from txnwatch.state.text import grouped, json_text, printable, some, two_units
 
 # Lays out rows as lines of text that fit the terminal; without a terminal every row is one line.
 #
@@ -378,8 +378,8 @@ def _write_text(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> None
             print(*(printable(line) for line in row.lines()), sep="\n", file=stream)
     else:
         _write_table(answer, stream, is_wide=is_wide)
-    for line in by_reason(answer.not_checked, _NAMED):
-        print(f"not checked: {printable(line)}", file=stream)
+    for why, names in grouped(answer.not_checked).items():
+        print(printable(f"not checked: {some(names, _NAMED)}: {why}"), file=stream)
     for kept in answer.left_out:
         print(printable(f"left out: {kept.count} {kept.what}: {kept.why}"), file=stream)
     for line in answer.notes:

@@ -1,4 +1,4 @@
-"""Reads the events topic with a command's flags, and reports records that are not events."""
+"""Reads the events topic with a command's flags."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from txnwatch.cluster_connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.encoding import Keys
-from txnwatch.sinks.delivery.event_log import Found, SkippedRecords, read_events
-from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.sinks.delivery.event_log import Found, read_events
 
 
 def keys_of(parsed: argparse.Namespace) -> Keys | None:
@@ -41,8 +40,3 @@ def read_events_topic(
     properties = client_properties(parsed.command_config)
     decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
     return read_events(config, parsed.events_topic, of_history, follow=follow, decode=decode, keys=keys_of(parsed))
-
-
-def passed_over() -> SkippedRecords:
-    """A counter of records that are not events; it reports to the log."""
-    return SkippedRecords(LOG.warning, wall_clock_ms)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from txnwatch.cli.log_output import JSON, log_to_stdout
 from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.one_shot import flag_values
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import KILL_S, REMOVE_S, StopRequest, StopRequestedError, exit_now
 from txnwatch.config import RunSettings
@@ -28,8 +27,7 @@ from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.spark_start import SparkStart
 from txnwatch.streaming.job.checkpoint import absolute
 from txnwatch.streaming.job.scratch import SCRATCH, OwnDirectory
-from txnwatch.streaming.job.session_settings import SessionSettings
-from txnwatch.streaming.job.spark_conf import chosen_master
+from txnwatch.streaming.job.spark_conf import SessionSettings, chosen_master
 
 if TYPE_CHECKING:
     from txnwatch.app import Watch
@@ -39,7 +37,8 @@ _BEGINS_S = 1.0
 
 def run(parsed: argparse.Namespace) -> int:
     """Runs until it is stopped; exit code 0 after a stop. Then the process has ended: this does not return."""
-    load = functools.partial(load_settings, flag_values(parsed, RunSettings), parsed.config)
+    flags = {name: getattr(parsed, name) for name in RunSettings.model_fields}  # None: it was not given
+    load = functools.partial(load_settings, flags, parsed.config)
     stop, reload = StopRequest(), Reload(load)
     with stop.on_signals(), reload.on_signal():
         if _is_json_asked_for(parsed):  # an error in the settings is then an object, too

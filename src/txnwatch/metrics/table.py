@@ -1,5 +1,7 @@
 """The table of all metrics, for the registry, docs/metrics.md, and the tests of the alert rules and the dashboard.
 
+Apart: docs and deployment tests use the table alone, and collector.py would have 800 lines with it.
+
 Names have the prefix `txnwatch_` and base units. No label is a transactional id or a producer id, because their number
 is unbounded; they are in the events. Labels with a topic and a partition exist only while that partition is pinned.
 """

@@ -1,5 +1,7 @@
 """What is known of a cluster from its events topic: its incidents, its watchers, and what cannot be believed.
 
+Apart: it is pure (no I/O, no clock), and follower.py reads.
+
 It gives the same value as the end of a micro-batch (`KnownNow`), so the page of several clusters is made by the same
 table of conditions and the same picture as that of a watcher. What a heartbeat does not say is None, and meets no
 condition.
@@ -9,8 +11,6 @@ Law:
     * A record under the key of an incident that cannot be believed may hide a hang. It counts until a valid record of
       the same incident follows it, or a tombstone.
     * The open transactions are known only while the document in Redis is new.
-
-Pure: no I/O, no clock.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The file that names the clusters of `txnwatch page`: TOML with `[[cluster]]` entries. It is checked at the start.
 
+Apart: the schema of the chart is made from its class, without the command.
+
 The keys of an entry are settings of `run`, with the same names and rules. References (`${file:...}`, `${env:...}`) in
 values are replaced.
 

@@ -1,5 +1,7 @@
 """Fills the store of one cluster from its events topic and, if there is one, from Redis.
 
+Apart: cli/page.py makes the sources from flags and files, and this follows one of them.
+
 Law:
     * Each source has a thread of its own, so a Redis that does not answer delays no incident. The thread of the topic
       alone writes the store.

@@ -10,14 +10,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from txnwatch.push.alert_book import AlertBook, SentAlert, from_kept, is_long_over, to_kept
-from txnwatch.push.alert_forms import Alert, alert_of
+from txnwatch.push.alert_book import Alert, AlertBook, SentAlert, alert_of, from_kept, is_long_over, to_kept
 from txnwatch.push.http_client import Address, HttpClient
 from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import AlertmanagerTarget
-from txnwatch.push.sender import Sender
-from txnwatch.push.target_answers import TRIES_OF_A_REFUSED_EVENT, TargetAnswer
-from txnwatch.push.target_thread import TargetThread
+from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.background import WHEN_WOKEN
 from txnwatch.sinks.delivery.outbox import DeliveryCounts
 from txnwatch.state.model.incident import IncidentEvent

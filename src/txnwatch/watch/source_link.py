@@ -1,4 +1,7 @@
-"""What a watch gives to its Spark source: the settings at the start, and requests after each micro-batch."""
+"""What a watch gives to its Spark source: the settings at the start, and requests after each micro-batch.
+
+Apart: it needs no connection, so tests use it without a watch; app.py composes the whole watch.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Healthy transactional applications, through confluent-kafka, that the demo and the tests run beside the watch.
 
+Apart: the tests run them too, without the demo.
+
 They commit, abort, send offsets to the transaction, write idempotently without a transaction, and use old and future
 event times. Each runs in a thread until it is stopped; `error` has the exception of one that fails.
 """

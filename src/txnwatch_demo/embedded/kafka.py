@@ -1,4 +1,7 @@
-"""A real Kafka from its jars, in KRaft mode: node 1 is broker and controller, further nodes are brokers."""
+"""A real Kafka from its jars, in KRaft mode: node 1 is broker and controller, further nodes are brokers.
+
+Apart: the tests start it too, without the demo.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from typing import Self
 
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch_demo.embedded.class_archive import class_options, prepare_archive
-from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, kafka_jars
+from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, class_options, kafka_jars, prepare_archive
 from txnwatch_demo.embedded.process import ServerProcess, free_ports
 
 READY_LINE = "Kafka Server started"

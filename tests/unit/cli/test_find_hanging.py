@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
 from txnwatch.cli.find_hanging import AgeFilter, scope, summary
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.findings import SpanCandidate
 
 MINUTE_MS = 60_000

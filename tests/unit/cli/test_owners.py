@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.cli import doctor_owners
-from txnwatch.cli.doctor_owners import beginning, owner_rows
-from txnwatch.cli.doctor_rows import Health
+from txnwatch.cli import doctor_rows
+from txnwatch.cli.doctor_rows import Health, beginning, owner_rows
 from txnwatch.cli.main import main
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.owners.owners_file import owners_of
@@ -124,7 +123,7 @@ def test_a_beginning_can_have_an_owner_in_part() -> None:
 
 def test_at_most_ten_beginnings_are_listed() -> None:
     ids = [f"{name}-{number}" for name in "abcdefghijklm" for number in range(2)]
-    assert len(rows_of(ids)) == 1 + doctor_owners.MOST
+    assert len(rows_of(ids)) == 1 + doctor_rows.MOST_BEGINNINGS
 
 
 def test_without_a_table_doctor_does_not_warn() -> None:
@@ -142,7 +141,7 @@ def test_without_ids_there_is_no_row() -> None:
 
 
 def test_of_very_many_ids_the_first_ones_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_owners, "LOOKED_AT", 30)
+    monkeypatch.setattr(doctor_rows, "IDS_LOOKED_UP", 30)
     assert rows_of(IDS)["transactional ids"][1] == "each of 43 ids (the first 30 were looked up) has an owner"
 
 

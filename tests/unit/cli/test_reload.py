@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.log_lines import log_restored
-from txnwatch.cli import log_output, supervision
+from txnwatch.cli import log_output, watching
 from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY, Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.config import RunSettings
@@ -187,9 +187,9 @@ def test_the_query_starts_again_between_two_batches(file: Path, monkeypatch: pyt
         status = {"isTriggerActive": False}
         return SimpleNamespace(isActive=True, status=status, stop=lambda: stopped.append(reload.is_due))
 
-    monkeypatch.setattr(supervision, "POLL_S", 0.001)
+    monkeypatch.setattr(watching, "POLL_S", 0.001)
     watch.open_ledger, watch.start_query = (lambda: SimpleNamespace(open_incidents=[])), query
-    supervision.supervise(watch, None, stop, reload)  # type: ignore[arg-type]
+    watching.supervise(watch, None, stop, reload)  # type: ignore[arg-type]
     assert stopped == [True, False], "no micro-batch begins while it is due"
     assert watch.settings.max_bytes_per_trigger == 7
     step = "3 of 3: the first micro-batches read the logs"

@@ -97,6 +97,15 @@ def imports(name: str) -> set[str]:
     return found
 
 
+def imports_of_ours(name: str, nodes: Iterable[ast.AST]) -> set[str]:
+    """The modules of ours that these nodes of a module import."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found & SOURCES.keys() - {name}
+
+
 def test_a_check_of_each_module_names_every_one_that_fails() -> None:
     faults = {"one": ["a", "b"], "two": [], "three": ["c"]}
     with pytest.raises(pytest.fail.Exception, match=r"^one: a, b\nthree: c$"):
@@ -221,14 +230,9 @@ def test_no_two_modules_have_the_same_name() -> None:
 def test_no_module_imports_itself_by_way_of_others() -> None:
     """At the top of a module: an import inside a function may go back."""
 
-    def imported(name: str) -> set[str]:
-        found: set[str] = set()
-        for node in ast.parse(SOURCES[name].read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        return found & SOURCES.keys() - {name}
-
-    sorter = TopologicalSorter({name: imported(name) for name in SOURCES})
+    sorter = TopologicalSorter(
+        {name: imports_of_ours(name, ast.parse(SOURCES[name].read_text(encoding="utf-8")).body) for name in SOURCES}
+    )
     sorter.prepare()
 
 
@@ -253,3 +257,20 @@ def test_a_short_file_has_a_reason() -> None:
         "txnwatch.streaming.source.worker_memory",  # the operator uses it without the imports of the source
         "txnwatch.streaming.client.jaas",  # the settings need it, without the import of kafka-python
     }
+
+
+APART = "\nApart: "
+SAID_HERE = {
+    "txnwatch.page.details",  # what one page shows; served_page.py has the HTTP
+    "txnwatch.page.stream",  # who gets a message and when; live_picture.py makes the messages
+}
+
+
+def test_a_module_that_one_other_imports_has_a_reason() -> None:
+    """Of its own: after the word Apart in its docstring. No other module has this word."""
+    importers = Counter(found for name in SOURCES for found in imports_of_ours(name, nodes_of(name)))
+    alone = {name for name, number in importers.items() if number == 1} - PACKAGES
+    docstrings = {name: ast.get_docstring(ast.parse(SOURCES[name].read_text(encoding="utf-8"))) for name in SOURCES}
+    said = {name for name, text in docstrings.items() if APART in (text or "")}
+    assert sorted(alone - said - SAID_HERE) == [], "the reason is missing"
+    assert sorted((said | SAID_HERE) - alone) == [], "several modules, or none, import it"

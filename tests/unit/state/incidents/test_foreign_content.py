@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.outcome import Outcome, unknown
+from txnwatch.state.incidents.doubts import candidate_of, is_doubtful_span, is_doubtful_transaction
 from txnwatch.state.incidents.event_order import (
     believed_action,
-    candidate_of,
     claimed,
     differs,
     found_too,
-    is_doubtful_span,
-    is_doubtful_transaction,
     is_elsewhere,
     is_own,
     is_same_span,

@@ -11,7 +11,7 @@ from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
-from txnwatch.state.incidents.silence import PATIENCE_MS
+from txnwatch.state.incidents.ledger import PATIENCE_MS
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.fake_admin import FakeAdmin
 from support.one_look import a_searcher
-from txnwatch.state.evidence.search_result import Search
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.model.verdicts import Reason
 from txnwatch.streaming.search import searcher as searching
 

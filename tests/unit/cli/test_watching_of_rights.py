@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from txnwatch.cli import supervision
+from txnwatch.cli import watching
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.errors import AuthorizationError
 
@@ -36,7 +36,7 @@ def supervise(batches: int, stop: StopRequest) -> None:
     session: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(_gateway=None, _jvm=SimpleNamespace(System=SimpleNamespace(nanoTime=lambda: 1)))
     )
-    supervision.supervise(watch, session, stop, mock.Mock())
+    watching.supervise(watch, session, stop, mock.Mock())
 
 
 def test_at_the_start_it_ends_with_the_error() -> None:

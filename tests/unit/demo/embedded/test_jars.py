@@ -9,8 +9,7 @@ import pytest
 from filelock import FileLock
 
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch_demo.embedded import class_archive
-from txnwatch_demo.embedded.class_archive import class_options, prepare_archive
+from txnwatch_demo.embedded.jars import class_options, prepare_archive
 
 _JAVA = """\
 #!/bin/sh
@@ -35,7 +34,7 @@ class Writer:
 
 def begin_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new process knows of no archive."""
-    monkeypatch.setattr(class_archive, "ARCHIVES", {})
+    monkeypatch.setattr("txnwatch_demo.embedded.jars.ARCHIVES", {})
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.http_receiver import Says, receiving
-from txnwatch.cli.doctor_push import push_rows
+from txnwatch.cli.doctor_rows import push_rows
 
 SECRET = "hunter2-hunter2"
 

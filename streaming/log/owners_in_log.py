@@ -1,25 +1,43 @@
-"""Names the transactional id of a producer id that no coordinator has any more, from the coordinators' log.
+"""Whose a producer id is or was, by a read of the whole coordinators' log: for a hang without owner, and for history.
 
 If a transactional id has expired, compaction keeps its last record until it cleans that part of the log, and then a
 tombstone, which names no producer id. A first reading of the log leaves idle ids out (first_read_fold.py), so the log
 is searched when a hang without an owner is found: all of it, once for several producer ids, by byte strings
 (`KeptBatches`). Only the matching batches are held. A read that does not fit into the time budget continues at the
-next call.
+next call. History is read once, without a budget.
+
+Law: a producer id without a name is unknown, not without an owner. Compaction removes the records with the former
+producer ids of a transactional id, and those of an id that has expired. Two transactional ids may have had one producer
+id (a log that was restored from a backup): then neither is the answer. What could not be read is a problem or a notice
+beside the names.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.facts import NoticeKind, PartitionNotice
 from txnwatch.state.model.ports import FormerOwnersRead
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, ProducerId
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    TRANSACTION_STATE_TOPIC,
+    Offset,
+    Problem,
+    ProducerId,
+    TopicPartition,
+)
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import KeptBatches, kept_batches, logs_of, needles_of, records_of
 from txnwatch.streaming.log.lookups import list_extents, read_parts
-from txnwatch.streaming.log.range_reading import RangeReading
+from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.log.transaction_fold import logged_records
+from txnwatch.streaming.wire.record_batch import BatchWalker
+from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 AT_A_TIME = 20  # producer ids: the bytes are searched for each of them
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends
@@ -93,3 +111,70 @@ def _answer(search: _Search) -> FormerOwnersRead:
             if record.value is not None and record.value.producer_id in found:
                 found[record.value.producer_id].add(record.transactional_id)
     return FormerOwnersRead({of: next(iter(names)) if len(names) == 1 else None for of, names in found.items()})
+
+
+class OwnerNames(NamedTuple):
+    """The owners of producer ids, and what of the log could not be read."""
+
+    names: Mapping[ProducerId, str] = {}
+    missing: tuple[PartitionNotice, ...] = ()
+
+
+class NameFold(BatchWalker):
+    """The transactional ids of each wanted producer id in a range; a fold for `read_ranges`."""
+
+    def __init__(self, wanted: Collection[ProducerId], start: Offset, end: Offset) -> None:
+        super().__init__(start, end)
+        self._wanted = wanted
+        self.names: dict[ProducerId, set[str]] = {}
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Reads the records of one Fetch response.
+
+        Raises:
+            WireError: bytes that no broker writes.
+        """
+        for at, header in self.headers(buffer):
+            if header.is_control:
+                continue
+            for record in logged_records(buffer, at, header):
+                for producer_id in _producer_ids(record.value):
+                    if producer_id in self._wanted:
+                        self.names.setdefault(producer_id, set()).add(record.transactional_id)
+
+
+def _producer_ids(value: TransactionLogValue | None) -> Iterator[ProducerId]:
+    """The producer ids that a record names: that of now, the one before it and the one after it."""
+    if value is not None:
+        yield value.producer_id
+        yield from (one for one in (value.previous_producer_id, value.next_producer_id) if one is not None)
+
+
+def read_owner_names(cluster: Cluster, wanted: Collection[ProducerId]) -> OwnerNames:
+    """Reads the whole log for the owners of some producer ids."""
+    if not wanted:
+        return OwnerNames()
+    try:
+        cluster.refresh()
+        logs = list_extents(cluster, logs_of(cluster))
+        fold_of = partial(NameFold, wanted)
+        parts = [RangeReading(log.part(), fold_of) for log in logs.values() if isinstance(log, Range)]
+        reads = read_parts(cluster, parts)
+    except BrokerError as exc:
+        return OwnerNames(missing=(_unread(TopicPartition(TRANSACTION_STATE_TOPIC, 0), str(exc)),))
+    names: dict[ProducerId, set[str]] = {}
+    for read in reads:
+        for producer_id, found in read.fold.names.items():
+            names.setdefault(producer_id, set()).update(found)
+    missing = [_unread(partition, str(log)) for partition, log in logs.items() if isinstance(log, Problem)]
+    if not logs:
+        missing.append(_unread(TopicPartition(TRANSACTION_STATE_TOPIC, 0), "no broker shows this topic"))
+    return OwnerNames(
+        {producer_id: next(iter(found)) for producer_id, found in names.items() if len(found) == 1},
+        (*missing, *(notice for read in reads for notice in read.notices)),
+    )
+
+
+def _unread(partition: TopicPartition, why: str) -> PartitionNotice:
+    detail = f"{why}: transactional ids that only this part of the log names are missing"
+    return PartitionNotice(NoticeKind.GAP, partition, "", FIRST_OFFSET, FIRST_OFFSET, detail)

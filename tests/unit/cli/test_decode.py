@@ -15,7 +15,7 @@ import pytest
 from support.batches import a_batch, a_marker, a_record, an_old_entry
 from support.partition_files import IDLE_PRODUCER, PRODUCER, a_snapshot, a_time_index, an_aborted_index, an_index
 from support.transaction_log import a_key, a_value
-from txnwatch.cli import decode_files
+from txnwatch.cli import decode
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.log import log_files
@@ -304,7 +304,7 @@ def test_a_text_that_is_too_large_is_not_read(
 ) -> None:
     path = put(tmp_path / "value.txt", a_value(VALUE).hex().encode())
     assert len(decoded(capsys, path)["rows"]) == 1
-    monkeypatch.setattr(decode_files, limit, 20)
+    monkeypatch.setattr(decode, limit, 20)
     assert "20" in failed(capsys, path)
 
 

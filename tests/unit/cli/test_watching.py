@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from support.log_lines import LogLines, log_restored
-from txnwatch.cli import log_output, supervision
+from txnwatch.cli import log_output, watching
 from txnwatch.cli.reload import Reload
 from txnwatch.cli.stop_request import StopRequest
 from txnwatch.state.model.clocks import ClockBase
@@ -45,7 +45,7 @@ def a_watch(batches: int = 0) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def _no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "why_not_reached", lambda _bootstrap, _security: "the token endpoint is silent")
+    monkeypatch.setattr(watching, "why_not_reached", lambda _bootstrap, _security: "the token endpoint is silent")
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +73,8 @@ def a_query(message: str) -> Any:
 
 @pytest.mark.parametrize("batches_before", [0, 3], ids=["at the start", "after some batches"])
 def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batches_before: int) -> None:
-    monkeypatch.setattr(supervision, "POLL_S", 0.001)
-    monkeypatch.setattr(supervision, "SILENCE_S", 0.02)
+    monkeypatch.setattr(watching, "POLL_S", 0.001)
+    monkeypatch.setattr(watching, "SILENCE_S", 0.02)
     watch = a_watch(batches_before)
     asked: list[bool] = []
 
@@ -84,7 +84,7 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
 
     monkeypatch.setattr(job, "is_executing", is_executing)
     waiting = threading.Thread(
-        target=supervision.watch_query,
+        target=watching.watch_query,
         args=(watch, a_query("Getting offsets"), StopRequest(), NO_SESSION, NO_RELOAD),
     )
     waiting.start()
@@ -107,9 +107,9 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
         return seconds > 600
 
     monkeypatch.setattr(stop, "wait", second)
-    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: seconds))
     monkeypatch.setattr(job, "is_executing", lambda _: True)
-    supervision.watch_query(watch, a_query("Getting offsets"), stop, NO_SESSION, NO_RELOAD)
+    watching.watch_query(watch, a_query("Getting offsets"), stop, NO_SESSION, NO_RELOAD)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
         "warning: no micro-batch has completed since the start, 32 s ago; "
@@ -134,9 +134,9 @@ def test_a_micro_batch_that_does_not_end_is_not_taken_for_brokers_that_do_not_an
         return seconds > 100
 
     monkeypatch.setattr(stop, "wait", second)
-    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: seconds))
     monkeypatch.setattr(job, "is_executing", lambda _: True)
-    assert supervision.watch_query(watch, a_query("Processing new data"), stop, NO_SESSION, NO_RELOAD) is None
+    assert watching.watch_query(watch, a_query("Processing new data"), stop, NO_SESSION, NO_RELOAD) is None
     assert [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()] == [
         "ready: every transaction is being watched",
         "warning: the current micro-batch has not completed for 15 s: a broker throttles its reads, a disk is slow, or "
@@ -157,10 +157,10 @@ def test_a_query_starts_again_after_the_clock_was_set(
     monkeypatch: pytest.MonkeyPatch, set_by_ms: int, why: str | None
 ) -> None:
     bases = iter([ClockBase("boot", 7), ClockBase("boot", 7)])
-    monkeypatch.setattr(supervision, "clock_base", lambda: next(bases, ClockBase("boot", 7 + set_by_ms)))
+    monkeypatch.setattr(watching, "clock_base", lambda: next(bases, ClockBase("boot", 7 + set_by_ms)))
     stop, looks = StopRequest(), iter(range(5))
     monkeypatch.setattr(stop, "wait", lambda _: next(looks, None) is None)
-    assert supervision.watch_query(a_watch(3), a_query("Waiting"), stop, NO_SESSION, NO_RELOAD) == why
+    assert watching.watch_query(a_watch(3), a_query("Waiting"), stop, NO_SESSION, NO_RELOAD) == why
 
 
 class Starts:
@@ -185,10 +185,10 @@ def test_a_query_that_spark_cannot_plan_is_one_line_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stop = StopRequest()
-    monkeypatch.setattr(supervision, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(watching, "FIRST_PAUSE_S", 0.001)
     broken = PySparkRuntimeError("[PYTHON_WORKER_EXITED] a worker went away\nJVM stacktrace:\n  at org.apache...")
     starts: Any = Starts(stop, broken, Py4JError("the JVM is gone"))
-    supervision.supervise(starts, NO_SESSION, stop, NO_RELOAD)  # type: ignore[arg-type]
+    watching.supervise(starts, NO_SESSION, stop, NO_RELOAD)  # type: ignore[arg-type]
     first, second, step = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert step == "3 of 3: the first micro-batches read the logs"
     assert first == (
@@ -234,11 +234,11 @@ class Endings:
 def test_no_failure_is_retried_for_ever(
     monkeypatch: pytest.MonkeyPatch, endings: list[int | None], left: int, message: str
 ) -> None:
-    monkeypatch.setattr(supervision, "FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr(supervision, "POLL_S", 0.0)
+    monkeypatch.setattr(watching, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(watching, "POLL_S", 0.0)
     watch: Any = Endings(*endings)
     with pytest.raises(TxnwatchError, match=message):
-        supervision.supervise(watch, NO_SESSION, StopRequest(), NO_RELOAD)
+        watching.supervise(watch, NO_SESSION, StopRequest(), NO_RELOAD)
     assert len(watch.left) == left
 
 
@@ -290,14 +290,14 @@ def supervise_without_a_jvm(session: Any) -> None:
         raise Py4JError("An error occurred while calling isActive")
 
     watch.open_ledger = open_ledger
-    supervision.supervise(watch, session, StopRequest(), NO_RELOAD)
+    watching.supervise(watch, session, StopRequest(), NO_RELOAD)
 
 
 def test_a_query_that_refuses_its_checkpoint_is_not_tried_again() -> None:
     stop = StopRequest()
     wrong = PySparkRuntimeError("Traceback\n  txnwatch.state.model.errors.CheckpointError: of another cluster\n")
     with pytest.raises(CheckpointError, match="of another cluster"):
-        supervision.supervise(Starts(stop, wrong), None, stop, NO_RELOAD)  # type: ignore[arg-type]
+        watching.supervise(Starts(stop, wrong), None, stop, NO_RELOAD)  # type: ignore[arg-type]
 
 
 ENDED = SimpleNamespace(exception=lambda: PySparkRuntimeError("[STREAM_FAILED] Traceback\n  a text that is not read"))
@@ -308,10 +308,10 @@ def test_a_query_that_txnwatch_has_ended_is_judged_by_the_error_itself(error: Tx
     watch = a_watch()
     watch.batch_errors.last = error
     if isinstance(error, LeaseNotRenewedError):
-        assert supervision.why_it_ended(ENDED, Repeats(), watch) == "was not renewed"  # type: ignore[arg-type]
+        assert watching.why_it_ended(ENDED, Repeats(), watch) == "was not renewed"  # type: ignore[arg-type]
         return
     with pytest.raises(CheckpointError) as info:
-        supervision.why_it_ended(ENDED, Repeats(), watch)  # type: ignore[arg-type]
+        watching.why_it_ended(ENDED, Repeats(), watch)  # type: ignore[arg-type]
     assert info.value is error
 
 
