@@ -1,5 +1,7 @@
 """The viewers of the page: each gets the snapshot first, then the changes, as server-sent events.
 
+Apart: it decides who gets a message and when; live_picture.py makes the messages.
+
 There is no resume: a viewer that comes again gets a snapshot, so no bug can come from a missed change. A viewer has one
 place for a message. If it has not taken the last one, both are dropped and its next message is a snapshot, so the
 memory for a viewer is constant.
