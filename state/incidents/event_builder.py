@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
@@ -277,15 +277,10 @@ def transaction_event(
         age_ms=max(NO_TIME, candidate.age_ms),
         overdue_ms=candidate.overdue_ms,
         pending_partitions=_sorted(description.partitions) if stuck else (),
-        evidence=Evidence(
-            complete=True,
+        evidence=replace(
+            _coordinators(origin, view, description),
             coordinator_listed_ms=candidate.coordinator_listed_ms,
             confirmed_ms=now_ms,
-            coordinator_producer_id=description.producer_id,
-            coordinator_producer_epoch=description.producer_epoch,
-            coordinator_partitions=_sorted(description.partitions),
-            coordinator_log=_log_place(view),
-            coordinator_view=origin.coordinator_view,
         ),
         expected_outcome=decided_outcome(description.state),
         suggested_command=explain_id(origin, view.transactional_id),
@@ -328,8 +323,8 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: L
         last_write_ms=stray.last_timestamp_ms,
         transaction_timeout_ms=view.timeout_ms if view is not None else None,
         age_ms=elapsed(stray.first_seen_ms, now_ms),
-        evidence=Evidence(
-            complete=True,
+        evidence=replace(
+            _coordinators(origin, view, None),
             first_barrier=first_barrier,
             second_barrier=second_barrier,
             first_data_listed_ms=first.data_ms,
@@ -338,8 +333,6 @@ def stray_event(origin: Origin, stray: StrayWrite, now_ms: TimestampMs, looks: L
             coordinator_listed_ms=second.log_ms,
             joined_at_offset=joined.offset,
             joined_by_epoch=joined.epoch,
-            coordinator_log=_log_place(view),
-            coordinator_view=origin.coordinator_view,
         ),
         expected_outcome=ExpectedOutcome.UNKNOWN,
         suggested_command=explain_partition(origin, stray.partition),
@@ -380,9 +373,9 @@ def _log_place(view: TransactionView | None) -> str | None:
 def _span_evidence(
     origin: Origin, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs, first_look: ListedAt
 ) -> Evidence:
-    (reading, producer), description, view = _read(found), found.description, candidate.view
-    return Evidence(
-        complete=True,
+    reading, producer = _read(found)
+    return replace(
+        _coordinators(origin, candidate.view, found.description),
         first_barrier=candidate.first_barrier,
         second_barrier=candidate.second_barrier,
         first_data_listed_ms=first_look.data_ms,
@@ -395,9 +388,17 @@ def _span_evidence(
         end_before=reading.end_before,
         end_after=reading.end_after,
         last_sequence=producer.last_sequence,
-        coordinator_producer_id=description.producer_id if description is not None else None,
-        coordinator_producer_epoch=description.producer_epoch if description is not None else None,
-        coordinator_partitions=_sorted(description.partitions) if description is not None else (),
-        coordinator_log=_log_place(view),
-        coordinator_view=origin.coordinator_view,
+    )
+
+
+def _coordinators(origin: Origin, view: TransactionView | None, description: DescribedTransaction | None) -> Evidence:
+    """What the coordinators' log shows of the producer, and what its coordinator has answered."""
+    evidence = Evidence(complete=True, coordinator_log=_log_place(view), coordinator_view=origin.coordinator_view)
+    if description is None:
+        return evidence
+    return replace(
+        evidence,
+        coordinator_producer_id=description.producer_id,
+        coordinator_producer_epoch=description.producer_epoch,
+        coordinator_partitions=_sorted(description.partitions),
     )
