@@ -13,6 +13,7 @@ because nothing is written or no census has listed one yet, it is the lowest sta
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -119,12 +120,14 @@ class Spans(NamedTuple):
 
     Attributes:
         by_partition: what is open on a partition, the lowest start first.
+        by_producer: the partitions on which a producer has open data.
         standing: the last stable offsets that stand, and those that a census has listed.
         scanned: the ends of the scanned partitions.
         listed: what the last census has listed, of the others.
     """
 
     by_partition: Mapping[TopicPartition, list[HeldBack]]
+    by_producer: Mapping[ProducerId, set[TopicPartition]]
     standing: Mapping[TopicPartition, Offset]
     scanned: Mapping[TopicPartition, Offset]
     listed: Mapping[TopicPartition, CensusOffsets]
@@ -158,16 +161,18 @@ class Spans(NamedTuple):
 def spans_of(known: Knowledge) -> Spans:
     """The open lists of a micro-batch, by partition."""
     seen, found = known.seen, defaultdict[TopicPartition, list[HeldBack]](list)
+    by_producer = defaultdict[ProducerId, set[TopicPartition]](set)
     listed = {one.partition: one for bucket in seen.by_census for one in bucket.offsets}
     for transaction in transactions_of(seen):
         for partition, start, _ in transaction.spans:
             if partition not in listed or start >= listed[partition].last_stable:  # else it has ended
                 found[partition].append(HeldBack(start, transaction))
+                by_producer[transaction.producer_id].add(partition)
     for held in found.values():
         held.sort(key=lambda one: one.start)
     standing = {at: listed[at].last_stable for at in listed.keys() & found.keys()}
     standing |= {blocked.partition: blocked.offset for one in seen.lists for blocked in one.blocked}
-    return Spans(found, standing, known.ends, listed)
+    return Spans(found, by_producer, standing, known.ends, listed)
 
 
 def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
@@ -178,8 +183,8 @@ def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
 def picture_of(known: Knowledge) -> Picture:
     """The whole picture."""
     seen, incidents, spans = known.seen, known.open_incidents, spans_of(known)
-    lanes = _lanes(known, spans, incidents)
-    keys = sorted(lanes, key=lambda key: (lanes[key]["rank"], lanes[key]["since_ms"], key))[:LANES]
+    lanes = _lanes(spans, incidents)
+    drawn = {str(lane.at): _lane_row(known, spans, lane) for lane in _worst_lanes(known, lanes)}
     by_producer = {one.producer_id: one for one in transactions_of(seen)}
     by_id = {event.incident_id: event for event in incidents}
     shown = incidents[:INCIDENTS]
@@ -189,14 +194,16 @@ def picture_of(known: Knowledge) -> Picture:
     return {
         "status": _status(known, incidents),
         "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
-        "lanes": {key: with_holders_owner(known.store.origin, lanes[key], by_producer, by_id) for key in keys},
+        "lanes": {
+            key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in drawn.items()
+        },
         "order": {
             "incidents": [event.incident_id for event in shown],
             "more_incidents": len(incidents) - len(shown),
-            "lanes": keys,
-            "more_lanes": len(lanes) - len(keys),
+            "lanes": list(drawn),
+            "more_lanes": len(lanes) - len(drawn),
         },
-        "others": _others(known, [lanes[key] for key in keys]),
+        "others": _others(known, list(drawn.values())),
         "recent": {"rows": [_recent(event) for event in ended[:RECENT]], "more": max(0, len(ended) - RECENT)},
         "watcher": {name: list(values) for name, values in known.series.items()},
     }
@@ -327,7 +334,7 @@ def _holding(event: IncidentEvent, spans: Spans) -> list[TopicPartition]:
     """The partitions that the transaction of an incident holds."""
     return [
         partition
-        for partition in sorted(spans.by_partition)
+        for partition in sorted(spans.by_producer.get(event.producer_id, ()))
         if (held := spans.holder(partition)) is not None
         and held.transaction.producer_id == event.producer_id
         and (event.topic is None or (event.topic, event.partition) == (partition.topic, partition.partition))
@@ -357,32 +364,76 @@ def id_for_address(transactional_id: str | None) -> str | None:
     return transactional_id if _PLAIN.issuperset(transactional_id) else None
 
 
-def _lanes(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -> dict[str, dict[str, Any]]:
+class _Drawn(NamedTuple):
+    """A transaction that is drawn on a partition, and the incident about it."""
+
+    held: HeldBack
+    incident: IncidentEvent | None
+
+
+class _Lane(NamedTuple):
+    """A partition that something holds; `more` is how many transactions on it are not drawn."""
+
+    at: TopicPartition
+    holder: _Drawn | None
+    behind: Sequence[_Drawn]
+    more: int
+
+    @property
+    def drawn(self) -> Sequence[_Drawn]:
+        """All that is drawn on it."""
+        return self.behind if self.holder is None else [self.holder, *self.behind]
+
+
+def _lanes(spans: Spans, incidents: Sequence[IncidentEvent]) -> list[_Lane]:
     """A lane for each partition that something holds."""
     by_span: dict[_SpanKey, IncidentEvent] = {
         (one.topic, one.partition, one.producer_id): one for one in reversed(incidents) if one.topic is not None
     }
     by_producer = {one.producer_id: one for one in reversed(incidents) if one.topic is None}
-    found = {}
-    for partition in {*spans.by_partition, *spans.standing}:
-        holder, behind, lowest = spans.holder(partition), spans.behind(partition), spans.last_stable(partition)
-        bars = [_bar(one, _incident_of(partition, one, by_span, by_producer)) for one in behind[:BEHIND]]
-        first = None if holder is None else _bar(holder, _incident_of(partition, holder, by_span, by_producer))
-        drawn = bars if first is None else [first, *bars]
-        found[str(partition)] = {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "holder": first,
-            "look": to_find(known.store.origin, partition) if first is None else None,
-            "behind": bars,
-            "more": len(behind) - len(bars),
-            "last_stable": lowest,
-            "end": spans.end(partition),
-            "hidden": spans.hidden(partition),
-            "since_ms": min((bar["since_ms"] for bar in drawn), default=known.now_ms // 60_000 * 60_000),
-            "rank": min((bar["rank"] for bar in drawn), default=_HEALTHY_RANK),
-        }
+    found = []
+    for at in {*spans.by_partition, *spans.standing}:
+        holder, behind = spans.holder(at), spans.behind(at)
+        drawn = [_Drawn(one, _incident_of(at, one, by_span, by_producer)) for one in behind[:BEHIND]]
+        first = None if holder is None else _Drawn(holder, _incident_of(at, holder, by_span, by_producer))
+        found.append(_Lane(at, first, drawn, len(behind) - len(drawn)))
     return found
+
+
+def _worst_lanes(known: Knowledge, lanes: Iterable[_Lane]) -> list[_Lane]:
+    """Those that are shown: the worst first, then the oldest."""
+
+    def place(lane: _Lane) -> tuple[int, TimestampMs, TopicPartition]:
+        drawn = lane.drawn
+        return min(map(_rank, drawn), default=_HEALTHY_RANK), _since_ms(known, drawn), lane.at
+
+    return heapq.nsmallest(LANES, lanes, key=place)
+
+
+def _rank(drawn: _Drawn) -> int:
+    return rank(drawn.incident.verdict) if drawn.incident is not None else _HEALTHY_RANK
+
+
+def _since_ms(known: Knowledge, drawn: Iterable[_Drawn]) -> TimestampMs:
+    first = min((one.held.transaction.since_ms for one in drawn), default=None)
+    return first if first is not None else TimestampMs(known.now_ms // 60_000 * 60_000)
+
+
+def _lane_row(known: Knowledge, spans: Spans, lane: _Lane) -> dict[str, Any]:
+    """A lane as a row."""
+    return {
+        "topic": lane.at.topic,
+        "partition": lane.at.partition,
+        "holder": _bar(lane.holder) if lane.holder is not None else None,
+        "look": to_find(known.store.origin, lane.at) if lane.holder is None else None,
+        "behind": [_bar(one) for one in lane.behind],
+        "more": lane.more,
+        "last_stable": spans.last_stable(lane.at),
+        "end": spans.end(lane.at),
+        "hidden": spans.hidden(lane.at),
+        "since_ms": _since_ms(known, lane.drawn),
+        "rank": min(map(_rank, lane.drawn), default=_HEALTHY_RANK),
+    }
 
 
 def to_find(origin: Origin | None, at: TopicPartition) -> str | None:
@@ -403,8 +454,9 @@ def _incident_of(
     return by_producer.get(producer_id)
 
 
-def _bar(held: HeldBack, incident: IncidentEvent | None) -> dict[str, Any]:
+def _bar(drawn: _Drawn) -> dict[str, Any]:
     """One transaction on one partition, as a bar."""
+    held, incident = drawn
     transaction = held.transaction
     is_prepared = transaction.prepared_ms is not None
     phase = _PHASE_OF_STATE.get(transaction.state, "prepared" if is_prepared else "open")
@@ -416,7 +468,7 @@ def _bar(held: HeldBack, incident: IncidentEvent | None) -> dict[str, Any]:
         "name": name(long) if long is not None else f"producer {transaction.producer_id}",
         "transactional_id": id_for_address(long),
         "phase": phase,
-        "rank": rank(incident.verdict) if incident is not None else _HEALTHY_RANK,
+        "rank": _rank(drawn),
         "since_ms": transaction.since_ms,
         "prepared_ms": transaction.prepared_ms,
         "start": held.start,
