@@ -194,9 +194,7 @@ def picture_of(known: Knowledge) -> Picture:
     return {
         "status": _status(known, incidents),
         "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
-        "lanes": {
-            key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in drawn.items()
-        },
+        "lanes": {key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in drawn.items()},
         "order": {
             "incidents": [event.incident_id for event in shown],
             "more_incidents": len(incidents) - len(shown),
