@@ -14,6 +14,7 @@ from txnwatch.push.alert_book import ENDED_FOR_MS, AlertBook, SentAlert, from_ke
 from txnwatch.push.alert_forms import STRAY_FIRES_MS, Alert, alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import FoundBy, OwningTeam
 
 TARGET = AlertmanagerTarget(name="main", urls=["https://alertmanager.example"])
 RESEND_MS = TARGET.resend_ms
@@ -48,6 +49,14 @@ def form(event: IncidentEvent, now_ms: Any) -> Alert:
 
 def names(alerts: list[Alert]) -> list[tuple[str, bool]]:
     return [(alert.labels["alertname"], alert.is_firing) for alert in alerts]
+
+
+def owners(alerts: list[Alert]) -> list[tuple[str, bool]]:
+    return [(alert.labels["owner"], alert.is_firing) for alert in alerts]
+
+
+def owned_by(team: str, event: IncidentEvent) -> IncidentEvent:
+    return replace(event, owner=OwningTeam(team=team, name=team, found_by=FoundBy.TOPIC))
 
 
 def late_after_long_running() -> tuple[IncidentEvent, IncidentEvent]:
@@ -116,6 +125,31 @@ def test_labels_that_changed_during_a_restart_end_the_former_alert_too() -> None
     again = peer.restarted()
     again.take(late)
     assert names(again.sends()) == [("KafkaTransactionLongRunning", False), ("KafkaTransactionLate", True)]
+
+
+def test_the_same_event_with_a_new_owner_moves_the_alert() -> None:
+    peer, event = Peer(), owned_by("first", an_event())
+    peer.take(event)
+    peer.sends()
+    peer.take(event)
+    assert peer.sends() == [], "the same again is no news"
+    peer.take(owned_by("second", event))
+    former, new = peer.sends(10)
+    assert owners([former, new]) == [("first", False), ("second", True)]
+    assert former.ends_ms == peer.now_ms
+    assert owners(peer.sends(RESEND_MS)) == [("second", True)]
+    peer.take(replace(owned_by("first", event), sequence=event.sequence - 1))
+    assert owners(peer.sends(RESEND_MS)) == [("second", True)], "an older event has no say"
+
+
+def test_a_new_owner_after_the_end_starts_no_alert_for_the_new_team() -> None:
+    peer, life = Peer(), [owned_by("first", event) for event in a_life("incident")]
+    peer.take(life[0])
+    peer.sends()
+    peer.take(life[2])
+    peer.sends()
+    peer.take(owned_by("second", life[2]))
+    assert owners(peer.sends(RESEND_MS)) == [("first", False)]
 
 
 def test_a_restart_renews_what_is_open_and_ends_what_has_ended_meanwhile() -> None:
