@@ -336,7 +336,7 @@ class Served:
     on_refused: Callable[[], None] = lambda: None
 
 
-def _is_private(place: HttpPlace, web: WebConfig) -> bool:
+def is_private(place: HttpPlace, web: WebConfig) -> bool:
     """Whether only this machine, or somebody with a password or a certificate, reaches the page."""
     is_local = place.http_host in {"127.0.0.1", "::1", "localhost"}
     has_certificates = web.tls is not None and web.tls.context.verify_mode is ssl.CERT_REQUIRED
@@ -355,7 +355,7 @@ def serving(place: HttpPlace, port: int, served: Served, log: Log, site: Site | 
         served.registry, place.http_host, port, served.is_ready, web, served.on_refused, site, log.warning
     )
     if site is not None:
-        log.info(f"the page is at {server.url}/{'' if _is_private(place, web) else _PUBLIC}")
+        log.info(f"the page is at {server.url}/{'' if is_private(place, web) else _PUBLIC}")
     log.info(f"metrics at {server.url}/metrics")
     try:
         yield server
