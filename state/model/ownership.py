@@ -73,7 +73,7 @@ class IdMaker:
     """What has made a transactional id.
 
     Attributes:
-        name: the part that names the application; never a number or a uuid.
+        name: what names the application; never a number behind other text, and never a uuid.
         rule: the form of the id, and why it is certain.
         also: the other frameworks that make ids of this form.
     """
