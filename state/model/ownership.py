@@ -108,7 +108,7 @@ class Subject(NamedTuple):
     Attributes:
         topic: the topic of the partition that the transaction holds; None if it is about no single partition.
         topics: the topics of all known participants.
-        groups: the consumer groups that are known to exist.
+        groups: the consumer groups that the event names. Another group is no evidence: who reads the event knows none.
     """
 
     transactional_id: str | None

@@ -24,7 +24,7 @@ _CHECK, _NEEDED_BY = "owners", "-"
 def owner_rows(transactional_ids: Sequence[str], table: OwnerTable) -> Iterator[CheckRow]:
     """One row for all ids, and one for each of the most frequent beginnings.
 
-    An id whose owner follows from the topic counts as one without: a list of ids has no topics.
+    An id whose owner follows from the topic or from a group counts as one without: a list of ids has neither.
     """
     if not transactional_ids:
         return
