@@ -73,7 +73,7 @@ class IdMaker:
     """What has made a transactional id.
 
     Attributes:
-        name: the part that names the application; never a number or a uuid.
+        name: what names the application; never a number behind other text, and never a uuid.
         rule: the form of the id, and why it is certain.
         also: the other frameworks that make ids of this form.
     """
@@ -108,7 +108,7 @@ class Subject(NamedTuple):
     Attributes:
         topic: the topic of the partition that the transaction holds; None if it is about no single partition.
         topics: the topics of all known participants.
-        groups: the consumer groups that are known to exist.
+        groups: the consumer groups that the event names. Another group is no evidence: who reads the event knows none.
     """
 
     transactional_id: str | None

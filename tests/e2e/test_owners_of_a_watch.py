@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.http_receiver import Receiver, receiving
 from support.metrics import Scrape
 from support.page_client import get
 from support.raw_producer import RawProducer
@@ -39,7 +41,7 @@ def test_an_event_the_metrics_and_the_page_have_the_owner_and_sighup_reads_the_t
     owners.write_text(entry("first", prefix))
     flags = ("--config", str(settings), "--events-topic", topic, "--topics", partition.topic, "--http-port", "0")
     flags = (*flags, "--census-topics", partition.topic)  # other tests leave hangs on this cluster
-    with RunningWatch(kafka.bootstrap_servers, tmp_path / "checkpoint", *flags) as running:
+    with receiving() as alertmanager, a_watch(kafka, tmp_path, *flags, *pushes(alertmanager, tmp_path)) as running:
         running.until_ready()
         url = running.metrics_url
         producer = RawProducer(cluster, f"{prefix}-4-1187", timeout_ms=900_000).init()
@@ -52,6 +54,7 @@ def test_an_event_the_metrics_and_the_page_have_the_owner_and_sighup_reads_the_t
         assert opened.application is not None
         assert (opened.owner.team, opened.application.framework) == ("first", "Flink")
         eventually(lambda: counted(url, "first") == 1, VERDICT_S, "its series")
+        eventually(lambda: alerts(alertmanager) == ["first"], VERDICT_S, "its alert")
 
         owners.write_text(entry("First", prefix))
         os.kill(running.pid, signal.SIGHUP)
@@ -65,10 +68,27 @@ def test_an_event_the_metrics_and_the_page_have_the_owner_and_sighup_reads_the_t
         assert counted(url, "first") == 0
         eventually(lambda: row(url)["owner"]["contact"] == "#second", VERDICT_S, "the new table on the page")
         assert len(events_of(kafka.bootstrap_servers, topic)) == 1, "a new table publishes nothing"
+        eventually(lambda: alerts(alertmanager) == ["first", "first", "second"], VERDICT_S, "the alert moves")
         producer.end(commit=True)
         (_, ended) = eventually(lambda: two(events_of(kafka.bootstrap_servers, topic)), VERDICT_S, "its end")
         assert ended.owner is not None
         assert (ended.owner.team, ended.advice) == ("second", None)
+
+
+def a_watch(kafka: EmbeddedKafka, directory: Path, *flags: str) -> RunningWatch:
+    return RunningWatch(kafka.bootstrap_servers, directory / "checkpoint", *flags)
+
+
+def pushes(alertmanager: Receiver, directory: Path) -> tuple[str, str]:
+    """The flags for a push to one Alertmanager."""
+    file = directory / "push.toml"
+    file.write_text(f'[[alertmanager]]\nname = "main"\nurls = ["{alertmanager.url}"]\n')
+    return "--push-file", str(file)
+
+
+def alerts(alertmanager: Receiver) -> list[str]:
+    """The owner of each alert that it has taken, in order; a renewal comes a minute later."""
+    return [alert["labels"]["owner"] for request in alertmanager.taken for alert in json.loads(request.body)]
 
 
 def two(events: list[Any]) -> list[Any]:

@@ -303,3 +303,14 @@ def test_doctor_finds_nothing_missing_here(ask: Ask) -> None:
     assert any(detail.startswith("transaction.partition.verification.enable=false") for detail in warned)
     redis = ask("doctor", "--redis-url", "redis://127.0.0.1:1/0", code=1)
     assert [row["subject"] for row in redis if row["status"] == "missing"] == ["redis://127.0.0.1:1/0"]
+
+
+def test_doctor_names_an_open_port_and_a_target_that_wants_no_more_events(ask: Ask, tmp_path: Path) -> None:
+    push = tmp_path / "push.toml"
+    push.write_text('[[webhook]]\nname = "pager"\nurl = "https://127.0.0.1:1/"\n')
+    (tmp_path / "txnwatch-push-pager.jsonl").write_text('["stopped",1700000000000]\n')
+    flags = ("--http-port", "9464", "--http-host", "0.0.0.0", "--push-file", str(push), "--checkpoint", str(tmp_path))
+    rows = {row["check"]: row for row in ask("doctor", *flags, code=1)}
+    assert (rows["push"]["status"], rows["http"]["status"]) == ("missing", "warning")
+    assert rows["push"]["detail"].startswith("answered 410 at 2023-11-14 22:13:20")
+    assert rows["http"]["subject"] == "0.0.0.0:9464"

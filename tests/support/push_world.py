@@ -11,7 +11,7 @@ from typing import Any
 from support.http_receiver import ReceivedRequest, Receiver
 from support.incidents import an_event
 from support.log_lines import LogLines
-from txnwatch.push.journal import Journal, TargetPosition
+from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import WebhookTarget
 from txnwatch.push.webhook import Webhook
 
@@ -40,8 +40,7 @@ def a_webhook(
     """A running web hook to the receiver; its position is in the directory."""
     target = WebhookTarget(name="pager", url=f"{receiver.url}/hook/secret-path", **values)
     lines = log if log is not None else LogLines()
-    position = TargetPosition(Journal(directory / "position", lines.warning), clock())
-    webhook = Webhook(target, position, clock, lines)
+    webhook = Webhook(target, Journal(directory / "position", lines.warning), clock, lines)
     webhook.start()
     try:
         yield webhook

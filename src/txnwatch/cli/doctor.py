@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from txnwatch.cli.doctor_http import HTTP_SETTINGS, http_rows
 from txnwatch.cli.doctor_rows import (
     SETTINGS,
     Caller,
@@ -61,6 +62,7 @@ from txnwatch.streaming.checks.preflight import AUTO
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
+from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.source.options import SourceOptions
 
 # The diagnosis of a check-up: one row for each check, with the exact fix of a problem. Pure: no I/O, no clock.
@@ -394,7 +396,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "With them, and with the other settings for topics, censuses and the coordinator view, it estimates how many "
         "bytes `run` moves in a day (default: .*)",
     )
-    add_flags(parser, RunSettings, only=SETTINGS)
+    add_flags(parser, RunSettings, only=(*SETTINGS, *HTTP_SETTINGS, "checkpoint"))
     add_owners_flag(parser)
     parser.add_argument("--redis-url", type=redis_url, metavar="URL", help="the Redis that `run` will use")
     parser.add_argument("--push-file", type=Path, metavar="FILE", help="the file of the targets that `run` will use")
@@ -441,7 +443,7 @@ def of_the_watch(found: Checkup, parsed: argparse.Namespace) -> Checkup:
 
 
 def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
-    """Checks what `run` needs beside the brokers: confluent-kafka, Java, PySpark, Redis, the targets of a push."""
+    """Checks what `run` uses beside the brokers: libraries, Java, Redis, the targets of a push, the HTTP port."""
     yield check_events_client(options_of(parsed.bootstrap_server, parsed.command_config))
     yield _java()
     try:
@@ -450,7 +452,8 @@ def _here(parsed: argparse.Namespace) -> Iterator[CheckRow]:
         yield CheckRow("machine", "pyspark", Health.MISSING, "not installed", "run", "pip install 'txnwatch[spark]'")
     if parsed.redis_url is not None:
         yield check_redis(parsed.redis_url)
-    yield from push_rows(parsed.push_file)
+    yield from push_rows(parsed.push_file, local_directory(parsed.checkpoint))
+    yield from http_rows(parsed)
 
 
 def check_events_client(options: SourceOptions) -> CheckRow:

@@ -1,7 +1,5 @@
 """The rows of `txnwatch doctor`: rights on topics, traffic, the targets of the push, and owners of transactional ids.
 
-Apart: doctor.py asks in order, and would have more than 900 lines with the rows.
-
 Law: no event is sent to a target. A web hook is only connected to, because every request to it could be taken for an
 event.
 """
@@ -16,12 +14,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
-from txnwatch.cli.output import IN_NOTES
+from txnwatch.cli.output import IN_NOTES, utc
 from txnwatch.cluster_connection import options_of
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.push.alertmanager import STATUS_PATH
 from txnwatch.push.http_client import Address, HttpClient
+from txnwatch.push.journal import STOPPED, Journal, journal_name
 from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget, read_push_file
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.ownership import Subject
@@ -31,6 +30,7 @@ from txnwatch.state.model.values import (
     CoordinatorAccess,
     DurationMs,
     ErrorCode,
+    TimestampMs,
 )
 from txnwatch.state.text import Grantee, some
 from txnwatch.streaming.admin.log_traffic import LogBytes, WriteRates, coordinator_log_bytes, write_rates
@@ -370,8 +370,12 @@ def egress_rows(
 _FOR_PUSH: Final = "run --push-file"
 
 
-def push_rows(path: Path | None) -> Iterator[CheckRow]:
-    """One row for each server of a target; one for the whole file if it is not valid, none without a file."""
+def push_rows(path: Path | None, positions: Path | None) -> Iterator[CheckRow]:
+    """One row for each server of a target; one for the whole file if it is not valid, none without a file.
+
+    `positions` is the directory in which the watcher keeps the positions of its targets; None if it is not known here.
+    A target may have told the watcher that it wants no more events: then its row says so.
+    """
     if path is None:
         return
     try:
@@ -381,17 +385,28 @@ def push_rows(path: Path | None) -> Iterator[CheckRow]:
         return
     for target in file.targets:
         for address in target.addresses:
-            yield _push_row(target, address)
+            yield _push_row(target, address, positions)
 
 
-def _push_row(target: HttpTarget, address: Address) -> CheckRow:
+def _push_row(target: HttpTarget, address: Address, positions: Path | None) -> CheckRow:
     subject = f"{target.name} {address.shown}"
+    stopped_ms = _stopped_ms(positions / journal_name(target, address)) if positions is not None else None
+    if stopped_ms is not None:
+        detail = f"answered 410 at {utc(stopped_ms)}, so the watcher of this checkpoint sends it nothing"
+        fix = "if it takes events again, start the watcher again; else remove it from the file"
+        return CheckRow("push", subject, Health.MISSING, detail, _FOR_PUSH, fix)
     try:
         found = _reached(target, address)
     except SinkError as exc:
         return CheckRow("push", subject, Health.MISSING, str(exc), _FOR_PUSH, None)
     health, detail = found
     return CheckRow("push", subject, health, detail, _FOR_PUSH, None)
+
+
+def _stopped_ms(path: Path) -> TimestampMs | None:
+    """When the target answered that it wants no more events; None if it did not, or if nothing is known of it."""
+    stopped = Journal(path, lambda _: None).values.get(STOPPED)
+    return TimestampMs(stopped) if isinstance(stopped, int) else None
 
 
 def _reached(target: HttpTarget, address: Address) -> tuple[Health, str]:
@@ -417,7 +432,7 @@ _FOR_NOTHING: Final = "-"
 def owner_rows(transactional_ids: Sequence[str], table: OwnerTable) -> Iterator[CheckRow]:
     """One row for all ids, and one for each of the most frequent beginnings.
 
-    An id whose owner follows from the topic counts as one without: a list of ids has no topics.
+    An id whose owner follows from the topic or from a group counts as one without: a list of ids has neither.
     """
     if not transactional_ids:
         return

@@ -63,7 +63,7 @@ class IdShape(NamedTuple):
     """How a framework makes an id.
 
     Attributes:
-        name: the part that names the application.
+        name: the part that names the application; if it is a number, everything before it belongs to the name.
         rule: what makes it certain; without it, it is possible.
         source: where the form is from.
         example: an id of this form.
@@ -213,12 +213,12 @@ def taken_apart(subject: Subject) -> IdMaker | None:
     if not fits:
         return None
     certain = next((fit for fit in fits if _is_certain(fit, subject)), None)
-    shape, parts = best = certain or fits[0]
-    others = dict.fromkeys(other.framework for other, _ in fits if other.framework != shape.framework)
+    shape, parts, name = best = certain or fits[0]
+    others = dict.fromkeys(other.framework for other, _, _ in fits if other.framework != shape.framework)
     form = _PART.sub(r"<\1>", shape.form)
     return IdMaker(
         framework=shape.framework,
-        name=parts[shape.name],
+        name=name,
         parts=tuple(IdPart(name=name, value=value) for name, value in parts.items()),
         rule=f"{form}: {shape.rule.value}" if best is certain else form,
         certainty=Certainty.CERTAIN if best is certain else Certainty.POSSIBLE,
@@ -226,11 +226,16 @@ def taken_apart(subject: Subject) -> IdMaker | None:
     )
 
 
-_Fit = tuple[IdShape, dict[str, str]]
+class _Fit(NamedTuple):
+    """A form that an id fits, its parts, and the name of the application."""
+
+    shape: IdShape
+    parts: dict[str, str]
+    name: str
 
 
 def _fitting(subject: Subject) -> Iterator[_Fit]:
-    """The forms that an id fits, and its parts."""
+    """The forms that an id fits."""
     if subject.transactional_id is None or len(subject.transactional_id) > LONGEST:
         return
     has_offsets = CONSUMER_OFFSETS_TOPIC in subject.topics
@@ -239,9 +244,12 @@ def _fitting(subject: Subject) -> Iterator[_Fit]:
             continue
         found = pattern.fullmatch(subject.transactional_id)
         if found is not None:
-            yield shape, dict(zip(names, found.groups(), strict=True))
+            place = names.index(shape.name) + 1
+            name = found[place]
+            # A number alone names nothing: the text of the framework before it belongs to the name.
+            whole = found.string[: found.end(place)] if name.isdecimal() else name
+            yield _Fit(shape, dict(zip(names, found.groups(), strict=True)), whole)
 
 
 def _is_certain(fit: _Fit, subject: Subject) -> bool:
-    shape, parts = fit
-    return _HOLDS[shape.rule](parts[shape.name], subject)
+    return _HOLDS[fit.shape.rule](fit.parts[fit.shape.name], subject)

@@ -235,9 +235,12 @@ class AlertBook:
         return min(self._new.values(), default=None)
 
     def take(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
-        """Takes the latest event of an incident; an older one changes nothing."""
+        """Takes an incident as it is now; an older event, or the same one again, changes nothing.
+
+        The same event can have another owner: a new table of owners names it again, and publishes nothing.
+        """
         known, sent = self._events.get(event.incident_id), self.sent.get(event.incident_id)
-        if known is not None and known.sequence >= event.sequence:
+        if known is not None and (known.sequence > event.sequence or known == event):
             return
         if not self._form(event, now_ms).is_firing and _is_told(event, sent, now_ms):
             return

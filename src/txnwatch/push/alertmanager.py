@@ -40,7 +40,7 @@ class AlertmanagerPeer(TargetThread):
     ) -> None:
         client = HttpClient(address.below(ALERTS_PATH), target.ca_file)
         super().__init__(
-            Sender(f"alertmanager {target.name} {address.shown}", target, client, now_ms, log), self._work, log
+            Sender(f"alertmanager {target.name} {address.shown}", target, client, journal, now_ms, log), self._work, log
         )
         self._journal = journal
         self._now_ms = now_ms

@@ -7,20 +7,33 @@ the file cannot be written, deliveries go on, and a restart repeats them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from txnwatch.push.http_client import Address
+from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.text import read_json
 
 MOST_KEPT: Final = 10_000
 _AT_A_TIME: Final = 500
+_PREFIX: Final = "txnwatch-push-"
 _SPARE_LINES: Final = 1_000
 _FLOOR: Final = "floor"
+STOPPED: Final = "stopped"  # the time at which the target answered that it wants no more events
+
+
+def journal_name(target: HttpTarget, address: Address) -> str:
+    """The name of the file in which a server of a target has its position, beside the checkpoint."""
+    if not isinstance(target, AlertmanagerTarget):
+        return f"{_PREFIX}{target.name}.jsonl"
+    # Two peers differ in their address, which is no name of a file.
+    return f"{_PREFIX}{target.name}-{hashlib.sha256(address.shown.encode()).hexdigest()[:8]}.jsonl"
 
 
 class Journal:

@@ -3,6 +3,8 @@
 The table of answers is that of the CloudEvents web hook specification. An answer of a server that is not ready for us
 (a rotated secret, a deployment) is tried again for ever; only 410 says that nobody wants the events any more.
 
+A target that wants no more events is kept as such in its journal, where `txnwatch doctor` finds it.
+
 Law: a message has the name of the target, its host and the status; never a path, a header or a secret.
 """
 
@@ -17,6 +19,7 @@ from enum import StrEnum
 from typing import Final
 
 from txnwatch.push.http_client import HttpClient, Reply
+from txnwatch.push.journal import STOPPED, Journal
 from txnwatch.push.push_file import HttpTarget
 from txnwatch.sinks.delivery.background import WorkerThread
 from txnwatch.state.model.errors import SinkError
@@ -108,7 +111,13 @@ class Sender:
     """
 
     def __init__(
-        self, name: str, target: HttpTarget, client: HttpClient, now_ms: Callable[[], TimestampMs], log: Log
+        self,
+        name: str,
+        target: HttpTarget,
+        client: HttpClient,
+        journal: Journal,
+        now_ms: Callable[[], TimestampMs],
+        log: Log,
     ) -> None:
         self.name = name
         self.failures = 0
@@ -116,9 +125,12 @@ class Sender:
         self.is_stopped = False
         self._target = target
         self._client = client
+        self._journal = journal
         self._now_ms = now_ms
         self._log = log
         self._retries = Retries()
+        if STOPPED in journal.values:
+            journal.keep(STOPPED, None)  # each start asks the target again
 
     def wait_ms(self) -> DurationMs:
         """How long the next request has to wait."""
@@ -144,6 +156,7 @@ class Sender:
                 self.succeed()
             case TargetAnswer.GONE:
                 self.is_stopped = True
+                self._journal.keep(STOPPED, self._now_ms())
                 self._log.warning(f"{self.name}: {where} answers 410: nothing is sent to it until the next start")
             case _:
                 wait_ms = wait_of(reply.headers.get("retry-after"), self._now_ms())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from txnwatch.push.alertmanager import AlertmanagerPeer
-from txnwatch.push.journal import Journal, TargetPosition
-from txnwatch.push.push_file import PushFile
+from txnwatch.push.http_client import Address
+from txnwatch.push.journal import Journal, journal_name
+from txnwatch.push.push_file import HttpTarget, PushFile
 from txnwatch.push.webhook import Webhook
 from txnwatch.state.incidents.event_builder import Origin, suggested
 from txnwatch.state.incidents.naming import named
@@ -18,7 +18,6 @@ from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs
 
-_PREFIX = "txnwatch-push-"
 _STOP_S = 0.5
 
 
@@ -47,18 +46,17 @@ class PushTargets:
         if self.queues:
             return
         for webhook in self._file.webhook:
-            position = TargetPosition(self._journal(webhook.name), self._now_ms())
-            self.queues.append(Webhook(webhook, position, self._now_ms, self._log))
+            (address,) = webhook.addresses
+            self.queues.append(Webhook(webhook, self._journal(webhook, address), self._now_ms, self._log))
         for target in self._file.alertmanager:
             for address in target.addresses:
-                # Two peers differ in their address, which is no name of a file.
-                journal = self._journal(f"{target.name}-{hashlib.sha256(address.shown.encode()).hexdigest()[:8]}")
+                journal = self._journal(target, address)
                 self.queues.append(AlertmanagerPeer(target, address, journal, self._now_ms, self._log))
         for queue in self.queues:
             queue.start()
 
-    def _journal(self, name: str) -> Journal:
-        return Journal(self._directory / f"{_PREFIX}{name}.jsonl", self._log.warning)
+    def _journal(self, target: HttpTarget, address: Address) -> Journal:
+        return Journal(self._directory / journal_name(target, address), self._log.warning)
 
     def seen(
         self, history: Iterable[IncidentEvent | Overwritten], origin: Origin

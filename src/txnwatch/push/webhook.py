@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from txnwatch.push.http_client import HttpClient, Reply
-from txnwatch.push.journal import TargetPosition
+from txnwatch.push.journal import Journal, TargetPosition
 from txnwatch.push.push_file import WebhookTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.background import WHEN_WOKEN
@@ -128,15 +128,15 @@ class Webhook(TargetThread):
     def __init__(
         self,
         target: WebhookTarget,
-        position: TargetPosition,
+        journal: Journal,
         now_ms: Callable[[], TimestampMs],
         log: Log,
     ) -> None:
         (address,) = target.addresses
         client = HttpClient(address, target.ca_file)
-        super().__init__(Sender(f"webhook {target.name}", target, client, now_ms, log), self._work, log)
+        super().__init__(Sender(f"webhook {target.name}", target, client, journal, now_ms, log), self._work, log)
         self._target = target
-        self._position = position
+        self._position = TargetPosition(journal, now_ms())
         self._now_ms = now_ms
         self._waiting: deque[IncidentEvent] = deque()
         self._bound = QueueBound()

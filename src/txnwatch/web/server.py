@@ -12,6 +12,9 @@ Law:
     * Passwords are checked in a thread of their own, one after another: bcrypt is slow by design, and the loop has to
       answer the others. A client with wrong passwords keeps one core busy, not all.
     * Nothing that a client sends is written to the log.
+    * On a loopback address every path is only for a request with a name of this server. On another address the metrics
+      and the probes answer any name, because Prometheus and load balancers have names of their own for this server.
+      The page checks the name on every address.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -39,6 +43,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
+from txnwatch.page.own_hosts import OwnHosts, Serve
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import doubled
@@ -67,8 +72,13 @@ class Site(Protocol):
     """What the server has beside the metrics and the probes.
 
     Attributes:
+        hosts: the names of this server.
         routes: the paths.
     """
+
+    @property
+    def hosts(self) -> OwnHosts:
+        """The names of this server."""
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
@@ -112,6 +122,7 @@ class WebServer:
         self.is_site_up = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connections: Connections | None = None
+        self._is_local = _is_loopback(host)
         self._listening = _listening(host, port)
         shown = f"[{host}]" if ":" in host else host
         scheme = "http" if self._web.tls is None else "https"
@@ -197,10 +208,14 @@ class WebServer:
         return await asyncio.get_running_loop().run_in_executor(self._collector, read)
 
     def _application(self) -> ASGIApp:
+        hosts = self._site.hosts if self._site is not None else OwnHosts()
+        answers: dict[str, Serve] = {
+            "/metrics": self._metrics_answer,
+            "/-/healthy": _healthy,
+            "/-/ready": self._ready_answer,
+        }
         routes = [
-            Route("/metrics", self._metrics_answer),
-            Route("/-/healthy", _healthy),
-            Route("/-/ready", self._ready_answer),
+            *(Route(path, hosts.guarded(serve) if self._is_local else serve) for path, serve in answers.items()),
             *(self._site.routes if self._site is not None else ()),
         ]
         app = Starlette(routes=routes, exception_handlers={HTTPException: _problem})
@@ -224,6 +239,13 @@ class WebServer:
         except TimeoutError:
             return PlainTextResponse(f"the metrics took more than {_COLLECTING_S} s\n", 503)
         return answer
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -350,11 +372,10 @@ class Served:
     on_refused: Callable[[], None] = lambda: None
 
 
-def _is_private(place: HttpPlace, web: WebConfig) -> bool:
+def is_private(place: HttpPlace, web: WebConfig) -> bool:
     """Whether only this machine, or somebody with a password or a certificate, reaches the page."""
-    is_local = place.http_host in {"127.0.0.1", "::1", "localhost"}
     has_certificates = web.tls is not None and web.tls.context.verify_mode is ssl.CERT_REQUIRED
-    return is_local or web.users is not None or has_certificates
+    return _is_loopback(place.http_host) or web.users is not None or has_certificates
 
 
 @contextlib.contextmanager
@@ -369,7 +390,7 @@ def serving(place: HttpPlace, port: int, served: Served, log: Log, site: Site | 
         served.registry, place.http_host, port, served.is_ready, web, served.on_refused, site, log.warning
     )
     if site is not None:
-        log.info(f"the page is at {server.url}/{'' if _is_private(place, web) else _PUBLIC}")
+        log.info(f"the page is at {server.url}/{'' if is_private(place, web) else _PUBLIC}")
     log.info(f"metrics at {server.url}/metrics")
     try:
         yield server

@@ -23,7 +23,7 @@ OBJECT_STORE = {"settings": {"bootstrap_server": "a:9092"}, "checkpoint": {"uri"
 OWN_CLAIM = {"settings": {"bootstrap_server": "a:9092"}, "checkpoint": {"volume": {"existingClaim": "mine"}}}
 NOTHING_OPTIONAL = {
     "settings": {"bootstrap_server": "a:9092"},
-    "networkPolicy": {"enabled": False},
+    "networkPolicy": {"enabled": False, "allowOpenPorts": True},
     "podDisruptionBudget": {"enabled": False},
     "serviceAccount": {"create": False},
 }
@@ -160,6 +160,9 @@ def test_the_schemas_refuse_what_kubernetes_would_ignore(
         pytest.param(["settings.auto_abort=maybe"], "/settings/auto_abort", id="unknown value"),
         pytest.param(["secret.clientProperties=client.properties"], "/secret/existingSecret", id="file of no Secret"),
         pytest.param(["secret.existingSecret=s", "secret.config=../x"], "/secret/config", id="file elsewhere"),
+        pytest.param(
+            ["networkPolicy.enabled=false"], "set secret.webConfig (TLS and users)", id="a port that is open to all"
+        ),
         pytest.param(["replicas=2"], "replicas", id="two writers"),
         pytest.param(["terminationGracePeriodSeconds=5"], "/terminationGracePeriodSeconds", id="killed in a batch"),
         pytest.param(["image.digest=latest"], "/image/digest", id="no digest"),
@@ -287,6 +290,21 @@ def test_a_protected_metrics_port_is_probed_in_the_container(manifests: ModuleTy
     assert "readinessProbe" not in container, "the kubelet has no user, and ready is not the same as healthy"
     (found,) = kinds(text)["ServiceMonitor"]["spec"]["endpoints"]
     assert found == {"port": "metrics", "interval": "15s", **endpoint}
+
+
+@pytest.mark.parametrize(
+    "protection",
+    [{"secret": {"existingSecret": "s", "webConfig": "web.yml"}}, {"networkPolicy": {"allowOpenPorts": True}}],
+    ids=["users", "something else"],
+)
+def test_without_the_network_policy_the_ports_are_protected_in_another_way(
+    manifests: ModuleType, tmp_path: Path, protection: dict[str, Any]
+) -> None:
+    policy = {"enabled": False, **protection.get("networkPolicy", {})}
+    values = {"settings": {"bootstrap_server": "a:9092"}, **protection, "networkPolicy": policy}
+    found = kinds(rendered(manifests, values, tmp_path))
+    assert "NetworkPolicy" not in found
+    assert "StatefulSet" in found
 
 
 def test_further_rules_of_the_network_policy_are_added(manifests: ModuleType, tmp_path: Path) -> None:

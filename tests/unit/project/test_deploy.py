@@ -177,6 +177,20 @@ def test_annotations_and_variables_name_what_exists() -> None:
     assert [wrong for query in queries for wrong in wrong_names(query)] == []
 
 
+def test_the_dashboard_links_to_the_page_at_an_address_that_its_reader_can_change() -> None:
+    (link,) = DASHBOARD["links"]
+    boxes = {one["name"]: one for one in DASHBOARD["templating"]["list"] if one["type"] == "textbox"}
+    name = link["url"].removeprefix("${").partition("}")[0]
+    assert (link["type"], link["url"], list(boxes)) == ("link", f"${{{name}}}/", [name])
+    box = boxes[name]
+    assert box["skipUrlSync"] is True, "a link to the dashboard sets no address"
+    assert not any(link[key] for key in ("includeVars", "keepTime", "asDropdown"))
+    ports = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["txnwatch"]["ports"]
+    address, _, port = ports[0].rpartition(":")
+    assert box["query"] == box["current"]["value"] == f"http://{address}", "where the compose file serves it"
+    assert port == "9464"
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_promtool_agrees() -> None:
     for command, file in (("check", "rules.yaml"), ("test", "rules_test.yaml")):

@@ -229,6 +229,16 @@ def test_the_readme_has_a_row_for_each_verdict() -> None:
     assert re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE) == [*Verdict]
 
 
+def test_the_readme_opens_with_the_pictures_of_the_page_and_the_two_commands_follow() -> None:
+    text = (ROOT / "README.md").read_text()
+    opening, _, rest = text.partition("\n## Two commands\n")
+    assert re.findall(r"!\[[^]]+\]\(([^)]+)\)", opening) == ["docs/page.png", "docs/page-incident.png"]
+    assert len(opening.splitlines()) <= 20, "the commands are on the first screens"
+    assert ("make demo" in rest.partition("\n## ")[0], "make test" in rest.partition("\n## ")[0]) == (True, True)
+    written = "".join(file.read_text() for file in (ROOT / "tests" / "browser").glob("test_*.py"))
+    assert [name for name in ("page", "page-incident") if f'"{name}"' not in written] == [], "the tests make them"
+
+
 @pytest.mark.parametrize(("field", "values"), [("verdict", Verdict), ("reason", Reason), ("severity", Severity)])
 def test_the_schema_names_each_value_of_a_field(field: str, values: type[StrEnum]) -> None:
     text = next(found["doc"] for found in json.loads(schema_text())["fields"] if found["name"] == field)

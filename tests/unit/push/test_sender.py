@@ -10,13 +10,16 @@ from support.http_receiver import Says, receiving
 from support.log_lines import LogLines
 from support.push_world import HandClock
 from txnwatch.push.http_client import HttpClient
+from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import WebhookTarget
 from txnwatch.push.sender import LONGEST_WAIT_MS, Retries, Sender, TargetAnswer, answer_of, wait_of
 
+UNWRITTEN = Journal(Path("no-directory", "position"), lambda _: None)  # only an answer 410 is written
 
-def sender_to(url: str, clock: HandClock, log: LogLines, **values: object) -> Sender:
+
+def sender_to(url: str, clock: HandClock, log: LogLines, journal: Journal = UNWRITTEN, **values: object) -> Sender:
     target = WebhookTarget(name="pager", url=f"{url}/secret-path", **values)
-    return Sender("webhook pager", target, HttpClient(target.addresses[0]), clock, log)
+    return Sender("webhook pager", target, HttpClient(target.addresses[0]), journal, clock, log)
 
 
 def test_a_target_is_left_alone_for_as_long_as_it_asks() -> None:
@@ -61,7 +64,8 @@ def test_a_secret_of_a_request_is_in_no_line(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("hunter2-hunter2")
     with receiving() as receiver:
         receiver.answers = [Says(401), Says(410)]
-        sender = sender_to(receiver.url, HandClock(), log, token_file=tmp_path / "token", headers={"X-Key": "hunter3"})
+        journal, secrets = Journal(tmp_path / "position", log.warning), {"X-Key": "hunter3"}
+        sender = sender_to(receiver.url, HandClock(), log, journal, token_file=tmp_path / "token", headers=secrets)
         sender.post([], b"x")
         sender.post([], b"x")
         assert receiver.received[0].headers["authorization"] == "Bearer hunter2-hunter2"

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from support.page_client import get
 from support.waiting import eventually
 from txnwatch.metrics.collector import Metrics
+from txnwatch.page.own_hosts import OwnHosts
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web import server as server_module
 from txnwatch.web.connections import Connections
@@ -28,6 +29,7 @@ class FailingSite:
     """A site whose work fails the first time, and one of whose paths always fails."""
 
     def __init__(self) -> None:
+        self.hosts = OwnHosts()
         self.starts = 0
 
     @property

@@ -21,6 +21,7 @@ class Pair:
     def __init__(self) -> None:
         self.world = LedgerWorld()
         self.log = SharedLog()
+        self.is_topic_away = False
         self.one, self.two = self.world.another(self.log), self.world.another(self.log)
 
     def both(self, *emitted: Finding, after_ms: int = 500) -> None:
@@ -70,28 +71,47 @@ def test_both_open_at_once_and_agree_on_the_first(pair: Pair) -> None:
     assert pair.published() == [(1, "opened"), (2, "resolved")]
 
 
-def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_event(pair: Pair) -> None:
+def both_go_on_at_once_and_one_does_not_see_the_end(pair: Pair) -> None:
+    """For the same hang, the first instance makes an update, and the second one its end, both with the sequence 2."""
     candidate = pair.world.hang()
     pair.both(candidate)
     pair.both()
     pair.world.admin.plain(pair.world.partition, 50)
     pair.world.now_ms += LOOK_AGAIN_MS
     ended = pair.world.abort(candidate)
-    pair.world.admin.write(pair.world.partition, candidate.producer_id)  # so that the first does not see the end
-    row = pair.world.admin.partitions[pair.world.partition].producers[candidate.producer_id]
-    pair.world.admin.partitions[pair.world.partition].producers[candidate.producer_id] = row._replace(
-        txn_start_offset=candidate.span.start_offset
-    )
+    pair.world.admin.write(pair.world.partition, candidate.producer_id)
+    producers = pair.world.admin.partitions[pair.world.partition].producers
+    row = producers[candidate.producer_id]
+    producers[candidate.producer_id] = row._replace(txn_start_offset=candidate.span.start_offset)
+    pair.log.is_away = pair.is_topic_away
     pair.at_once(other=(ended,))
-    pair.world.admin.partitions[pair.world.partition].producers[candidate.producer_id] = row._replace(
-        txn_start_offset=None
-    )
+    producers[candidate.producer_id] = row._replace(txn_start_offset=None)
+
+
+def test_an_end_that_a_consumer_would_drop_is_published_again_behind_the_other_event(pair: Pair) -> None:
+    both_go_on_at_once_and_one_does_not_see_the_end(pair)
     assert [(event.sequence, event.status) for event in pair.log.records[1:]] == [(2, "updated"), (2, "resolved")]
     pair.both()
     pair.both()
     assert pair.published() == [(1, "opened"), (2, "updated"), (3, "resolved")]
     assert pair.log.compacted[pair.log.records[0].incident_id].status == "resolved"
     assert pair.one.open_incidents == pair.two.open_incidents == []
+
+
+def test_an_event_that_waits_for_the_topic_may_never_get_there_and_its_id_has_another_event(pair: Pair) -> None:
+    """So no target gets an event before the topic has it: a consumer that keeps `ce_id` would drop the end."""
+    pair.is_topic_away = True
+    both_go_on_at_once_and_one_does_not_see_the_end(pair)
+    assert (pair.one.topic.waiting, pair.two.topic.waiting) == (1, 1)
+    pair.log.is_away = False
+    for ledger in (pair.two, pair.one):
+        pair.step(ledger, after_ms=60_000)
+    pair.both()
+    assert pair.published() == [(1, "opened"), (2, "resolved")]
+    assert (pair.one.topic.waiting, pair.two.topic.waiting) == (0, 0)
+    mirrored = pair.world.redis.published
+    assert mirrored
+    assert [event for event in mirrored if event not in pair.log.records] == []
 
 
 def test_a_waiting_event_is_withdrawn_once_another_instance_has_published_it(pair: Pair) -> None:
