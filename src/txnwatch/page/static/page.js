@@ -13,32 +13,36 @@ const page = {
 };
 const LOST = new Set(["asking", "silent", "not judged"]);
 let paused = null; // { picture, head, at }
-let detail = { address: null, found: null, error: null, isAsked: false, askedAt: -Infinity };
+const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAsked: false, askedAt: -Infinity };
+let detail = { ...NOT_ASKED, address: null };
 let isSeriesAsked = false;
 let said = "";
 let notFound = "";
 let keysOff = localStorage.getItem("keys") === "off";
 
 // --- addresses
+// What begins with the first part and does not match is not asked: the server has no such address.
 const ROUTES = [
-  [/^\/incident\/([^/]+)$/, (id) => `/api/v1/incidents/${id}`, views.incident, "Incident"],
-  [/^\/partition\/([^/]+)\/(\d+)$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
-  [/^\/producer\/(\d+)$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
-  [/^\/id\/([^/]+)$/, (name) => `/api/v1/ids?name=${name}`, views.client, "Transactional id"],
-  [/^\/open$/, () => "/api/v1/open", views.oldest, "Oldest"],
+  ["/incident/", /^([0-9a-f]{32})$/, (id) => `/api/v1/incidents/${id}`, views.incident, "Incident"],
+  ["/partition/", /^([\w.-]+)\/(\d{1,10})$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
+  ["/producer/", /^(\d{1,19})$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
+  ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, views.client, "Transactional id"],
+  ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
 ];
+const LISTS = { "/": views.overview, "/incidents": views.allIncidents, "/watcher": views.watcherView };
 
 /** The address within the pages of the cluster. */
 const path = () => location.pathname.slice(BASE.length);
 
 function route() {
   if (page.picture?.clusters) return { address: null, view: views.clusters, title: null };
-  if (path() === "/id") return { address: `/api/v1/ids${location.search}`, view: views.client, title: "Transactional id" };
-  for (const [pattern, address, view, title] of ROUTES) {
-    const match = pattern.exec(path());
-    if (match) return { address: address(...match.slice(1)), view, title };
+  if (LISTS[path()]) return { address: null, view: LISTS[path()], title: null };
+  for (const [begin, rest, address, view, title] of ROUTES) {
+    if (!path().startsWith(begin)) continue;
+    const match = rest.exec(path().slice(begin.length));
+    return { address: match && address(...match.slice(1)), view: match ? view : () => views.missing(`no ${title}`), title };
   }
-  return { address: null, view: { "/incidents": views.allIncidents, "/watcher": views.watcherView }[path()] ?? views.overview, title: null };
+  return { address: null, view: () => views.missing("no address"), title: null };
 }
 
 /** Goes to another address within the pages of the cluster. */
@@ -48,17 +52,25 @@ function go(address) {
   draw(true);
 }
 
+/** What the API answers about one thing; its answer is null if it is not known. */
+async function answerOf(address) {
+  const answer = await fetch(`${BASE}${address}${address.includes("?") ? "&" : "?"}missing=null`, { cache: "no-store" });
+  if (!answer.ok) throw new Error(answer.status);
+  return answer.json();
+}
+
 async function ask(address) {
-  if (detail.address !== address) detail = { address, found: null, error: null, isAsked: false, askedAt: -Infinity };
+  if (detail.address !== address) detail = { ...NOT_ASKED, address };
   if (detail.isAsked || performance.now() - detail.askedAt < 1000) return;
   const asked = detail;
   asked.isAsked = true;
   asked.askedAt = performance.now();
   try {
-    const answer = await fetch(BASE + address, { cache: "no-store" });
-    const message = await answer.json();
-    asked.found = answer.ok ? message.answer : asked.found;
-    asked.error = answer.ok ? null : message.error;
+    const message = await answerOf(address);
+    asked.found = message.answer;
+    asked.look = message.look;
+    asked.isMissing = message.answer === null;
+    asked.error = null;
   } catch {
     asked.error = "the watcher does not answer";
   }
@@ -83,7 +95,8 @@ function content() {
   if (address === null) return page.picture ? view(page) : nothing;
   if (detail.address !== address) return nothing;
   const crumbs = html`<nav class="crumbs" aria-label="Where this is"><a href=${`${BASE}/`}>Overview</a> / ${title}</nav>`;
-  if (!detail.found) return html`${crumbs}${detail.error ? html`<section class="card"><div class="body"><h1 class="big">Nothing is found.</h1><p>${detail.error}</p></div></section>` : nothing}`;
+  if (detail.isMissing) return html`${crumbs}${views.missing(title, detail.look, page)}`;
+  if (!detail.found) return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}</p>` : nothing}`;
   return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.found, page)}`;
 }
 
@@ -162,11 +175,11 @@ async function find(event) {
   event.preventDefault();
   const text = document.getElementById("find").value.trim();
   if (!text) return;
-  const answer = await fetch(`${BASE}/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
-  notFound = answer?.ok ? "" : "nothing that is open has this name";
-  if (answer?.ok) {
+  const message = await answerOf(`/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
+  notFound = !message ? "the watcher does not answer" : message.answer ? "" : "nothing that is open has this name";
+  if (message?.answer) {
     document.getElementById("find").blur();
-    go((await answer.json()).answer.address);
+    go(message.answer.address);
   } else draw(false);
 }
 

@@ -216,6 +216,25 @@ export function clusters(page) {
       <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration(page.trueNow - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
 }
 
+// --- what is not there
+const FORGOTTEN = "An incident is forgotten a day after its end. Its events are still in the events topic, as long as the topic keeps them.";
+const UNKNOWN_ID = ["Nothing is known under this id.", "Nothing is open for 2 s or longer under it, and no incident of it is open or has ended within a day."];
+const MISSING = {
+  Incident: ["No incident with this id is known here.", FORGOTTEN],
+  Producer: UNKNOWN_ID,
+  "Transactional id": UNKNOWN_ID,
+  "no Incident": ["This is not the id of an incident.", "Such an id has 32 characters: digits, and letters from a to f."],
+  "no Partition": ["This is not a partition.", "An address of a partition is /partition/TOPIC/NUMBER."],
+  "no Producer": ["This is not a producer id.", "A producer id is a number."],
+};
+const NO_ADDRESS = ["The page has no such address.", "The incidents and the partitions are on the overview."];
+
+/** Says that something is not there; `look` is a command that may find it. */
+export function missing(what, look, page) {
+  const [title, text] = MISSING[what === "Partition" ? "no Partition" : what] ?? NO_ADDRESS;
+  return html`<section class="card"><div class="body"><h1 class="big">${title}</h1><p>${text}</p>${look ? command(look, page) : nothing}</div></section>`;
+}
+
 // --- one partition, one client, the oldest
 export function partition(found, page) {
   const worst = found.incidents[0];
