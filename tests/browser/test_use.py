@@ -110,20 +110,6 @@ def test_an_address_can_be_loaded_again_and_the_browser_goes_back(browser: Any, 
         tab.until("What stands in the way of readers", "h2")
 
 
-def test_a_pause_stops_what_moves_but_not_the_truth(browser: Any, serve: Serve) -> None:
-    world = a_busy_cluster()
-    with a_tab(browser, serve(world)) as tab:
-        opened(tab).page.keyboard.press("p")
-        standing = tab.page.locator(".incidents .standing .big").first
-        before = standing.inner_text()
-        world.incidents, world.open = [], []
-        world.batch()
-        tab.until("All clear.")
-        assert standing.inner_text() == before
-        tab.page.keyboard.press("p")
-        tab.page.locator(".incidents").wait_for(state="detached")
-
-
 PICTURES = {"page": ("/", 1440, False), "page-incident": ("/incident/{id}", 1440, True)}
 
 

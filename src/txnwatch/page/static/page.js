@@ -8,11 +8,12 @@ const root = document.getElementById("page");
 root.replaceChildren(); // what the shell says until this runs
 const WIDE = 600;
 const page = {
-  picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, now: 0, trueNow: 0, isStale: true,
+  picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, isStale: true,
+  trueNow: 0, sentenceNow: 0, now: 0, pausedMs: null, // of the sentence, and of what is below it
   isRefused: false, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
 };
 const LOST = new Set(["asking", "silent", "not judged"]);
-let paused = null; // { picture, head, at }
+let paused = null; // { picture, at, trueAt }
 const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAsked: false, askedAt: -Infinity };
 let detail = { ...NOT_ASKED, address: null };
 let isSeriesAsked = false;
@@ -79,7 +80,7 @@ async function ask(address) {
 }
 
 async function askSeries() {
-  if (!page.picture || page.picture.clusters) return;
+  if (!page.picture || page.picture.clusters || paused) return;
   isSeriesAsked = true;
   try {
     const answer = await fetch(`${BASE}/api/v1/series`, { cache: "no-store" });
@@ -104,7 +105,7 @@ const link = (to, text) => html`<a href=${BASE + to} aria-current=${path() === t
 
 function bar() {
   const isLive = page.truth.state !== "unknown";
-  const connection = paused ? "paused" : page.truth.why === "silent" ? "no answer" : isLive || !page.isStale ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated";
+  const connection = page.truth.why === "silent" ? "no answer" : isLive || !page.isStale ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated";
   const isList = Boolean(page.picture?.clusters);
   return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
     <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
@@ -123,17 +124,19 @@ function take() {
   page.isStale = live.picture?.clusters ? LOST.has(page.truth.why) : page.truth.state === "unknown";
   page.head = live.head;
   page.status = live.picture?.status ?? null;
-  page.picture = paused ? paused.picture : live.picture;
   // What is out of date does not get older: its durations stop where the last barrier was evaluated.
-  page.now = paused ? paused.at : page.isStale && live.head?.judged_ms ? live.head.judged_ms : page.trueNow;
+  page.sentenceNow = page.isStale && live.head?.judged_ms ? live.head.judged_ms : page.trueNow;
+  page.picture = paused ? paused.picture : live.picture;
+  page.pausedMs = paused ? paused.trueAt : null;
+  page.now = paused ? paused.at : page.sentenceNow;
 }
 
 function draw(hasChanged) {
   take();
   const { address } = route();
-  if (address && hasChanged && !paused) ask(address);
+  if (address && hasChanged && !(paused && detail.address === address)) ask(address);
   if (!isSeriesAsked) askSeries();
-  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
+  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
   sentenceChanged();
   measure();
 }
@@ -184,7 +187,7 @@ async function find(event) {
 }
 
 function pause() {
-  paused = paused ? null : { picture: live.picture, at: page.now };
+  paused = paused ? null : { picture: live.picture, at: page.now, trueAt: page.trueNow };
   draw(true);
 }
 

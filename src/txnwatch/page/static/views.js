@@ -29,7 +29,7 @@ const LOST = {
 };
 
 export function sentence(page, isSmall) {
-  const { status, truth, now } = page;
+  const { status, truth, sentenceNow: now } = page;
   const lost = truth.state === "unknown" && LOST[truth.why];
   const tone = lost || !status ? "unknown" : status.tone;
   const verb = page.picture?.clusters ? "read" : "evaluated";
@@ -41,6 +41,12 @@ export function sentence(page, isSmall) {
     ${judged === null ? nothing : html`<div class="age"><span class="small">${lost ? `last ${verb}` : verb}</span> <strong>${duration(page.trueNow - judged)}</strong> <span class="small">ago</span></div>`}
   </section>`;
 }
+
+/** Says that what is below stands still. */
+export const pauseOf = (page) => page.pausedMs === null ? nothing : html`<p class="paused"><b>Paused</b> at ${clock(page.pausedMs, page.trueNow)}. What is below stands still. The sentence goes on.</p>`;
+
+/** When what is below the sentence was true, if it is not now; else nothing. */
+const asOf = (page) => page.pausedMs ?? (page.isStale ? page.head?.judged_ms : null);
 
 // --- incidents
 const ofGroup = (row, group) => {
@@ -73,7 +79,7 @@ function incidents(page, isWhole) {
   const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.verdict !== "long_running"));
   const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.verdict === "long_running");
   if (!shown.length && !warnings.length) return isWhole ? html`<section class="card"><div class="body">No incident is open.</div></section>` : nothing;
-  const title = page.isStale && page.head?.judged_ms ? html`Open when last evaluated, at ${time(page.head.judged_ms, page)}` : "Open incidents";
+  const title = asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
     <header><h2 id="h-incidents">${title}</h2><span class="muted small">worst first · a command reads everything again, and asks before it writes</span></header>
     <ol class="incidents">${shown.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>
@@ -100,7 +106,7 @@ const form = (phase, text) => html`<span><svg viewBox="0 0 30 14" aria-hidden="t
 
 function timeline(page) {
   const { order, lanes, others } = page.picture;
-  const missing = page.status?.open_missing;
+  const missing = page.picture.status.open_missing;
   if (missing) return html`<section class="card" aria-labelledby="h-lanes"><header><h2 id="h-lanes">What stands in the way of readers</h2></header><div class="body">${notKnown(missing)}</div></section>`;
   const rows = order.lanes.map((key) => lanes[key]).filter(Boolean);
   const oldest = Math.max(0, ...rows.map((row) => page.now - row.since_ms), others.oldest_ms ? page.now - others.oldest_ms : 0) / 1000;
@@ -108,7 +114,7 @@ function timeline(page) {
   const width = page.plotWidth;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-lanes">
     <header><h2 id="h-lanes">What stands in the way of readers</h2><span class="muted small">partitions with data that is open for 2 s or longer; worst first, then oldest</span></header>
-    <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, page.isStale && page.head?.judged_ms ? clock(page.head.judged_ms, page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
+    <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, asOf(page) ? clock(asOf(page), page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
     ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
       <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div>${row.holder ? nothing : command(row.look, page)}</div>
       <div class="plot">${lane(row, scale, width, page.now)}</div>
@@ -213,7 +219,7 @@ export function clusters(page) {
       <div class="which"><a href=${`/c/${encodeURIComponent(order.clusters[i])}/`}><b>${foreign(row.name)}</b></a>${row.cluster_id ? html` <span class="mono muted small">${foreign(row.cluster_id)}</span>` : nothing}</div>
       <div class="cell">${plain(row.text, page.now)}</div>
       <div class="muted count">${row.incidents === null ? "not known" : plural(row.incidents, "incident")}</div>
-      <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration(page.trueNow - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
+      <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration((page.pausedMs ?? page.trueNow) - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
 }
 
 // --- what is not there
