@@ -15,7 +15,8 @@ const SLOWER = 0.001; // how much the two clocks may differ in speed
 export const live = { picture: null, head: null, isPolling: false, isRefused: false, restartedMs: null };
 let listener = () => {};
 let end = null; // ends the stream or the asking; null if neither is going on
-let heardAt = 0; // the last message, or the begin of the stream or of the asking
+let heardAt = 0;
+let onTimeAt = 0; // the last message that was on time, or the begin of the stream or of the asking
 let offset = 0; // the server's clock less performance.now()
 let isFirst = true; // nothing was heard since the stream was opened
 let dueMs = SILENT_MS; // until when a message counts: the next one has to come before
@@ -44,6 +45,7 @@ function heard(message, nextMs) {
   isFirst = false;
   heardAt = at;
   dueMs = nextMs;
+  if (found >= offset - nextMs) onTimeAt = at;
   live.head = message;
   live.isRefused = false;
 }
@@ -66,7 +68,7 @@ function close() {
 function begins(ends) {
   close();
   end = ends;
-  heardAt = performance.now();
+  onTimeAt = performance.now();
 }
 
 function open() {
@@ -138,7 +140,7 @@ function look() {
     offset += Math.max(0, jump);
   }
   if (end && hasSlept) open();
-  else if (end && performance.now() - heardAt > STUCK_MS) poll();
+  else if (end && performance.now() - onTimeAt > STUCK_MS) poll();
   listener(false);
 }
 
