@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from txnwatch.web.server import WebServer
 
 Serve = Callable[[PageWorld], str]
 SILENT = "The watcher does not answer."
+STOPPED = "The process that serves this page was stopped in an orderly way, at "
 NOT_JUDGED = "The watcher answers, but nothing was evaluated lately."
 
 # A tab that is hidden for 60 s, in a third of a second.
@@ -110,9 +112,24 @@ def test_a_machine_that_has_slept_knows_nothing(browser: Any, serve: Serve) -> N
         tab.until("All clear.")
 
 
-def test_a_server_that_has_stopped_is_silent_until_it_is_back(browser: Any) -> None:
+def test_a_server_that_was_stopped_says_so_and_when_it_was_started_again(browser: Any) -> None:
+    first = serving(a_calm_cluster())
+    with closing(first), a_tab(browser, first.url) as tab:
+        tab.until("All clear.")
+        assert tab.page.inner_text(".connection") == "live"
+        first.close()
+        tab.until(STOPPED, within_s=2.0)
+        assert tab.page.inner_text(".connection") == "stopped"
+        with closing(serving(a_calm_cluster(), port_of(first))):
+            tab.until("All clear.", within_s=12.0)
+            assert re.fullmatch(r"live, restarted at \d\d:\d\d:\d\d", tab.page.inner_text(".connection"))
+
+
+def test_a_server_that_was_killed_is_silent(browser: Any) -> None:
     """Its last barrier counts for 15 s, so within 6 s only the silence can be the reason."""
-    server = serving(a_calm_cluster())
+    world = a_calm_cluster()
+    world.site.end = lambda: None  # no farewell
+    server = serving(world)
     with closing(server), a_tab(browser, server.url) as tab:
         tab.until("All clear.")
         tab.page.evaluate(WATCH_THE_STATE)

@@ -12,7 +12,7 @@ const FAILURES = 3;
 const WITHIN_MS = 30000;
 const SLOWER = 0.001; // how much the two clocks may differ in speed
 
-export const live = { picture: null, head: null, isPolling: false, isRefused: false, restartedMs: null };
+export const live = { picture: null, head: null, isPolling: false, isRefused: false, restartedMs: null, stoppedMs: null };
 let listener = () => {};
 let end = null; // ends the stream or the asking; null if neither is going on
 let heardAt = 0;
@@ -30,6 +30,7 @@ export const now = () => (live.head ? performance.now() + offset : 0);
 /** The state of the page: that of the server, or `unknown` if nothing says that it is still true. */
 export function state() {
   if (!live.picture) return { state: "unknown", why: "asking" };
+  if (live.stoppedMs !== null) return { state: "unknown", why: "stopped" };
   if (now() - live.head.server_ms > dueMs) return { state: "unknown", why: "silent" };
   const status = live.picture.status;
   const judged = live.head.judged_ms;
@@ -48,6 +49,7 @@ function heard(message, nextMs) {
   if (found >= offset - nextMs) onTimeAt = at;
   live.head = message;
   live.isRefused = false;
+  live.stoppedMs = null;
 }
 
 function apply(difference) {
@@ -93,6 +95,10 @@ function open() {
   source.addEventListener("beat", (event) => {
     if (isFirst) return;
     heard({ ...live.head, ...JSON.parse(event.data) }, SILENT_MS); // it has the times only
+    listener(false);
+  });
+  source.addEventListener("bye", () => {
+    live.stoppedMs = now();
     listener(false);
   });
   source.addEventListener("error", () => {

@@ -2,7 +2,7 @@
 import { html, nothing, render, svg } from "./lit-html.js";
 import { begin, live, now, state } from "./live.js";
 import * as views from "./views.js";
-import { BASE } from "./words.js";
+import { BASE, clock } from "./words.js";
 
 const root = document.getElementById("page");
 root.replaceChildren(); // what the shell says until this runs
@@ -10,9 +10,9 @@ const WIDE = 600;
 const page = {
   picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, isStale: true,
   trueNow: 0, sentenceNow: 0, now: 0, pausedMs: null, // of the sentence, and of what is below it
-  isRefused: false, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
+  isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
 };
-const LOST = new Set(["asking", "silent", "not judged"]);
+const LOST = new Set(["asking", "stopped", "silent", "not judged"]);
 let paused = null; // { picture, at, trueAt }
 const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAsked: false, askedAt: -Infinity };
 let detail = { ...NOT_ASKED, address: null };
@@ -105,12 +105,14 @@ const link = (to, text) => html`<a href=${BASE + to} aria-current=${path() === t
 
 function bar() {
   const isLive = page.truth.state !== "unknown";
-  const connection = page.truth.why === "silent" ? "no answer" : isLive || !page.isStale ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated";
+  const lost = { stopped: "stopped", silent: "no answer" }[page.truth.why];
+  const connection = lost ?? (isLive || !page.isStale ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated");
+  const restarted = !lost && live.restartedMs !== null ? `, restarted at ${clock(live.restartedMs, page.trueNow)}` : "";
   const isList = Boolean(page.picture?.clusters);
   return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
     <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
     <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a transactional id, a producer id or a group" placeholder="partition, id, producer, group"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
-    <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}</span>
+    <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}${restarted}</span>
     <button type="button" class="wide" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
 }
 
@@ -120,6 +122,7 @@ function take() {
   page.truth = state();
   page.trueNow = now();
   page.isRefused = live.isRefused;
+  page.stoppedMs = live.stoppedMs;
   // A cluster that is unknown makes the list unknown, and not the other lines.
   page.isStale = live.picture?.clusters ? LOST.has(page.truth.why) : page.truth.state === "unknown";
   page.head = live.head;

@@ -23,9 +23,10 @@ const value = (found, page) => (typeof found === "number" ? time(found, page, 3)
 
 // --- the sentence
 const LOST = {
-  asking: ["Asking the watcher …", "Nothing is known yet."],
-  silent: ["Unknown.", "The watcher does not answer. A new hang would not be seen here. What is below may have changed."],
-  "not judged": ["Unknown.", "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
+  asking: ["Asking the watcher …", () => "Nothing is known yet."],
+  stopped: ["Unknown.", (page) => `The process that serves this page was stopped in an orderly way, at ${clock(page.stoppedMs, page.trueNow)}. Until it is started again, a new hang would not be seen here. What is below may have changed.`],
+  silent: ["Unknown.", () => "The watcher does not answer. A new hang would not be seen here. What is below may have changed."],
+  "not judged": ["Unknown.", () => "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
 };
 
 export function sentence(page, isSmall) {
@@ -35,7 +36,7 @@ export function sentence(page, isSmall) {
   const verb = page.picture?.clusters ? "read" : "evaluated";
   const judged = page.head?.judged_ms ?? null;
   const title = lost || !status ? html`<b>${lost?.[0] ?? "Unknown."}</b>` : parts(status.headline, now);
-  const detail = lost || !status ? (page.isRefused ? "The server asks for a user: load the page again and log in." : lost?.[1]) : plain(status.detail, now);
+  const detail = lost || !status ? (page.isRefused ? "The server asks for a user: load the page again and log in." : lost?.[1](page)) : plain(status.detail, now);
   return html`<section class="sentence ${tone}${isSmall ? " small-sentence" : ""}" id="sentence">
     ${sign(tone)}<h1>${title}</h1><p>${detail}</p>
     ${judged === null ? nothing : html`<div class="age"><span class="small">${lost ? `last ${verb}` : verb}</span> <strong>${duration(page.trueNow - judged)}</strong> <span class="small">ago</span></div>`}
