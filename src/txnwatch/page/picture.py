@@ -407,6 +407,9 @@ def _bar(held: HeldBack, incident: IncidentEvent | None) -> dict[str, Any]:
         "start": held.start,
         "timeout_ms": transaction.timeout_ms,
         "incident": incident.incident_id if incident is not None else None,
+        "markers_missing": len(incident.pending_partitions)
+        if incident is not None and incident.verdict is Verdict.STUCK_PREPARE
+        else None,
     }
 
 

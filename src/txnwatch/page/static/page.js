@@ -7,9 +7,11 @@ import { BASE, clock } from "./words.js";
 const root = document.getElementById("page");
 root.replaceChildren(); // what the shell says until this runs
 const WIDE = 600;
+const BARS_MS = 10000; // how often bars move if a person wants less motion
+const LESS_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 const page = {
   picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, isStale: true,
-  trueNow: 0, sentenceNow: 0, now: 0, pausedMs: null, // of the sentence, and of what is below it
+  trueNow: 0, sentenceNow: 0, now: 0, barNow: 0, pausedMs: null, // of the sentence, and of what is below it
   isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
 };
 const LOST = new Set(["asking", "stopped", "silent", "not judged"]);
@@ -46,9 +48,17 @@ function route() {
   return { address: null, view: () => views.missing("no address"), title: null };
 }
 
+/** How many views of this visit are before this one. */
+const depth = () => history.state?.depth ?? 0;
+
+function back() {
+  if (depth()) history.back();
+  else if (path() !== "/") go("/", 0);
+}
+
 /** Goes to another address within the pages of the cluster. */
-function go(address) {
-  history.pushState(null, "", BASE + address);
+function go(address, at = depth() + 1) {
+  history.pushState({ depth: at }, "", BASE + address);
   scrollTo(0, 0);
   draw(true);
 }
@@ -132,6 +142,7 @@ function take() {
   page.picture = paused ? paused.picture : live.picture;
   page.pausedMs = paused ? paused.trueAt : null;
   page.now = paused ? paused.at : page.sentenceNow;
+  page.barNow = LESS_MOTION.matches ? Math.floor(page.now / BARS_MS) * BARS_MS : page.now;
 }
 
 function draw(hasChanged) {
@@ -224,7 +235,7 @@ function help() {
     keysOff = !event.target.checked;
     localStorage.setItem("keys", keysOff ? "off" : "on");
   };
-  render(html`<h2>Keys</h2><dl>${Object.entries(KEYS).map(([key, [text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}<dt><kbd>Esc</kbd></dt><dd>back to the overview</dd></dl>
+  render(html`<h2>Keys</h2><dl>${Object.entries(KEYS).map(([key, [text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}<dt><kbd>Esc</kbd></dt><dd>back</dd></dl>
     <label><input type="checkbox" .checked=${!keysOff} @change=${toggle}> use single keys</label> <button type="button" @click=${() => dialog.close()}>Close</button>`, dialog);
   dialog.showModal();
 }
@@ -234,7 +245,7 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input, textarea, select");
   if (event.key === "Escape") {
     if (isTyping) event.target.blur();
-    else if (path() !== "/") go("/");
+    else back();
     return;
   }
   if (isTyping || keysOff || (event.key === "Enter" && event.target.matches("a, button"))) return;

@@ -118,7 +118,7 @@ function timeline(page) {
     <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, asOf(page) ? clock(asOf(page), page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
     ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
       <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div>${row.holder ? nothing : command(row.look, page)}</div>
-      <div class="plot">${lane(row, scale, width, page.now)}</div>
+      <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
       <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.more + row.behind.length ? `${count(row.more + row.behind.length)} more open · ` : ""}${duration(page.now - row.since_ms)}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${count(order.more_lanes)} more partitions</p>` : nothing}
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
@@ -252,7 +252,23 @@ export function partition(found, page) {
     <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
       ${found.holder_is_listed || found.last_stable === null ? nothing : html`<p>It is held by a transaction that is not in this list.</p>`}${command(found.look, page)}
       ${found.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">ends</th></tr></thead><tbody>${found.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td><td>${endsBy(one, page.now)}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
-    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${count(one.behind)}</td></tr>`)}</tbody></table>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
+    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${count(one.behind)}</td></tr>`)}</tbody></table>
+      <p class="muted small">The lag that Kafka reports is 0 while the group stands, because it ends at the last stable offset. Really behind is up to the end of the partition.</p>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
+}
+
+/** The partitions with open data; for a prepared transaction also those whose marker is missing, and what is known of it. */
+function spansOf(found, page) {
+  const stuck = found.incidents.find((one) => one.is_open && one.verdict === "stuck_prepare");
+  const hasMarkers = stuck || found.open.some((one) => one.prepared_ms !== null);
+  const missing = new Set(stuck?.pending);
+  const spans = found.open.flatMap((one) => one.spans).map((span) => ({ ...span, place: `${span.topic}-${span.partition}` }));
+  const marker = (place) => (!stuck ? "not seen yet" : missing.has(place) ? "missing" : "written, as its coordinator says; not read here yet");
+  const others = [...missing].filter((place) => !spans.some((span) => span.place === place));
+  const placed = (place) => [place.slice(0, place.lastIndexOf("-")), place.slice(place.lastIndexOf("-") + 1)];
+  return html`<table><thead><tr><th scope="col">partition</th><th scope="col" class="number">from offset</th><th scope="col">first seen</th>${hasMarkers ? html`<th scope="col">marker</th>` : nothing}</tr></thead><tbody>
+    ${spans.map((span) => html`<tr><td><a href=${ofPartition(span.topic, span.partition)}>${foreign(span.place)}</a></td><td class="number">${count(span.start)}</td><td>${time(span.since_ms, page)}</td>${hasMarkers ? html`<td>${marker(span.place)}</td>` : nothing}</tr>`)}
+    ${others.map((place) => html`<tr><td><a href=${ofPartition(...placed(place))}>${foreign(place)}</a></td><td class="number">not seen</td><td>not seen</td><td>missing when it was confirmed; no open data is seen now</td></tr>`)}</tbody></table>
+    ${stuck ? html`<p class="muted small">A partition whose marker is written and read is not in this table any more.</p>` : nothing}`;
 }
 
 export function client(found, page) {
@@ -263,7 +279,7 @@ export function client(found, page) {
   const title = bad ? html`<b>${bad.verdict.replace("_", " ").toUpperCase()}</b> for ${duration(page.now - bad.since_ms)}` : open ? html`<b>${states[open.state] ?? open.state}</b> for ${duration(page.now - open.since_ms)}` : html`<b>Nothing is open</b> for 2 s or longer`;
   return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(found.name ?? "no transactional id is known")}</p></section>
     ${bad && page.picture?.incidents[bad.id] ? html`<section class="card"><header><h2>What to do</h2></header><ol class="incidents">${incidentRow(page.picture.incidents[bad.id], page, false)}</ol></section>` : nothing}
-    <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans"><table><thead><tr><th scope="col">partition</th><th scope="col" class="number">from offset</th><th scope="col">first seen</th></tr></thead><tbody>${found.open.flatMap((one) => one.spans).map((span) => html`<tr><td><a href=${ofPartition(span.topic, span.partition)}>${foreign(`${span.topic}-${span.partition}`)}</a></td><td class="number">${count(span.start)}</td><td>${time(span.since_ms, page)}</td></tr>`)}</tbody></table></div></section>
+    <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans">${spansOf(found, page)}</div></section>
     ${ownerCard(found)}
     <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${found.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${found.producer_ids.join(", ")}${found.length > 1000 ? html` · the id has ${count(found.length)} characters` : nothing}</p></div></section></div>`;
 }
