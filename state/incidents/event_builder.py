@@ -81,6 +81,12 @@ def explain_id(origin: Origin, transactional_id: str) -> str:
     return _command(origin, "explain", transactional_id=transactional_id)
 
 
+def read_events(origin: Origin, incident_id: str) -> str:
+    """The command that reads the events of an incident from the events topic."""
+    events = {name: value for name, value in _flags_of_events(origin).items() if name != "events_format"}
+    return _command(origin, "events", incident=incident_id, **events)
+
+
 def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: Offset) -> str:
     """The command that shows what an abort would do, without the abort."""
     return f"{_abort(origin, partition, start_offset)} --dry-run"
@@ -156,8 +162,11 @@ def _abort(origin: Origin, partition: TopicPartition, start_offset: Offset, **fl
 
 def _change(origin: Origin, verb: str, flags: Mapping[str, str]) -> str:
     """With the flags for the run's events, so that the change is published there."""
-    events = {name: value for name, value in asdict(origin.events).items() if value is not None}
-    return _command(origin, verb, **flags, **events)
+    return _command(origin, verb, **flags, **_flags_of_events(origin))
+
+
+def _flags_of_events(origin: Origin) -> dict[str, str]:
+    return {name: value for name, value in asdict(origin.events).items() if value is not None}
 
 
 def _flags_at(partition: TopicPartition, start_offset: Offset) -> dict[str, str]:

@@ -133,7 +133,7 @@ def test_a_page_that_is_gone_makes_all_clusters_unknown(browser: Any) -> None:
     with ExitStack() as served, a_tab(browser, served.enter_context(world.served())) as tab:
         tab.until("All 2 clusters are clear.")
         served.close()
-        tab.until("Unknown.", within_s=17.0)
+        tab.until("Unknown.", within_s=6.0)
         assert tab.page.locator(".clusters li:not(.unknown)").count() == 0
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from support.browsers import Tab, a_tab
 from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident, now_ms
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs, TopicPartition
 from txnwatch.watch.coverage import MissingEvidence
-from txnwatch.web.server import WebServer
 
 Serve = Callable[[PageWorld], str]
 
@@ -122,37 +120,6 @@ def test_a_watcher_that_evaluates_nothing_is_unknown_and_its_commands_only_read(
         assert tab.page.locator("section.stale").count() >= 2
         world.batch()
         tab.until("3 partitions stand still.")
-
-
-def test_a_watcher_that_is_gone_is_unknown_and_comes_back(browser: Any) -> None:
-    world = a_calm_cluster()
-    first = serving(world, 0)
-    with closing(first), a_tab(browser, first.url) as tab:
-        tab.until("All clear.")
-        first.close()
-        tab.until("Unknown.", within_s=17.0)
-        assert state_of(tab) == "unknown"
-        with closing(serving(world, int(first.url.rpartition(":")[2]))):
-            world.batch()
-            tab.until("All clear.", within_s=12.0)
-
-
-def test_a_machine_that_has_slept_knows_nothing(browser: Any, quiet: Serve) -> None:
-    with a_tab(browser, quiet(a_calm_cluster())) as tab:
-        tab.until("All clear.")
-        was_unknown = tab.page.evaluate("""() => new Promise(done => {
-            const seen = () => document.documentElement.dataset.state === "unknown" && done(true)
-            new MutationObserver(seen).observe(document.documentElement, {attributes: true})
-            const real = Date.now
-            Date.now = () => real() + 3600e3  // the clock of the machine has gone on, that of the page has not
-            setTimeout(() => done(false), 4000)
-        })""")
-        assert was_unknown, "until the next message"
-        tab.until("All clear.")
-
-
-def serving(world: PageWorld, port: int) -> WebServer:
-    return WebServer(CollectorRegistry(), "127.0.0.1", port, lambda: True, site=world.site)
 
 
 def test_the_policy_refuses_what_is_not_a_file_of_the_page(browser: Any, serve: Serve) -> None:

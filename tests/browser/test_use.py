@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.browsers import Tab, a_tab
-from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster
+from support.browsers import ROOT, Tab, a_tab
+from support.page_world import HANG, PageWorld, a_busy_cluster, a_calm_cluster, an_incident
 from txnwatch.state.model.values import Offset, TopicPartition
+from txnwatch.state.model.verdicts import Verdict
 
 Serve = Callable[[PageWorld], str]
+RUNBOOK = ROOT / "docs" / "runbook.md"
 
 
 def opened(tab: Tab) -> Tab:
@@ -107,20 +110,6 @@ def test_an_address_can_be_loaded_again_and_the_browser_goes_back(browser: Any, 
         tab.until("What stands in the way of readers", "h2")
 
 
-def test_a_pause_stops_what_moves_but_not_the_truth(browser: Any, serve: Serve) -> None:
-    world = a_busy_cluster()
-    with a_tab(browser, serve(world)) as tab:
-        opened(tab).page.keyboard.press("p")
-        standing = tab.page.locator(".incidents .standing .big").first
-        before = standing.inner_text()
-        world.incidents, world.open = [], []
-        world.batch()
-        tab.until("All clear.")
-        assert standing.inner_text() == before
-        tab.page.keyboard.press("p")
-        tab.page.locator(".incidents").wait_for(state="detached")
-
-
 PICTURES = {"page": ("/", 1440, False), "page-incident": ("/incident/{id}", 1440, True)}
 
 
@@ -166,3 +155,16 @@ def test_a_target_that_has_answered_410_is_on_the_page(browser: Any, serve: Serv
         opened(tab)
         tab.until("webhook ops gets no events. It has answered 410.", "section.card")
         assert tab.said == []
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_link_to_the_runbook_is_one_of_its_headings(browser: Any, serve: Serve, verdict: Verdict) -> None:
+    world = a_calm_cluster()
+    world.tell(an_incident("one", 60, **{**HANG, "verdict": verdict}))
+    world.batch()
+    headings = re.findall(r"^#+ (.+)$", RUNBOOK.read_text(), re.MULTILINE)
+    with a_tab(browser, serve(world), f"/incident/{world.incidents[0].incident_id}") as tab:
+        link = tab.page.get_by_role("link", name="Runbook:").get_attribute("href")
+    address, _, anchor = link.partition("#")
+    assert address.endswith("/docs/runbook.md")
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, "the anchors of GitHub"

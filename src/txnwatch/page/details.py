@@ -23,8 +23,9 @@ from txnwatch.page.picture import (
 )
 from txnwatch.page.whom_to_call import about_client, owner_of_group
 from txnwatch.page.words import holder, moment, name, number, places, worst_first
+from txnwatch.state.incidents.event_builder import read_events
 from txnwatch.state.model.findings import OpenTransaction
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name
 from txnwatch.state.model.verdicts import RULE_OF, reason_text
 
@@ -53,6 +54,12 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
     }
+
+
+def forgotten(known: Knowledge, incident_id: str) -> str | None:
+    """The command that reads the events of an incident that is not known here; None if it is not the id of one."""
+    origin = known.store.origin
+    return read_events(origin, incident_id) if origin is not None and is_incident_id(incident_id) else None
 
 
 def _proof(event: IncidentEvent) -> dict[str, Any] | None:

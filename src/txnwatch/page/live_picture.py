@@ -62,7 +62,7 @@ class LivePicture:
         describe: Callable[[], Mapping[str, Any]],
         now_ms: Callable[[], TimestampMs],
     ) -> None:
-        self._make, self._describe, self._now_ms = make, describe, now_ms
+        self._make, self._describe, self.now_ms = make, describe, now_ms
         self._boot = secrets.token_hex(4)
         self._number = 0
         self._published: Picture = {}
@@ -129,7 +129,7 @@ class LivePicture:
     def _times(self, picture: Picture) -> dict[str, TimestampMs | None]:
         """What every message has; `judged_ms` is that of the picture, so that an old picture gets old."""
         judged_ms = picture["status"]["judged_ms"] if picture else None
-        return {"server_ms": self._now_ms(), "judged_ms": judged_ms}
+        return {"server_ms": self.now_ms(), "judged_ms": judged_ms}
 
     def _snapshot_message(self) -> bytes:
         whole = {**self.head(self._published), "picture": self._published}

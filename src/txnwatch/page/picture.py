@@ -472,6 +472,9 @@ def _bar(drawn: _Drawn) -> dict[str, Any]:
         "start": held.start,
         "timeout_ms": transaction.timeout_ms,
         "incident": incident.incident_id if incident is not None else None,
+        "markers_missing": len(incident.pending_partitions)
+        if incident is not None and incident.verdict is Verdict.STUCK_PREPARE
+        else None,
     }
 
 

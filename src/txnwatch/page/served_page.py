@@ -35,6 +35,7 @@ _LOOKED_AT_S: Final = 10.0
 _ENDS_S: Final = 1.0
 _POINTS: Final = 720
 Ends = Mapping[TopicPartition, Offset]
+_Found = Callable[[Knowledge, Mapping[str, Any]], Any]
 Collect = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -165,7 +166,13 @@ class PageSite:
         yield "schema", self.assets.serve_schema
         yield "series", self.live.with_picture(lambda _, request: self._columns(request))
         yield "incidents", self.live.with_picture(_incidents)
-        yield "incidents/{id}", self._about(lambda known, at: details.incident(known, at["id"]))
+        yield (
+            "incidents/{id}",
+            self._about(
+                lambda known, at: details.incident(known, at["id"]),
+                lambda known, at: details.forgotten(known, at["id"]),
+            ),
+        )
         yield "partitions/{topic}/{number:int}", self._about(_partition)
         yield "producers/{number:int}", self._about(lambda known, at: details.producer(known, ProducerId(at["number"])))
         yield "ids", self._about(lambda known, at: details.transactional_id(known, at["name"]))
@@ -186,17 +193,25 @@ class PageSite:
         names = points[0] if points else {}
         return {"every_ms": _SAMPLE_S * 1000, "columns": {name: [one[name] for one in points] for name in names}}
 
-    def _about(self, found: Callable[[Knowledge, Mapping[str, Any]], Any]) -> Serve:
+    def _about(self, found: _Found, look: _Found = lambda _, __: None) -> Serve:
+        """Serves what is known about one thing; `look` returns the command for what is not known.
+
+        A browser writes a line into its console for each answer with the status 404, so the page asks for null instead.
+        """
+
         async def serve(request: Request) -> Response:
             await self.live.refresh()
             assert self._known is not None
             limit = number_of(request, "limit", details.LISTED)
             at = {"name": request.query_params.get("name", ""), "limit": limit, **request.path_params}
             value = found(self._known, at)
+            head = self.live.head(self.live.picture)
+            if value is None and request.query_params.get("missing") == "null":
+                return answer(request, encode({**head, "answer": None, "look": look(self._known, at)}), JSON)
             if value is None:
                 missing = {"error": "expected something that is open, or ended less than a day ago, found nothing"}
                 return Response(encode(missing), 404, media_type=JSON)
-            return answer(request, encode({**self.live.head(self.live.picture), "answer": value}), JSON)
+            return answer(request, encode({**head, "answer": value}), JSON)
 
         return serve
 

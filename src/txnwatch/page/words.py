@@ -95,7 +95,9 @@ def why(event: IncidentEvent) -> str:
         if committed
         else f"No marker will ever come: {reason}.",
         Verdict.STUCK_PREPARE: f"Its outcome is decided. Markers are missing on "
-        f"{counted(len(event.pending_partitions), 'partition')}.",
+        f"{counted(len(event.pending_partitions), 'partition')}."
+        if event.pending_partitions
+        else "Its outcome is decided and its markers are written. The last record of its coordinator is missing.",
         Verdict.LATE: "Its timeout has passed, and its coordinator has not aborted it.",
         Verdict.LONG_RUNNING: "It has used most of its timeout. Its coordinator aborts it at the timeout.",
         Verdict.STRAY_WRITE: "Data that no transaction owned was ended with a later transaction. Nothing hangs now.",

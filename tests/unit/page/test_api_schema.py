@@ -102,6 +102,8 @@ def test_every_answer_fits(served: tuple[PageWorld, str]) -> None:
     for path, name in PATHS.items():
         answer = get(url, f"/api/v1{path}")
         check(name if answer.status == 200 else "error", answer.json)
+    for path in (f"/incidents/{'0' * 32}?", "/producers/1?", "/ids?name=none&", "/find?name=nothing&"):
+        check("missing", get(url, f"/api/v1{path}missing=null").json)
     for one in world.incidents:
         check("incident", get(url, f"/api/v1/incidents/{one.incident_id}").json)
 

@@ -1,6 +1,6 @@
 // The drawings: the lanes, the proof, the offsets of a partition, small plots. Widths are in CSS pixels.
 import { html, svg, nothing } from "./lit-html.js";
-import { TWO_PHASE_MS, clock, count, duration } from "./words.js";
+import { TWO_PHASE_MS, clock, count, duration, plural } from "./words.js";
 
 export const unit = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 14;
 
@@ -57,7 +57,7 @@ const grid = (scale, width, height) =>
 
 const FORMS = {
   hanging: { fill: "url(#hanging)", text: "never ends" },
-  stuck_prepare: { fill: "url(#prepared)", text: "markers missing" },
+  stuck_prepare: { fill: "url(#prepared)", text: "" }, // see textOf
   late: { fill: "var(--warning)", text: "late" },
   long_running: { fill: "var(--info)", text: "long running" },
   stray_write: { fill: "var(--warning)", text: "stray write" },
@@ -66,14 +66,18 @@ const FORMS = {
   open: { fill: "var(--healthy)", text: "" },
 };
 export const formOf = (bar) => FORMS[bar.phase] ?? FORMS.open;
+const textOf = (bar) => {
+  if (bar.phase !== "stuck_prepare") return formOf(bar).text;
+  return bar.markers_missing ? `${plural(bar.markers_missing, "marker")} missing` : "last record missing";
+};
 const isStrong = (bar) => !["open", "prepared"].includes(bar.phase);
 
-/** One partition: the black line is the last stable offset, the hatching is what it hides. */
-export function lane(row, scale, width, now) {
+/** One partition: the black line is the last stable offset, the hatching is what it hides. Bars end at `barNow`. */
+export function lane(row, scale, width, now, barNow) {
   const u = unit();
   const height = Math.round(30 * u);
   const bar = row.holder;
-  const age = (since) => (now - since) / 1000;
+  const age = (since) => (barNow - since) / 1000;
   const first = bar ?? row.behind[0];
   const x = first ? Math.min(width - 3, Math.max(1, scale.at(age(first.since_ms), width))) : width * 0.5;
   const label = first ? `${first.name}, open for ${duration(now - first.since_ms)}` : "the holder is not in the list";
@@ -93,16 +97,17 @@ export function lane(row, scale, width, now) {
 function strongBar(bar, scale, width, height, x, behind, u) {
   const form = formOf(bar);
   const strong = isStrong(bar);
+  const text = textOf(bar);
   const high = (strong ? 13 : 6) * u;
   const y = behind ? 4.5 * u : (height - high) / 2;
   const hollow = bar.phase === "unowned";
-  const long = form.text.length * 7.1 * u + 12 * u;
+  const long = text.length * 7.1 * u + 12 * u;
   const inside = width - x > long + 14 * u;
   const timeout = bar.prepared_ms === null && bar.timeout_ms && bar.timeout_ms < TWO_PHASE_MS ? scale.at(bar.timeout_ms / 1000, width) : null;
-  const words = !strong || !form.text ? nothing : inside
+  const words = !strong || !text ? nothing : inside
     ? svg`<rect x=${x + 5 * u} y=${y + u} width=${long} height=${high - 2 * u} rx="2" fill="var(--surface)"/>
-        <text x=${x + 10 * u} y=${y + high - 3.2 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">${form.text}</text>`
-    : svg`<text x=${x - 7 * u} y=${y + high - 2.6 * u} font-size=${11.5 * u} text-anchor="end" fill="var(--muted)">${form.text}</text>`;
+        <text x=${x + 10 * u} y=${y + high - 3.2 * u} font-size=${11.5 * u} font-weight="600" fill="var(--text)">${text}</text>`
+    : svg`<text x=${x - 7 * u} y=${y + high - 2.6 * u} font-size=${11.5 * u} text-anchor="end" fill="var(--muted)">${text}</text>`;
   return svg`<rect x=${x} y=${y} width=${Math.max(3, width - x)} height=${high} rx=${strong ? 2 : 1} fill=${form.fill}
       stroke=${hollow ? "var(--critical)" : "none"} stroke-width="1.5" stroke-dasharray=${hollow ? "3 2.5" : nothing}/>
     ${timeout === null ? nothing : svg`<path d="M${timeout - 4 * u} ${y - 4.5 * u}h${8 * u}l${-4 * u} ${4.5 * u}z" fill="var(--muted)"/>`}

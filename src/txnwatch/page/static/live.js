@@ -1,41 +1,55 @@
 // What the server has said last, and whether it is still true.
 //
-// Ages come from the server's clock in each message and from performance.now(), never from the clock of this machine.
+// Ages come from the server's clock in each message and from performance.now(), never from the clock of this machine. The
+// message that came fastest shows the difference of the two clocks. So a message that was held up is as old as it is.
 import { BASE } from "./words.js";
 
 const SILENT_MS = 3000;
 const POLL_MS = 5000;
 const HIDDEN_MS = 60000;
+const STUCK_MS = 30000;
 const FAILURES = 3;
 const WITHIN_MS = 30000;
+const SLOWER = 0.001; // how much the two clocks may differ in speed
 
-export const live = { picture: null, head: null, heardAt: -Infinity, isPolling: false, isRefused: false, restartedMs: null };
+export const live = { picture: null, head: null, isPolling: false, isRefused: false, restartedMs: null, stoppedMs: null };
 let listener = () => {};
-let source = null;
+let end = null; // ends the stream or the asking; null if neither is going on
+let heardAt = 0;
+let onTimeAt = 0; // the last message that was on time, or the begin of the stream or of the asking
+let offset = 0; // the server's clock less performance.now()
+let isFirst = true; // nothing was heard since the stream was opened
+let dueMs = SILENT_MS; // until when a message counts: the next one has to come before
 let failures = [];
-let timer = 0;
 let hiddenTimer = 0;
 let drift = Date.now() - performance.now();
 
 /** The server's clock now, in epoch milliseconds. */
-export const now = () => (live.head ? live.head.server_ms + performance.now() - live.heardAt : 0);
+export const now = () => (live.head ? performance.now() + offset : 0);
 
 /** The state of the page: that of the server, or `unknown` if nothing says that it is still true. */
 export function state() {
   if (!live.picture) return { state: "unknown", why: "asking" };
-  const silent = performance.now() - live.heardAt;
-  if (silent > (live.isPolling ? POLL_MS + SILENT_MS : SILENT_MS)) return { state: "unknown", why: "silent" };
+  if (live.stoppedMs !== null) return { state: "unknown", why: "stopped" };
+  if (now() - live.head.server_ms > dueMs) return { state: "unknown", why: "silent" };
   const status = live.picture.status;
   const judged = live.head.judged_ms;
   if (judged === null || now() - judged > status.judged_within_ms) return { state: "unknown", why: "not judged" };
   return { state: status.state, why: status.why };
 }
 
-function heard(message) {
+function heard(message, nextMs) {
   if (live.head && live.head.boot !== message.boot) live.restartedMs = message.server_ms;
+  const at = performance.now();
+  const found = message.server_ms - at;
+  offset = isFirst ? found : Math.max(offset - SLOWER * (at - heardAt), found);
+  isFirst = false;
+  heardAt = at;
+  dueMs = nextMs;
+  if (found >= offset - nextMs) onTimeAt = at;
   live.head = message;
-  live.heardAt = performance.now();
   live.isRefused = false;
+  live.stoppedMs = null;
 }
 
 function apply(difference) {
@@ -47,74 +61,103 @@ function apply(difference) {
   live.picture = next;
 }
 
-function open() {
+function close() {
+  end?.();
+  end = null;
+}
+
+/** Ends what is going on; `ends` ends what begins. */
+function begins(ends) {
   close();
-  source = new EventSource(`${BASE}/api/v1/stream`);
+  end = ends;
+  onTimeAt = performance.now();
+}
+
+function open() {
+  const source = new EventSource(`${BASE}/api/v1/stream`);
+  begins(() => source.close());
+  isFirst = true;
   source.addEventListener("snapshot", (event) => {
     const message = JSON.parse(event.data);
-    heard(message);
+    isFirst = true; // also after the browser has opened the stream again
+    heard(message, SILENT_MS);
     live.picture = message.picture;
     live.isPolling = false;
     listener(true);
   });
   source.addEventListener("delta", (event) => {
     const message = JSON.parse(event.data);
-    if (!live.picture) return;
-    heard(message);
+    if (isFirst) return;
+    heard(message, SILENT_MS);
     apply(message);
     listener(true);
   });
   source.addEventListener("beat", (event) => {
-    if (!live.head) return;
-    heard({ ...live.head, ...JSON.parse(event.data) }); // it has the times only
+    if (isFirst) return;
+    heard({ ...live.head, ...JSON.parse(event.data) }, SILENT_MS); // it has the times only
+    listener(false);
+  });
+  source.addEventListener("bye", () => {
+    live.stoppedMs = now();
     listener(false);
   });
   source.addEventListener("error", () => {
-    const at = performance.now();
-    failures = [...failures.filter((one) => at - one < WITHIN_MS), at];
+    failures = [...lately(), performance.now()];
     if (failures.length >= FAILURES || source.readyState === EventSource.CLOSED) poll();
     listener(false);
   });
 }
 
-function close() {
-  if (source) source.close();
-  source = null;
-  clearTimeout(timer);
-}
+const lately = () => failures.filter((one) => performance.now() - one < WITHIN_MS);
 
 async function poll() {
-  close();
+  const asking = new AbortController();
+  let timer = 0;
+  begins(() => {
+    asking.abort();
+    clearTimeout(timer);
+  });
   live.isPolling = true;
   try {
-    const answer = await fetch(`${BASE}/api/v1/snapshot`, { cache: "no-store" });
+    const answer = await fetch(`${BASE}/api/v1/snapshot`, { cache: "no-store", signal: asking.signal });
+    const message = answer.ok ? await answer.json() : null;
+    if (asking.signal.aborted) return;
     live.isRefused = answer.status === 401;
-    if (answer.ok) {
-      const message = await answer.json();
-      heard(message);
+    if (message) {
+      heard(message, POLL_MS + SILENT_MS);
       live.picture = message.picture;
     }
   } catch {
-    // The state says that nothing was heard.
+    if (asking.signal.aborted) return;
+    live.isRefused = false; // The state says that nothing was heard.
   }
   listener(true);
-  failures = failures.filter((one) => performance.now() - one < WITHIN_MS);
+  failures = lately();
   timer = setTimeout(failures.length ? poll : open, POLL_MS);
+}
+
+function look() {
+  const jump = Date.now() - performance.now() - drift;
+  drift += jump;
+  const hasSlept = Math.abs(jump) > SILENT_MS;
+  if (hasSlept) {
+    // What was heard before does not count, and what comes on the old stream may be as old.
+    dueMs = -1;
+    offset += Math.max(0, jump);
+  }
+  if (end && hasSlept) open();
+  else if (end && performance.now() - onTimeAt > STUCK_MS) poll();
+  listener(false);
 }
 
 /** Begins; `onChange` is called after each message, with whether the picture may have changed. */
 export function begin(onChange) {
   listener = onChange;
   open();
-  setInterval(() => {
-    const found = Date.now() - performance.now();
-    if (Math.abs(found - drift) > SILENT_MS) live.heardAt = -Infinity; // this machine has slept
-    drift = found;
-    listener(false);
-  }, 1000);
+  setInterval(look, 1000);
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hiddenTimer);
     if (document.hidden) hiddenTimer = setTimeout(close, HIDDEN_MS);
-    else if (!source && !live.isPolling) open();
+    else if (!end) open();
   });
 }

@@ -2,63 +2,86 @@
 import { html, nothing, render, svg } from "./lit-html.js";
 import { begin, live, now, state } from "./live.js";
 import * as views from "./views.js";
-import { BASE } from "./words.js";
+import { BASE, clock } from "./words.js";
 
 const root = document.getElementById("page");
 root.replaceChildren(); // what the shell says until this runs
 const WIDE = 600;
+const BARS_MS = 10000; // how often bars move if a person wants less motion
+const LESS_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 const page = {
-  picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, now: 0, trueNow: 0, isStale: true,
-  isRefused: false, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
+  picture: null, head: null, status: null, truth: { state: "unknown", why: "asking" }, isStale: true,
+  trueNow: 0, sentenceNow: 0, now: 0, barNow: 0, pausedMs: null, // of the sentence, and of what is below it
+  isRefused: false, stoppedMs: null, chosen: null, isLinear: false, plotWidth: WIDE, proofWidth: WIDE, rulerWidth: WIDE, series: {}, copy,
 };
-const LOST = new Set(["asking", "silent", "not judged"]);
-let paused = null; // { picture, head, at }
-let detail = { address: null, found: null, error: null, isAsked: false, askedAt: -Infinity };
+const LOST = new Set(["asking", "stopped", "silent", "not judged"]);
+let paused = null; // { picture, at, trueAt }
+const NOT_ASKED = { found: null, look: null, isMissing: false, error: null, isAsked: false, askedAt: -Infinity };
+let detail = { ...NOT_ASKED, address: null };
 let isSeriesAsked = false;
 let said = "";
 let notFound = "";
 let keysOff = localStorage.getItem("keys") === "off";
 
 // --- addresses
+// What begins with the first part and does not match is not asked: the server has no such address.
 const ROUTES = [
-  [/^\/incident\/([^/]+)$/, (id) => `/api/v1/incidents/${id}`, views.incident, "Incident"],
-  [/^\/partition\/([^/]+)\/(\d+)$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
-  [/^\/producer\/(\d+)$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
-  [/^\/id\/([^/]+)$/, (name) => `/api/v1/ids?name=${name}`, views.client, "Transactional id"],
-  [/^\/open$/, () => "/api/v1/open", views.oldest, "Oldest"],
+  ["/incident/", /^([0-9a-f]{32})$/, (id) => `/api/v1/incidents/${id}`, views.incident, "Incident"],
+  ["/partition/", /^([\w.-]+)\/(\d{1,10})$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
+  ["/producer/", /^(\d{1,19})$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
+  ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, views.client, "Transactional id"],
+  ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
 ];
+const LISTS = { "/": views.overview, "/incidents": views.allIncidents, "/watcher": views.watcherView };
 
 /** The address within the pages of the cluster. */
 const path = () => location.pathname.slice(BASE.length);
 
 function route() {
   if (page.picture?.clusters) return { address: null, view: views.clusters, title: null };
-  if (path() === "/id") return { address: `/api/v1/ids${location.search}`, view: views.client, title: "Transactional id" };
-  for (const [pattern, address, view, title] of ROUTES) {
-    const match = pattern.exec(path());
-    if (match) return { address: address(...match.slice(1)), view, title };
+  if (LISTS[path()]) return { address: null, view: LISTS[path()], title: null };
+  for (const [begin, rest, address, view, title] of ROUTES) {
+    if (!path().startsWith(begin)) continue;
+    const match = rest.exec(path().slice(begin.length));
+    return { address: match && address(...match.slice(1)), view: match ? view : () => views.missing(`no ${title}`), title };
   }
-  return { address: null, view: { "/incidents": views.allIncidents, "/watcher": views.watcherView }[path()] ?? views.overview, title: null };
+  return { address: null, view: () => views.missing("no address"), title: null };
+}
+
+/** How many views of this visit are before this one. */
+const depth = () => history.state?.depth ?? 0;
+
+function back() {
+  if (depth()) history.back();
+  else if (path() !== "/") go("/", 0);
 }
 
 /** Goes to another address within the pages of the cluster. */
-function go(address) {
-  history.pushState(null, "", BASE + address);
+function go(address, at = depth() + 1) {
+  history.pushState({ depth: at }, "", BASE + address);
   scrollTo(0, 0);
   draw(true);
 }
 
+/** What the API answers about one thing; its answer is null if it is not known. */
+async function answerOf(address) {
+  const answer = await fetch(`${BASE}${address}${address.includes("?") ? "&" : "?"}missing=null`, { cache: "no-store" });
+  if (!answer.ok) throw new Error(answer.status);
+  return answer.json();
+}
+
 async function ask(address) {
-  if (detail.address !== address) detail = { address, found: null, error: null, isAsked: false, askedAt: -Infinity };
+  if (detail.address !== address) detail = { ...NOT_ASKED, address };
   if (detail.isAsked || performance.now() - detail.askedAt < 1000) return;
   const asked = detail;
   asked.isAsked = true;
   asked.askedAt = performance.now();
   try {
-    const answer = await fetch(BASE + address, { cache: "no-store" });
-    const message = await answer.json();
-    asked.found = answer.ok ? message.answer : asked.found;
-    asked.error = answer.ok ? null : message.error;
+    const message = await answerOf(address);
+    asked.found = message.answer;
+    asked.look = message.look;
+    asked.isMissing = message.answer === null;
+    asked.error = null;
   } catch {
     asked.error = "the watcher does not answer";
   }
@@ -67,7 +90,7 @@ async function ask(address) {
 }
 
 async function askSeries() {
-  if (!page.picture || page.picture.clusters) return;
+  if (!page.picture || page.picture.clusters || paused) return;
   isSeriesAsked = true;
   try {
     const answer = await fetch(`${BASE}/api/v1/series`, { cache: "no-store" });
@@ -83,7 +106,8 @@ function content() {
   if (address === null) return page.picture ? view(page) : nothing;
   if (detail.address !== address) return nothing;
   const crumbs = html`<nav class="crumbs" aria-label="Where this is"><a href=${`${BASE}/`}>Overview</a> / ${title}</nav>`;
-  if (!detail.found) return html`${crumbs}${detail.error ? html`<section class="card"><div class="body"><h1 class="big">Nothing is found.</h1><p>${detail.error}</p></div></section>` : nothing}`;
+  if (detail.isMissing) return html`${crumbs}${views.missing(title, detail.look, page)}`;
+  if (!detail.found) return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}</p>` : nothing}`;
   return html`${crumbs}${detail.error ? html`<p class="muted">${detail.error}: what is below may have changed.</p>` : nothing}${view(detail.found, page)}`;
 }
 
@@ -91,12 +115,14 @@ const link = (to, text) => html`<a href=${BASE + to} aria-current=${path() === t
 
 function bar() {
   const isLive = page.truth.state !== "unknown";
-  const connection = paused ? "paused" : page.truth.why === "silent" ? "no answer" : isLive || !page.isStale ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated";
+  const lost = { stopped: "stopped", silent: "no answer" }[page.truth.why];
+  const connection = lost ?? (isLive || !page.isStale ? (live.isPolling ? "every 5 s" : "live") : "nothing evaluated");
+  const restarted = !lost && live.restartedMs !== null ? `, restarted at ${clock(live.restartedMs, page.trueNow)}` : "";
   const isList = Boolean(page.picture?.clusters);
   return html`<header class="bar"><a class="brand" href="/">txnwatch</a>${isList ? nothing : html`<span class="cluster">${page.head?.name ? html`<b><bdi>${page.head.name}</bdi></b> ` : nothing}<span class="mono"><bdi>${page.head?.cluster ?? ""}</bdi></span></span>
     <nav aria-label="Views">${link("/", "Overview")}${link("/incidents", "Incidents")}${link("/watcher", "Watcher")}${BASE ? html`<a href="/">All clusters</a>` : nothing}</nav>
     <form class="find" role="search" @submit=${find}><input type="search" id="find" autocomplete="off" maxlength="1000" aria-label="Find a partition, a transactional id, a producer id or a group" placeholder="partition, id, producer, group"><kbd>/</kbd><div role="status">${notFound}</div></form>`}
-    <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}</span>
+    <span class="connection"><svg viewBox="0 0 12 12" aria-hidden="true">${isLive || !page.isStale ? svg`<circle cx="6" cy="6" r="4.5" class="pulse" fill="var(--clear)"/>` : svg`<rect x="1.5" y="1.5" width="9" height="9" fill="none" stroke="var(--unknown)" stroke-width="1.8"/>`}</svg>${connection}${restarted}</span>
     <button type="button" class="wide" @click=${pause}>${paused ? "Go on" : "Pause"}</button><button type="button" class="wide" aria-label="Keys" @click=${help}>?</button></header>`;
 }
 
@@ -106,21 +132,25 @@ function take() {
   page.truth = state();
   page.trueNow = now();
   page.isRefused = live.isRefused;
+  page.stoppedMs = live.stoppedMs;
   // A cluster that is unknown makes the list unknown, and not the other lines.
   page.isStale = live.picture?.clusters ? LOST.has(page.truth.why) : page.truth.state === "unknown";
   page.head = live.head;
   page.status = live.picture?.status ?? null;
-  page.picture = paused ? paused.picture : live.picture;
   // What is out of date does not get older: its durations stop where the last barrier was evaluated.
-  page.now = paused ? paused.at : page.isStale && live.head?.judged_ms ? live.head.judged_ms : page.trueNow;
+  page.sentenceNow = page.isStale && live.head?.judged_ms ? live.head.judged_ms : page.trueNow;
+  page.picture = paused ? paused.picture : live.picture;
+  page.pausedMs = paused ? paused.trueAt : null;
+  page.now = paused ? paused.at : page.sentenceNow;
+  page.barNow = LESS_MOTION.matches ? Math.floor(page.now / BARS_MS) * BARS_MS : page.now;
 }
 
 function draw(hasChanged) {
   take();
   const { address } = route();
-  if (address && hasChanged && !paused) ask(address);
+  if (address && hasChanged && !(paused && detail.address === address)) ask(address);
   if (!isSeriesAsked) askSeries();
-  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
+  render(html`${bar()}<main id="main" tabindex="-1">${views.sentence(page, address !== null)}${views.pauseOf(page)}<div class="visually-hidden" role="status">${said}</div>${content()}</main>${foot()}`, root);
   sentenceChanged();
   measure();
 }
@@ -162,16 +192,16 @@ async function find(event) {
   event.preventDefault();
   const text = document.getElementById("find").value.trim();
   if (!text) return;
-  const answer = await fetch(`${BASE}/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
-  notFound = answer?.ok ? "" : "nothing that is open has this name";
-  if (answer?.ok) {
+  const message = await answerOf(`/api/v1/find?name=${encodeURIComponent(text)}`).catch(() => null);
+  notFound = !message ? "the watcher does not answer" : message.answer ? "" : "nothing that is open has this name";
+  if (message?.answer) {
     document.getElementById("find").blur();
-    go((await answer.json()).answer.address);
+    go(message.answer.address);
   } else draw(false);
 }
 
 function pause() {
-  paused = paused ? null : { picture: live.picture, at: page.now };
+  paused = paused ? null : { picture: live.picture, at: page.now, trueAt: page.trueNow };
   draw(true);
 }
 
@@ -205,7 +235,7 @@ function help() {
     keysOff = !event.target.checked;
     localStorage.setItem("keys", keysOff ? "off" : "on");
   };
-  render(html`<h2>Keys</h2><dl>${Object.entries(KEYS).map(([key, [text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}<dt><kbd>Esc</kbd></dt><dd>back to the overview</dd></dl>
+  render(html`<h2>Keys</h2><dl>${Object.entries(KEYS).map(([key, [text]]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}<dt><kbd>Esc</kbd></dt><dd>back</dd></dl>
     <label><input type="checkbox" .checked=${!keysOff} @change=${toggle}> use single keys</label> <button type="button" @click=${() => dialog.close()}>Close</button>`, dialog);
   dialog.showModal();
 }
@@ -215,7 +245,7 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target.matches("input, textarea, select");
   if (event.key === "Escape") {
     if (isTyping) event.target.blur();
-    else if (path() !== "/") go("/");
+    else back();
     return;
   }
   if (isTyping || keysOff || (event.key === "Enter" && event.target.matches("a, button"))) return;

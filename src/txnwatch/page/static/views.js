@@ -23,24 +23,31 @@ const value = (found, page) => (typeof found === "number" ? time(found, page, 3)
 
 // --- the sentence
 const LOST = {
-  asking: ["Asking the watcher …", "Nothing is known yet."],
-  silent: ["Unknown.", "The watcher does not answer. A new hang would not be seen here. What is below may have changed."],
-  "not judged": ["Unknown.", "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
+  asking: ["Asking the watcher …", () => "Nothing is known yet."],
+  stopped: ["Unknown.", (page) => `The process that serves this page was stopped in an orderly way, at ${clock(page.stoppedMs, page.trueNow)}. Until it is started again, a new hang would not be seen here. What is below may have changed.`],
+  silent: ["Unknown.", () => "The watcher does not answer. A new hang would not be seen here. What is below may have changed."],
+  "not judged": ["Unknown.", () => "The watcher answers, but nothing was evaluated lately. A new hang would not be seen. What is below may have changed."],
 };
 
 export function sentence(page, isSmall) {
-  const { status, truth, now } = page;
+  const { status, truth, sentenceNow: now } = page;
   const lost = truth.state === "unknown" && LOST[truth.why];
   const tone = lost || !status ? "unknown" : status.tone;
   const verb = page.picture?.clusters ? "read" : "evaluated";
   const judged = page.head?.judged_ms ?? null;
   const title = lost || !status ? html`<b>${lost?.[0] ?? "Unknown."}</b>` : parts(status.headline, now);
-  const detail = lost || !status ? (page.isRefused ? "The server asks for a user: load the page again and log in." : lost?.[1]) : plain(status.detail, now);
+  const detail = lost || !status ? (page.isRefused ? "The server asks for a user: load the page again and log in." : lost?.[1](page)) : plain(status.detail, now);
   return html`<section class="sentence ${tone}${isSmall ? " small-sentence" : ""}" id="sentence">
     ${sign(tone)}<h1>${title}</h1><p>${detail}</p>
     ${judged === null ? nothing : html`<div class="age"><span class="small">${lost ? `last ${verb}` : verb}</span> <strong>${duration(page.trueNow - judged)}</strong> <span class="small">ago</span></div>`}
   </section>`;
 }
+
+/** Says that what is below stands still. */
+export const pauseOf = (page) => page.pausedMs === null ? nothing : html`<p class="paused"><b>Paused</b> at ${clock(page.pausedMs, page.trueNow)}. What is below stands still. The sentence goes on.</p>`;
+
+/** When what is below the sentence was true, if it is not now; else nothing. */
+const asOf = (page) => page.pausedMs ?? (page.isStale ? page.head?.judged_ms : null);
 
 // --- incidents
 const ofGroup = (row, group) => {
@@ -73,7 +80,7 @@ function incidents(page, isWhole) {
   const shown = order.incidents.map((id) => rows[id]).filter((row) => row && (isWhole || row.verdict !== "long_running"));
   const warnings = order.incidents.map((id) => rows[id]).filter((row) => row?.verdict === "long_running");
   if (!shown.length && !warnings.length) return isWhole ? html`<section class="card"><div class="body">No incident is open.</div></section>` : nothing;
-  const title = page.isStale && page.head?.judged_ms ? html`Open when last evaluated, at ${time(page.head.judged_ms, page)}` : "Open incidents";
+  const title = asOf(page) ? html`${page.pausedMs ? "Open at the pause" : "Open when last evaluated"}, at ${time(asOf(page), page)}` : "Open incidents";
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-incidents">
     <header><h2 id="h-incidents">${title}</h2><span class="muted small">worst first · a command reads everything again, and asks before it writes</span></header>
     <ol class="incidents">${shown.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>
@@ -100,7 +107,7 @@ const form = (phase, text) => html`<span><svg viewBox="0 0 30 14" aria-hidden="t
 
 function timeline(page) {
   const { order, lanes, others } = page.picture;
-  const missing = page.status?.open_missing;
+  const missing = page.picture.status.open_missing;
   if (missing) return html`<section class="card" aria-labelledby="h-lanes"><header><h2 id="h-lanes">What stands in the way of readers</h2></header><div class="body">${notKnown(missing)}</div></section>`;
   const rows = order.lanes.map((key) => lanes[key]).filter(Boolean);
   const oldest = Math.max(0, ...rows.map((row) => page.now - row.since_ms), others.oldest_ms ? page.now - others.oldest_ms : 0) / 1000;
@@ -108,10 +115,10 @@ function timeline(page) {
   const width = page.plotWidth;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-lanes">
     <header><h2 id="h-lanes">What stands in the way of readers</h2><span class="muted small">partitions with data that is open for 2 s or longer; worst first, then oldest</span></header>
-    <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, page.isStale && page.head?.judged_ms ? clock(page.head.judged_ms, page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
+    <div class="lanes"><div class="lane"><div class="name">partition, holder</div><div class="plot">${axis(scale, width, asOf(page) ? clock(asOf(page), page.now) : "now")}</div><div class="figure">hidden from readers, open for</div></div>
     ${rows.map((row) => html`<div class="lane"><div class="name"><div><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></div>
       <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div>${row.holder ? nothing : command(row.look, page)}</div>
-      <div class="plot">${lane(row, scale, width, page.now)}</div>
+      <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
       <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.more + row.behind.length ? `${count(row.more + row.behind.length)} more open · ` : ""}${duration(page.now - row.since_ms)}</div></div></div>`)}
     ${order.more_lanes ? html`<p class="muted">and ${count(order.more_lanes)} more partitions</p>` : nothing}
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
@@ -174,7 +181,7 @@ export function incident(found, page) {
   return html`<section class="sentence ${isOpen ? tone : "limited"}">${sign(isOpen ? tone : "limited")}<h1><b>${found.tag}</b> ${places(found)} behind ${foreign(found.holder)}. ${isOpen ? "" : "It has ended."}</h1><p>${foreign(found.why)}</p>
       <div class="age"><span class="small">${isOpen ? "standing for" : "was open for"}</span> <strong>${duration((found.ended_ms ?? page.now) - found.since_ms)}</strong> <span class="small">since ${time(found.since_ms, page)}</span></div></section>
     <div class="two ${page.isStale ? "stale" : ""}"><div class="stack">
-      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook.replace("_", "-")}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p><b>${page.isStale ? AHEAD : found.next}</b></p>${found.advice ? html`<p class="advice">${found.advice}</p>` : nothing}${command(page.isStale ? found.look : found.command ?? found.look, page)}
+      ${isOpen ? html`<section class="card"><header><h2>What to do</h2><span class="small"><a href="${RUNBOOK}#${found.runbook}" rel="noreferrer">Runbook: ${found.tag.toLowerCase()}</a></span></header><div class="body"><p><b>${page.isStale ? AHEAD : found.next}</b></p>${found.advice ? html`<p class="advice">${found.advice}</p>` : nothing}${command(page.isStale ? found.look : found.command ?? found.look, page)}
         <p class="muted">A command of txnwatch reads everything again before it writes, and reads the marker back. Nothing is written from this page.${found.decision && !page.isStale ? ` The ${found.decision}.` : ""}</p></div></section>` : nothing}
       ${found.proof ? proofCard(found.proof, page) : nothing}
       <section class="card"><header><h2>Its life</h2>${found.life_is_whole ? nothing : html`<span class="muted small">only the events since this process was started</span>`}</header><div class="body"><ol class="life">${found.life.map((one) => html`<li><span class="muted">${time(one.at_ms, page, 3)}</span><span><b>${one.status}</b> · ${foreign(one.text)}</span></li>`)}</ol></div></section>
@@ -213,7 +220,26 @@ export function clusters(page) {
       <div class="which"><a href=${`/c/${encodeURIComponent(order.clusters[i])}/`}><b>${foreign(row.name)}</b></a>${row.cluster_id ? html` <span class="mono muted small">${foreign(row.cluster_id)}</span>` : nothing}</div>
       <div class="cell">${plain(row.text, page.now)}</div>
       <div class="muted count">${row.incidents === null ? "not known" : plural(row.incidents, "incident")}</div>
-      <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration(page.trueNow - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
+      <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration((page.pausedMs ?? page.trueNow) - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
+}
+
+// --- what is not there
+const FORGOTTEN = "An incident is forgotten a day after its end. Its events are still in the events topic, as long as the topic keeps them.";
+const UNKNOWN_ID = ["Nothing is known under this id.", "Nothing is open for 2 s or longer under it, and no incident of it is open or has ended within a day."];
+const MISSING = {
+  Incident: ["No incident with this id is known here.", FORGOTTEN],
+  Producer: UNKNOWN_ID,
+  "Transactional id": UNKNOWN_ID,
+  "no Incident": ["This is not the id of an incident.", "Such an id has 32 characters: digits, and letters from a to f."],
+  "no Partition": ["This is not a partition.", "An address of a partition is /partition/TOPIC/NUMBER."],
+  "no Producer": ["This is not a producer id.", "A producer id is a number."],
+};
+const NO_ADDRESS = ["The page has no such address.", "The incidents and the partitions are on the overview."];
+
+/** Says that something is not there; `look` is a command that may find it. */
+export function missing(what, look, page) {
+  const [title, text] = MISSING[what === "Partition" ? "no Partition" : what] ?? NO_ADDRESS;
+  return html`<section class="card"><div class="body"><h1 class="big">${title}</h1><p>${text}</p>${look ? command(look, page) : nothing}</div></section>`;
 }
 
 // --- one partition, one client, the oldest
@@ -226,7 +252,23 @@ export function partition(found, page) {
     <div class="two"><section class="card"><header><h2 id="h-open">Open here, in the order in which they hold readers back</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-open">
       ${found.holder_is_listed || found.last_stable === null ? nothing : html`<p>It is held by a transaction that is not in this list.</p>`}${command(found.look, page)}
       ${found.holders.length ? html`<table><thead><tr><th scope="col" class="number">from offset</th><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">ends</th></tr></thead><tbody>${found.holders.map((one) => html`<tr><td class="number">${count(one.start)}</td><td class="mono"><a href=${ofClient(one)}>${foreign(one.name)}</a></td><td>${one.state}</td><td>${duration(page.now - one.since_ms)}</td><td>${endsBy(one, page.now)}</td></tr>`)}</tbody></table>` : html`<p>Nothing is open here for 2 s or longer.</p>`}</div></section>
-    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${count(one.behind)}</td></tr>`)}</tbody></table>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
+    <section class="card"><header><h2 id="h-groups">Groups</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-groups">${found.groups.length ? html`<table><thead><tr><th scope="col">group</th><th scope="col">state</th><th scope="col" class="number">really behind</th></tr></thead><tbody>${found.groups.map((one) => html`<tr><td>${foreign(one.name)}</td><td><b>${one.state === "stopped" ? "stopped" : "at risk"}</b></td><td class="number">${count(one.behind)}</td></tr>`)}</tbody></table>
+      <p class="muted small">The lag that Kafka reports is 0 while the group stands, because it ends at the last stable offset. Really behind is up to the end of the partition.</p>` : html`<p>Groups are read only for an incident that holds a partition.</p>`}</div></section></div>`;
+}
+
+/** The partitions with open data; for a prepared transaction also those whose marker is missing, and what is known of it. */
+function spansOf(found, page) {
+  const stuck = found.incidents.find((one) => one.is_open && one.verdict === "stuck_prepare");
+  const hasMarkers = stuck || found.open.some((one) => one.prepared_ms !== null);
+  const missing = new Set(stuck?.pending);
+  const spans = found.open.flatMap((one) => one.spans).map((span) => ({ ...span, place: `${span.topic}-${span.partition}` }));
+  const marker = (place) => (!stuck ? "not seen yet" : missing.has(place) ? "missing" : "written, as its coordinator says; not read here yet");
+  const others = [...missing].filter((place) => !spans.some((span) => span.place === place));
+  const placed = (place) => [place.slice(0, place.lastIndexOf("-")), place.slice(place.lastIndexOf("-") + 1)];
+  return html`<table><thead><tr><th scope="col">partition</th><th scope="col" class="number">from offset</th><th scope="col">first seen</th>${hasMarkers ? html`<th scope="col">marker</th>` : nothing}</tr></thead><tbody>
+    ${spans.map((span) => html`<tr><td><a href=${ofPartition(span.topic, span.partition)}>${foreign(span.place)}</a></td><td class="number">${count(span.start)}</td><td>${time(span.since_ms, page)}</td>${hasMarkers ? html`<td>${marker(span.place)}</td>` : nothing}</tr>`)}
+    ${others.map((place) => html`<tr><td><a href=${ofPartition(...placed(place))}>${foreign(place)}</a></td><td class="number">not seen</td><td>not seen</td><td>missing when it was confirmed; no open data is seen now</td></tr>`)}</tbody></table>
+    ${stuck ? html`<p class="muted small">A partition whose marker is written and read is not in this table any more.</p>` : nothing}`;
 }
 
 export function client(found, page) {
@@ -237,7 +279,7 @@ export function client(found, page) {
   const title = bad ? html`<b>${bad.verdict.replace("_", " ").toUpperCase()}</b> for ${duration(page.now - bad.since_ms)}` : open ? html`<b>${states[open.state] ?? open.state}</b> for ${duration(page.now - open.since_ms)}` : html`<b>Nothing is open</b> for 2 s or longer`;
   return html`<section class="sentence ${tone}">${sign(tone)}<h1>${title}</h1><p class="mono">${foreign(found.name ?? "no transactional id is known")}</p></section>
     ${bad && page.picture?.incidents[bad.id] ? html`<section class="card"><header><h2>What to do</h2></header><ol class="incidents">${incidentRow(page.picture.incidents[bad.id], page, false)}</ol></section>` : nothing}
-    <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans"><table><thead><tr><th scope="col">partition</th><th scope="col" class="number">from offset</th><th scope="col">first seen</th></tr></thead><tbody>${found.open.flatMap((one) => one.spans).map((span) => html`<tr><td><a href=${ofPartition(span.topic, span.partition)}>${foreign(`${span.topic}-${span.partition}`)}</a></td><td class="number">${count(span.start)}</td><td>${time(span.since_ms, page)}</td></tr>`)}</tbody></table></div></section>
+    <div class="two"><section class="card"><header><h2 id="h-spans">Partitions with open data</h2></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-spans">${spansOf(found, page)}</div></section>
     ${ownerCard(found)}
     <section class="card"><header><h2>Its incidents</h2></header><div class="body"><ol class="life">${found.incidents.map((one) => html`<li><span class="muted">${time(one.since_ms, page)}</span><span><a href=${ofIncident(one.id)}>${one.verdict}</a> · ${foreign(one.text)}</span></li>`)}</ol><p class="muted">producer ids: ${found.producer_ids.join(", ")}${found.length > 1000 ? html` · the id has ${count(found.length)} characters` : nothing}</p></div></section></div>`;
 }

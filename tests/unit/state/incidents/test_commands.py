@@ -14,6 +14,7 @@ from txnwatch.state.incidents.event_builder import (
     explain_id,
     explain_partition,
     fence,
+    read_events,
     rehearse_abort,
     suggested,
 )
@@ -82,6 +83,13 @@ def test_a_fence_names_the_epoch_that_it_fences() -> None:
 def test_a_suggested_command_has_the_connection_of_the_run() -> None:
     expected = f"txnwatch explain {AT} --bootstrap-server a:1 --command-config '/etc/my kafka/client.properties'"
     assert explain_partition(SECURED, ORDERS) == expected
+
+
+def test_the_events_of_an_incident_are_read_where_the_run_publishes_them() -> None:
+    """`events` finds the format itself, so it has no flag for it."""
+    origin = Origin("cluster", "a:1", events=EventsFlags("my.events", "avro", "http://registry:8081", "/etc/keys"))
+    expected = "--events-topic my.events --schema-registry-url http://registry:8081 --events-key-file /etc/keys"
+    assert read_events(origin, "ab" * 16) == f"txnwatch events --incident {'ab' * 16} {expected} --bootstrap-server a:1"
 
 
 @pytest.mark.parametrize(
