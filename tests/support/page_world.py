@@ -120,6 +120,7 @@ def an_incident(name: str, age_s: float, **changes: Any) -> IncidentEvent:
             end_before=18_210_641,
             end_after=18_210_668,
             coordinator_log="23@5210",
+            coordinator_partitions=(),
         ),
     }
     return an_event(name, **{**times, **changes})
@@ -260,9 +261,10 @@ def a_busy_cluster() -> PageWorld:
     ]
     world = PageWorld(open=transactions, ends=ends_of(transactions, 1_200), young=9_862)
     world.ends[TopicPartition("payments", 0)] = Offset(18_258_554)
-    world.tell(an_incident("hang", 252, expected_outcome="unknown", **HANG))
-    later = an_incident("hang", 240, expected_outcome="commit", consumer_groups=GROUPS, sequence=2, **HANG)
-    world.tell(replace(later, status=IncidentStatus.UPDATED, open_since_ms=world.incidents[0].open_since_ms))
+    first = an_incident("hang", 252, expected_outcome="unknown", **HANG)
+    later = an_incident("hang", 252, expected_outcome="commit", consumer_groups=GROUPS, sequence=2, **HANG)
+    world.tell(first)
+    world.tell(replace(later, status=IncidentStatus.UPDATED, time_ms=first.time_ms + 2_100))
     stuck = {"verdict": "stuck_prepare", "severity": "critical", "producer_id": 7102, "expected_outcome": "commit"}
     pending = ("orders-11", "orders-14")
     name = {"transactional_id": "ledger-eos-7f3c2a10-3", "transaction_state": "PrepareCommit"}

@@ -112,9 +112,7 @@ def next_step(event: IncidentEvent) -> str:  # noqa: PLR0911 - a table
     """What an operator does about an open incident."""
     match event.verdict, event.expected_outcome:
         case Verdict.HANGING, ExpectedOutcome.COMMIT:
-            return (
-                "Write the COMMIT marker: `--result commit` does that. An ABORT marker would destroy acknowledged data."
-            )
+            return "Write the COMMIT marker, with --result commit. An ABORT marker would destroy acknowledged data."
         case Verdict.HANGING, (ExpectedOutcome.ABORT | ExpectedOutcome.NONE):
             return "Write the ABORT marker. No client was told that this data is committed."
         case Verdict.HANGING, _:
