@@ -34,7 +34,13 @@ REAL = {
     "Streams before 4.0": ("ledger-eos-0_11", {"groups": {"ledger-eos"}}, "Kafka Streams", "ledger-eos", SURE),
     "Streams 2.6": (f"ledger-{UUID}", {"groups": {"ledger"}}, "Kafka Streams", "ledger", SURE),
     "ksqlDB": (f"_confluent-ksql-default_query_CSAS_A_5-{UUID}-1", {}, "ksqlDB", "CSAS_A_5", SURE),
-    "ksqlDB, shared": (f"_confluent-ksql-default_query_0-{UUID}-4", {}, "ksqlDB", "_confluent-ksql-default_query_0", SURE),
+    "ksqlDB, shared": (
+        f"_confluent-ksql-default_query_0-{UUID}-4",
+        {},
+        "ksqlDB",
+        "_confluent-ksql-default_query_0",
+        SURE,
+    ),
     "a Connect task": (
         "connect-cluster-audit-jdbc-3",
         {"topics": {"audit", "connect-offsets"}},
