@@ -123,11 +123,11 @@ class AlertBook:
         incident_id, before = alert.incident_id, self.sent.get(alert.incident_id)
         over_ms = None if alert.is_firing else (before.over_ms if before is not None else None) or now_ms
         self._due[incident_id] = now_ms + self._resend_ms
-        if self._events[incident_id].sequence == alert.sequence:
+        if self._events[incident_id] is alert.event:
             self._new.pop(incident_id, None)
         else:
             self._due[incident_id] = now_ms
-        after = SentAlert(alert.sequence, alert.labels, alert.starts_ms, over_ms)
+        after = SentAlert(alert.event.sequence, alert.labels, alert.starts_ms, over_ms)
         if incident_id not in self._new and is_long_over(after, now_ms):
             del self._events[incident_id], self._due[incident_id]
             self.sent.pop(incident_id, None)

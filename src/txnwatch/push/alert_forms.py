@@ -42,12 +42,12 @@ class Alert:
     """One alert as it is sent.
 
     Attributes:
+        event: the event of the incident that it shows.
         is_firing: whether it has to be renewed.
         is_of_former_labels: whether it only ends the alert that the incident had before its labels changed.
     """
 
-    incident_id: str
-    sequence: int
+    event: IncidentEvent
     labels: dict[str, str]
     annotations: dict[str, str]
     starts_ms: TimestampMs
@@ -55,6 +55,11 @@ class Alert:
     is_firing: bool
     url: str = ""
     is_of_former_labels: bool = False
+
+    @property
+    def incident_id(self) -> str:
+        """The incident."""
+        return self.event.incident_id
 
     def as_json(self) -> dict[str, Any]:
         """The alert as API v2 takes it."""
@@ -72,8 +77,7 @@ def alert_of(event: IncidentEvent, target: AlertmanagerTarget, now_ms: Timestamp
     starts_ms = min(event.open_since_ms, now_ms)
     ends_ms, is_firing = _end(event, target, now_ms)
     return Alert(
-        incident_id=event.incident_id,
-        sequence=event.sequence,
+        event=event,
         labels=_labels(event, target),
         annotations=_annotations(event),
         starts_ms=starts_ms,
