@@ -49,12 +49,12 @@ class Alert:
     """One alert as it is sent.
 
     Attributes:
+        event: the event of the incident that it shows.
         is_firing: whether it has to be renewed.
         is_of_former_labels: whether it only ends the alert that the incident had before its labels changed.
     """
 
-    incident_id: str
-    sequence: int
+    event: IncidentEvent
     labels: dict[str, str]
     annotations: dict[str, str]
     starts_ms: TimestampMs
@@ -62,6 +62,11 @@ class Alert:
     is_firing: bool
     url: str = ""
     is_of_former_labels: bool = False
+
+    @property
+    def incident_id(self) -> str:
+        """The incident."""
+        return self.event.incident_id
 
     def as_json(self) -> dict[str, Any]:
         """The alert as API v2 takes it."""
@@ -79,8 +84,7 @@ def alert_of(event: IncidentEvent, target: AlertmanagerTarget, now_ms: Timestamp
     starts_ms = min(event.open_since_ms, now_ms)
     ends_ms, is_firing = _end(event, target, now_ms)
     return Alert(
-        incident_id=event.incident_id,
-        sequence=event.sequence,
+        event=event,
         labels=_labels(event, target),
         annotations=_annotations(event),
         starts_ms=starts_ms,
@@ -283,11 +287,11 @@ class AlertBook:
         incident_id, before = alert.incident_id, self.sent.get(alert.incident_id)
         over_ms = None if alert.is_firing else (before.over_ms if before is not None else None) or now_ms
         self._due[incident_id] = now_ms + self._resend_ms
-        if self._events[incident_id].sequence == alert.sequence:
+        if self._events[incident_id] is alert.event:
             self._new.pop(incident_id, None)
         else:
             self._due[incident_id] = now_ms
-        after = SentAlert(alert.sequence, alert.labels, alert.starts_ms, over_ms)
+        after = SentAlert(alert.event.sequence, alert.labels, alert.starts_ms, over_ms)
         if incident_id not in self._new and is_long_over(after, now_ms):
             del self._events[incident_id], self._due[incident_id]
             self.sent.pop(incident_id, None)

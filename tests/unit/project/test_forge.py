@@ -37,6 +37,17 @@ def test_continuous_integration_runs_with_each_python_that_is_promised() -> None
     assert commands(tests) == ["bash .ci/run"]
 
 
+def test_every_night_what_takes_long_runs_and_no_test_is_skipped_for_a_missing_tool() -> None:
+    nightly = yaml.safe_load((FORGE / "workflows" / "nightly.yaml").read_text())
+    assert nightly[True]["schedule"], "`on` is a boolean of YAML"
+    run = nightly["jobs"]["long"]
+    assert commands(run)[-4:] == ["scripts/alertmanager.sh", "scripts/browser.sh", "make long", "make browser"]
+    sources = "".join(path.read_text() for path in (ROOT / "tests" / "support").glob("*.py"))
+    of_the_tests = {"TXNWATCH_TEST_NO_SKIP", *re.findall(r'variable="(TXNWATCH_TEST_\w+)"', sources)}
+    assert len(of_the_tests) == 3
+    assert run["env"] == dict.fromkeys(of_the_tests, "1")
+
+
 def test_a_release_makes_both_wheels_the_notes_and_the_image_after_every_test() -> None:
     given = commands(job("release.yaml", "release"))
     steps = [
@@ -52,7 +63,7 @@ def test_a_release_makes_both_wheels_the_notes_and_the_image_after_every_test() 
     assert "dist/*.whl dist/SHA256SUMS --notes-file dist/notes.md" in given[-1]
 
 
-@pytest.mark.parametrize("workflow", ["ci.yaml", "release.yaml"])
+@pytest.mark.parametrize("workflow", ["ci.yaml", "release.yaml", "nightly.yaml"])
 def test_a_workflow_names_no_repository_and_no_person(workflow: str) -> None:
     text = (FORGE / "workflows" / workflow).read_text()
     assert "txnwatch/" not in text.replace("src/txnwatch", "")

@@ -226,7 +226,17 @@ def test_an_event_that_comes_during_a_delivery_is_not_lost() -> None:
     peer.book.taken(alerts, peer.now_ms)
     assert peer.book.waiting == 1
     (alert,) = peer.sends()
-    assert alert.sequence == 2
+    assert alert.event.sequence == 2
+
+
+def test_a_new_owner_that_comes_during_a_delivery_does_not_wait_for_the_renewal() -> None:
+    peer, event = Peer(), owned_by("first", an_event())
+    peer.take(event)
+    alerts = peer.book.due(peer.now_ms, 64)
+    peer.take(owned_by("second", event))
+    peer.book.taken(alerts, peer.now_ms)
+    assert owners(peer.sends()) == [("first", False), ("second", True)]
+    assert peer.sends() == []
 
 
 def test_what_is_refused_waits_for_the_next_renewal() -> None:
