@@ -14,7 +14,7 @@ because nothing is written or no census has listed one yet, it is the lowest sta
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -185,6 +185,7 @@ def picture_of(known: Knowledge) -> Picture:
         "order": {
             "incidents": [event.incident_id for event in shown],
             "more_incidents": len(incidents) - len(shown),
+            "more_by_verdict": dict(Counter(event.verdict for event in incidents[INCIDENTS:])),
             "lanes": keys,
             "more_lanes": len(lanes) - len(keys),
         },

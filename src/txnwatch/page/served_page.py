@@ -129,6 +129,7 @@ class PageSite:
         return {
             "latency_p99_ms": self.store.latency_p99_ms,
             "batch_ms": seen.batch_ms,
+            "behind": seen.behind,
             "unproven": seen.reach.unproven if seen.reach is not None else None,
             "open": seen.totals.open if is_open_known else None,
             "undelivered": seen.undelivered,

@@ -85,7 +85,7 @@ function incidents(page, isWhole) {
     <header><h2 id="h-incidents">${title}</h2><span class="muted small">worst first · a command reads everything again, and asks before it writes</span></header>
     <ol class="incidents">${shown.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>
     ${!isWhole && warnings.length ? html`<div class="more">${plural(warnings.length, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${ofIncident(row.id)}>${foreign(row.holder)}</a>`)}. ${warnings.length === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
-    ${order.more_incidents ? html`<div class="more">and ${count(order.more_incidents)} more incidents</div>` : nothing}</section>`;
+    ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}</div>` : nothing}</section>`;
 }
 
 function recent(page) {
@@ -132,6 +132,7 @@ function timeline(page) {
 const FIGURES = [
   ["latency_p99_ms", "hang to event, p99", (one) => (one === null ? "no incident yet" : duration(one))],
   ["batch_ms", "micro-batch", (one) => (one === null ? "not known" : duration(one))],
+  ["behind", "partitions not read to their ends", (one) => (one === null ? "not known" : count(one))],
   ["unproven", "partitions without proof", (one) => (one === null ? "not known" : count(one))],
   ["open", "open transactions", (one) => (one === null ? "not known" : count(one))],
   ["undelivered", "events not yet delivered", (one) => (one === null ? "not known" : count(one))],
