@@ -13,7 +13,17 @@ from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
 from txnwatch.state.model.values import TimestampMs
 
 Serve = Callable[[PageWorld], str]
-VIEWS = ("/incident/{id}", "/incidents", "/", "/watcher", "/open", "/partition/payments/0", "/id/checkout-7")
+VIEWS = (
+    "/incident/{id}",
+    "/incidents",
+    "/",
+    "/watcher",
+    "/open",
+    "/partition/payments/0",
+    "/id/checkout-7",
+    "/partitions",
+    "/ended",
+)
 WIDTHS = (360, 1440, 2560)
 
 

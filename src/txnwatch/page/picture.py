@@ -171,13 +171,10 @@ def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
 def picture_of(known: Knowledge) -> Picture:
     """The whole picture."""
     seen, incidents, spans = known.seen, known.open_incidents, spans_of(known)
-    lanes = _lanes(known, spans, incidents)
-    keys = sorted(lanes, key=lambda key: (lanes[key]["rank"], lanes[key]["since_ms"], key))[:LANES]
+    lanes = lanes_of(known, spans, incidents)
+    keys = list(lanes)[:LANES]
     by_producer = {one.producer_id: one for one in transactions_of(seen)}
     shown = incidents[:INCIDENTS]
-    ended = sorted(
-        (event for event in seen.incidents or () if event.resolution is not None), key=lambda one: -one.time_ms
-    )
     return {
         "status": _status(known, incidents),
         "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
@@ -190,7 +187,7 @@ def picture_of(known: Knowledge) -> Picture:
             "more_lanes": len(lanes) - len(keys),
         },
         "others": _others(known, [lanes[key] for key in keys]),
-        "recent": {"rows": [_recent(event) for event in ended[:RECENT]], "more": max(0, len(ended) - RECENT)},
+        "recent": recent(known, RECENT),
         "watcher": {name: list(values) for name, values in known.series.items()},
     }
 
@@ -343,8 +340,8 @@ def id_for_address(transactional_id: str | None) -> str | None:
     return transactional_id if _PLAIN.issuperset(transactional_id) else None
 
 
-def _lanes(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -> dict[str, dict[str, Any]]:
-    """A lane for each partition that something holds."""
+def lanes_of(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -> dict[str, dict[str, Any]]:
+    """A lane for each partition that something holds, worst first, then oldest."""
     by_span: dict[_SpanKey, IncidentEvent] = {
         (one.topic, one.partition, one.producer_id): one for one in reversed(incidents) if one.topic is not None
     }
@@ -368,7 +365,11 @@ def _lanes(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -
             "since_ms": min((bar["since_ms"] for bar in drawn), default=known.now_ms // 60_000 * 60_000),
             "rank": min((bar["rank"] for bar in drawn), default=_HEALTHY_RANK),
         }
-    return found
+    return _in_order(found)
+
+
+def _in_order(lanes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return dict(sorted(lanes.items(), key=lambda one: (one[1]["rank"], one[1]["since_ms"], one[0])))
 
 
 def to_find(origin: Origin | None, at: TopicPartition) -> str | None:
@@ -430,6 +431,13 @@ def _others(known: Knowledge, lanes: Sequence[Mapping[str, Any]]) -> dict[str, A
         "oldest_ms": min((one.since_ms for one in listed), default=None),
         "ages_s": bins,
     }
+
+
+def recent(known: Knowledge, limit: int) -> dict[str, Any]:
+    """The incidents that ended within a day, the last one first."""
+    ended = [event for event in known.seen.incidents or () if event.resolution is not None]
+    ended.sort(key=lambda event: -event.time_ms)
+    return {"rows": [_recent(event) for event in ended[:limit]], "more": max(0, len(ended) - limit)}
 
 
 def _recent(event: IncidentEvent) -> dict[str, Any]:
