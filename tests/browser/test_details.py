@@ -25,7 +25,7 @@ def rows(tab: Tab) -> list[list[str]]:
 
 
 def test_each_partition_of_a_stuck_prepare_says_whether_its_marker_is_missing(browser: Any, serve: Serve) -> None:
-    """The coordinator names two partitions. On one of them no open data is seen; on a third one it is."""
+    """The coordinator names two partitions. Open data is seen on one of them, and on a third one."""
     world = a_busy_cluster()
     at = next(at for at, one in enumerate(world.open) if one.transactional_id == STUCK)
     places = (("orders", 11, 88_120_004), ("ledger-out", 2, 7))

@@ -81,7 +81,9 @@ def an_open(
     return OpenTransaction(ProducerId(producer_id), name, state, since_ms, prepared_ms, spans, timeout_ms)
 
 
-def a_count(states: Mapping[str, int], barrier: int = 7, at_ms: TimestampMs | None = None) -> BucketCount:
+def a_count(
+    states: Mapping[str, int], barrier: int = 7, at_ms: TimestampMs | None = None, behind: int = 0
+) -> BucketCount:
     """The counts of the only bucket, 300 ms after the barrier was listed."""
     listed_ms = TimestampMs((now_ms() if at_ms is None else at_ms) - 300)
     return BucketCount(
@@ -90,7 +92,7 @@ def a_count(states: Mapping[str, int], barrier: int = 7, at_ms: TimestampMs | No
         waiting=(),
         clocks=(),
         data_listed_ms=listed_ms,
-        behind=0,
+        behind=behind,
         states=tuple(states.items()),
         oldest_open_ms=listed_ms,
         oldest_prepared_ms=None,
@@ -146,6 +148,7 @@ class PageWorld:
     stands: dict[TopicPartition, Offset] = field(default_factory=dict)
     by_census: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     young: int = 40
+    behind: int = 0
     barrier: int = 80_000
     access: CoordinatorAccess = CoordinatorAccess.LOG
 
@@ -173,7 +176,7 @@ class PageWorld:
                 lowest[partition] = min(start, lowest.get(partition, start))
         blocked = tuple(BlockedOffset(at, offset) for at, offset in sorted({**lowest, **self.stands}.items()))
         emitted: list[Finding] = [
-            a_count({"Ongoing": len(self.open) + self.young}, self.barrier, at_ms),
+            a_count({"Ongoing": len(self.open) + self.young}, self.barrier, at_ms, self.behind),
             OpenTransactions(0, tuple(self.open), blocked),
         ]
         if self.by_census:

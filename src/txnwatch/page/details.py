@@ -17,9 +17,11 @@ from txnwatch.page.picture import (
     Spans,
     id_for_address,
     incident_row,
+    recent,
     spans_of,
     to_find,
     transactions_of,
+    worst_lanes,
 )
 from txnwatch.page.whom_to_call import about_client, owner_of_group
 from txnwatch.page.words import holder, moment, name, number, places, worst_first
@@ -30,6 +32,7 @@ from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, 
 from txnwatch.state.model.verdicts import RULE_OF, reason_text
 
 LISTED: Final = 300
+ENDED: Final = 200
 _MOST: Final = 512
 _LONGEST: Final = 1_000
 
@@ -325,6 +328,30 @@ def oldest(known: Knowledge, limit: int = LISTED) -> dict[str, Any]:
     """The oldest open transactions."""
     found = sorted(transactions_of(known.seen), key=lambda one: (one.since_ms, one.producer_id))
     return {"rows": [row(one) for one in found[:limit]], "more": max(0, len(found) - limit)}
+
+
+def partitions(known: Knowledge) -> dict[str, Any]:
+    """The partitions that something holds, worst first."""
+    lanes, more = worst_lanes(known, spans_of(known), known.open_incidents, _MOST)
+    return {
+        "rows": [
+            {
+                "topic": lane["topic"],
+                "partition": lane["partition"],
+                "holder": lane["holder"],
+                "since_ms": lane["since_ms"],
+                "hidden": lane["hidden"],
+                "more": lane["more"] + len(lane["behind"]),
+            }
+            for lane in lanes.values()
+        ],
+        "more": more,
+    }
+
+
+def ended(known: Knowledge) -> dict[str, Any]:
+    """The incidents that ended within a day; more of them than a picture has."""
+    return recent(known, ENDED)
 
 
 def found(known: Knowledge, text: str) -> Mapping[str, str] | None:

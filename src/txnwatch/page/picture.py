@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -183,26 +183,23 @@ def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
 def picture_of(known: Knowledge) -> Picture:
     """The whole picture."""
     seen, incidents, spans = known.seen, known.open_incidents, spans_of(known)
-    lanes = _lanes(spans, incidents)
-    drawn = {str(lane.at): _lane_row(known, spans, lane) for lane in _worst_lanes(known, lanes)}
+    lanes, more_lanes = worst_lanes(known, spans, incidents, LANES)
     by_producer = {one.producer_id: one for one in transactions_of(seen)}
     by_id = {event.incident_id: event for event in incidents}
     shown = incidents[:INCIDENTS]
-    ended = sorted(
-        (event for event in seen.incidents or () if event.resolution is not None), key=lambda one: -one.time_ms
-    )
     return {
         "status": _status(known, incidents),
         "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
-        "lanes": {key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in drawn.items()},
+        "lanes": {key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in lanes.items()},
         "order": {
             "incidents": [event.incident_id for event in shown],
             "more_incidents": len(incidents) - len(shown),
-            "lanes": list(drawn),
-            "more_lanes": len(lanes) - len(drawn),
+            "more_by_verdict": dict(Counter(event.verdict for event in incidents[INCIDENTS:])),
+            "lanes": list(lanes),
+            "more_lanes": more_lanes,
         },
-        "others": _others(known, list(drawn.values())),
-        "recent": {"rows": [_recent(event) for event in ended[:RECENT]], "more": max(0, len(ended) - RECENT)},
+        "others": _others(known, list(lanes.values())),
+        "recent": recent(known, RECENT),
         "watcher": {name: list(values) for name, values in known.series.items()},
     }
 
@@ -398,14 +395,18 @@ def _lanes(spans: Spans, incidents: Sequence[IncidentEvent]) -> list[_Lane]:
     return found
 
 
-def _worst_lanes(known: Knowledge, lanes: Iterable[_Lane]) -> list[_Lane]:
-    """Those that are shown: the worst first, then the oldest."""
+def worst_lanes(
+    known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent], most: int
+) -> tuple[dict[str, dict[str, Any]], int]:
+    """The rows of the lanes that are shown, the worst first, then the oldest; and how many more there are."""
+    lanes = _lanes(spans, incidents)
 
     def place(lane: _Lane) -> tuple[int, TimestampMs, TopicPartition]:
         drawn = lane.drawn
         return min(map(_rank, drawn), default=_HEALTHY_RANK), _since_ms(known, drawn), lane.at
 
-    return heapq.nsmallest(LANES, lanes, key=place)
+    shown = heapq.nsmallest(most, lanes, key=place)
+    return {str(lane.at): _lane_row(known, spans, lane) for lane in shown}, len(lanes) - len(shown)
 
 
 def _rank(drawn: _Drawn) -> int:
@@ -494,6 +495,13 @@ def _others(known: Knowledge, lanes: Sequence[Mapping[str, Any]]) -> dict[str, A
         "oldest_ms": min((one.since_ms for one in listed), default=None),
         "ages_s": bins,
     }
+
+
+def recent(known: Knowledge, limit: int) -> dict[str, Any]:
+    """The incidents that ended within a day, the last one first."""
+    ended = [event for event in known.seen.incidents or () if event.resolution is not None]
+    ended.sort(key=lambda event: -event.time_ms)
+    return {"rows": [_recent(event) for event in ended[:limit]], "more": max(0, len(ended) - limit)}
 
 
 def _recent(event: IncidentEvent) -> dict[str, Any]:

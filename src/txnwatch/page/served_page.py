@@ -130,6 +130,7 @@ class PageSite:
         return {
             "latency_p99_ms": self.store.latency_p99_ms,
             "batch_ms": seen.batch_ms,
+            "behind": seen.behind,
             "unproven": seen.reach.unproven if seen.reach is not None else None,
             "open": seen.totals.open if is_open_known else None,
             "undelivered": seen.undelivered,
@@ -153,7 +154,7 @@ class PageSite:
     @property
     def pages(self) -> list[BaseRoute]:
         """The paths of the pages and of the JSON: the pages all have one shell, which reads its address itself."""
-        shells = ("/", "/incidents", "/watcher", "/open", "/id")
+        shells = ("/", "/incidents", "/watcher", "/open", "/partitions", "/ended", "/id")
         below = ("/incident/{rest:path}", "/partition/{rest:path}", "/id/{rest:path}", "/producer/{rest:path}")
         guarded = self.hosts.guarded
         return [
@@ -173,9 +174,11 @@ class PageSite:
                 lambda known, at: details.forgotten(known, at["id"]),
             ),
         )
+        yield "partitions", self._about(lambda known, _: details.partitions(known))
         yield "partitions/{topic}/{number:int}", self._about(_partition)
         yield "producers/{number:int}", self._about(lambda known, at: details.producer(known, ProducerId(at["number"])))
         yield "ids", self._about(lambda known, at: details.transactional_id(known, at["name"]))
+        yield "ended", self._about(lambda known, _: details.ended(known))
         yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
         yield "find", self._about(lambda known, at: details.found(known, at["name"]))
 

@@ -149,6 +149,7 @@ class KnownNow:
         judged_ms: when the last evaluated barrier was listed; None before the first one.
         judged_within_ms: how long ago that may be.
         batch_ms: from the listing of that barrier to its end; None if it is not known.
+        behind: data partitions that were not read to the ends that were listed for that barrier; None if not known.
         totals: the open transactions at that barrier.
         lists: the open list of each bucket.
         by_census: the offsets of partitions that only a census watches, as each bucket has listed them.
@@ -165,6 +166,7 @@ class KnownNow:
     judged_ms: TimestampMs | None = None
     judged_within_ms: DurationMs = JUDGED_WITHIN_MS
     batch_ms: DurationMs | None = None
+    behind: int | None = None
     totals: Totals = NOTHING_OPEN
     lists: Sequence[OpenTransactions] = ()
     by_census: Sequence[PartitionEnds] = ()
@@ -216,7 +218,13 @@ class PageStore:
             listed_ms = counts[0].data_listed_ms
             batch_ms = elapsed(listed_ms, now_ms)
             found = replace(
-                found, judged_ms=listed_ms, batch_ms=batch_ms, totals=totals_of(counts), lists=lists, by_census=ends
+                found,
+                judged_ms=listed_ms,
+                batch_ms=batch_ms,
+                behind=counts[0].behind,
+                totals=totals_of(counts),
+                lists=lists,
+                by_census=ends,
             )
         else:
             last = self.seen
@@ -224,6 +232,7 @@ class PageStore:
                 found,
                 judged_ms=last.judged_ms,
                 batch_ms=last.batch_ms,
+                behind=last.behind,
                 totals=last.totals,
                 lists=last.lists,
                 by_census=last.by_census,

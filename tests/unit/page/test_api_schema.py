@@ -82,6 +82,8 @@ PATHS = {
     "/incidents?state=recent": "recent",
     "/series": "series",
     "/open": "open",
+    "/partitions": "partitions",
+    "/ended": "ended",
     "/partitions/payments/0": "partition",
     "/partitions/none/7": "partition",
     "/producers/4021": "client",

@@ -160,13 +160,16 @@ def test_an_unknown_end_hides_an_unknown_number() -> None:
 
 def test_the_bounds_are_shown_where_they_cut() -> None:
     world = PageWorld(open=[an_open(number, f"id-{number}", 50, ("t", number, 5)) for number in range(LANES + 7)])
-    world.incidents = [an_incident(f"hang-{number}", 9) for number in range(INCIDENTS + 3)]
+    world.incidents = [an_incident(f"hang-{number}", 9) for number in range(INCIDENTS + 1)]
+    late = {"verdict": "late", "severity": "warning"}
+    world.incidents += [an_incident(f"late-{number}", 9, **late) for number in range(2)]
     end = Resolution(how=EndKind.ABORTED, by=EndedBy.CLIENT, at_ms=now_ms())
     world.incidents += [resolved(an_incident(f"old-{number}", 90), now_ms(), end) for number in range(RECENT + 2)]
     world.batch()
     found = picture(world)
     assert (len(found["lanes"]), found["order"]["more_lanes"]) == (LANES, 7)
     assert (len(found["incidents"]), found["order"]["more_incidents"]) == (INCIDENTS, 3)
+    assert found["order"]["more_by_verdict"] == {"hanging": 1, "late": 2}
     assert (len(found["recent"]["rows"]), found["recent"]["more"]) == (RECENT, 2)
     assert found["others"]["count"] == world.young + 7
 

@@ -27,7 +27,19 @@ def incident_of(world: PageWorld, verdict: str = "hanging") -> str:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/incidents", "/watcher", "/open", "/incident/x", "/partition/payments/0", "/id/a", "/producer/7"]
+    "path",
+    [
+        "/",
+        "/incidents",
+        "/watcher",
+        "/open",
+        "/partitions",
+        "/ended",
+        "/incident/x",
+        "/partition/payments/0",
+        "/id/a",
+        "/producer/7",
+    ],
 )
 def test_every_address_of_the_page_has_the_shell(busy: tuple[PageWorld, str], path: str) -> None:
     answer = get(busy[1], path, Accept=BROWSER)

@@ -30,6 +30,8 @@ const ROUTES = [
   ["/partition/", /^([\w.-]+)\/(\d{1,10})$/, (topic, number) => `/api/v1/partitions/${topic}/${number}`, views.partition, "Partition"],
   ["/producer/", /^(\d{1,19})$/, (id) => `/api/v1/producers/${id}`, views.client, "Producer"],
   ["/id", /^(?:\/([^/]+))?$/, (name) => `/api/v1/ids${name === undefined ? location.search : `?name=${name}`}`, views.client, "Transactional id"],
+  ["/partitions", /^$/, () => "/api/v1/partitions", views.partitions, "Partitions"],
+  ["/ended", /^$/, () => "/api/v1/ended", views.ended, "Ended"],
   ["/open", /^$/, () => "/api/v1/open", views.oldest, "Oldest"],
 ];
 const LISTS = { "/": views.overview, "/incidents": views.allIncidents, "/watcher": views.watcherView };

@@ -85,13 +85,14 @@ function incidents(page, isWhole) {
     <header><h2 id="h-incidents">${title}</h2><span class="muted small">worst first · a command reads everything again, and asks before it writes</span></header>
     <ol class="incidents">${shown.map((row) => incidentRow(row, page, row.id === page.chosen))}</ol>
     ${!isWhole && warnings.length ? html`<div class="more">${plural(warnings.length, "early warning")}: ${warnings.slice(0, 3).map((row, i) => html`${i ? ", " : ""}<a href=${ofIncident(row.id)}>${foreign(row.holder)}</a>`)}. ${warnings.length === 1 ? "It ends at its timeout." : "Each ends at its timeout."}</div>` : nothing}
-    ${order.more_incidents ? html`<div class="more">and ${count(order.more_incidents)} more incidents</div>` : nothing}</section>`;
+    ${order.more_incidents ? html`<div class="more">and ${plural(order.more_incidents, "more incident")}: ${Object.entries(order.more_by_verdict).map(([verdict, number]) => `${count(number)} ${verdict}`).join(", ")}</div>` : nothing}</section>`;
 }
 
-function recent(page) {
-  const { rows, more } = page.picture.recent;
-  if (!rows.length) return nothing;
-  return html`<section class="card" aria-labelledby="h-recent"><header><h2 id="h-recent">Ended within a day</h2>${more ? html`<span class="muted small">and ${count(more)} more</span>` : nothing}</header>
+const recent = (page) => (page.picture.recent.rows.length ? ended(page.picture.recent, page, html`: <a href=${`${BASE}/ended`}>list them</a>`) : nothing);
+
+/** The incidents that ended; `further` leads to more of them. */
+export function ended({ rows, more }, page, further = nothing) {
+  return html`<section class="card" aria-labelledby="h-recent"><header><h2 id="h-recent">Ended within a day</h2>${more ? html`<span class="muted small">and ${count(more)} more${further}</span>` : nothing}</header>
     <div class="body scroll" tabindex="0" role="group" aria-labelledby="h-recent"><table><thead><tr><th scope="col">opened</th><th scope="col">verdict</th><th scope="col">partition</th><th scope="col">behind</th><th scope="col">how it ended</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr><td>${time(row.since_ms, page)}</td><td><a href=${ofIncident(row.id)}>${row.tag}</a></td><td>${row.places.map((one, i) => html`${i ? ", " : ""}${foreign(one)}`)}</td><td class="mono">${foreign(row.holder)}</td><td>${row.how}, after ${duration(row.ended_ms - row.since_ms)}</td></tr>`)}</tbody></table></div></section>`;
 }
@@ -120,7 +121,7 @@ function timeline(page) {
       <div class="muted small">${row.holder ? html`<a class="mono" href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>${row.holder.owner ? html` · ${foreign(row.holder.owner)}` : nothing}` : "held by a transaction that is not in the list"}</div>${row.holder ? nothing : command(row.look, page)}</div>
       <div class="plot">${lane(row, scale, width, page.now, page.barNow)}</div>
       <div class="figure"><div>${row.hidden === null ? "not known" : html`<b>${count(row.hidden)}</b> hidden`}</div><div class="small">${row.more + row.behind.length ? `${count(row.more + row.behind.length)} more open · ` : ""}${duration(page.now - row.since_ms)}</div></div></div>`)}
-    ${order.more_lanes ? html`<p class="muted">and ${count(order.more_lanes)} more partitions</p>` : nothing}
+    ${order.more_lanes ? html`<p class="muted">and ${plural(order.more_lanes, "more partition")}: <a href=${`${BASE}/partitions`}>list the partitions</a></p>` : nothing}
     ${others.count || rows.length === 0 ? html`<div class="lane"><div class="name"><div>${plural(others.count, "other")}</div><div class="muted small">open, most of them for less than 2 s</div></div><div class="plot">${histogram(others.ages_s, scale, width)}</div>
       <div class="figure"><div class="small">not drawn one by one</div><div><a href=${`${BASE}/open`}>list the oldest</a></div></div></div>` : nothing}</div>
     <div class="key">${form("hanging", "hanging: never ends")}${form("stuck_prepare", "prepared: markers missing")}${form("late", "late")}${form("long_running", "long running")}${form("unowned", "no owner at one look")}${form("open", "open, healthy")}
@@ -132,6 +133,7 @@ function timeline(page) {
 const FIGURES = [
   ["latency_p99_ms", "hang to event, p99", (one) => (one === null ? "no incident yet" : duration(one))],
   ["batch_ms", "micro-batch", (one) => (one === null ? "not known" : duration(one))],
+  ["behind", "partitions not read to their ends", (one) => (one === null ? "not known" : count(one))],
   ["unproven", "partitions without proof", (one) => (one === null ? "not known" : count(one))],
   ["open", "open transactions", (one) => (one === null ? "not known" : count(one))],
   ["undelivered", "events not yet delivered", (one) => (one === null ? "not known" : count(one))],
@@ -285,3 +287,6 @@ export function client(found, page) {
 }
 
 export const oldest = (found, page) => html`<section class="card"><header><h1 class="big" id="h-oldest">The oldest open transactions</h1>${found.more ? html`<span class="muted small">and ${count(found.more)} more</span>` : nothing}</header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-oldest"><table><thead><tr><th scope="col">transactional id</th><th scope="col">state</th><th scope="col">open for</th><th scope="col">partitions</th></tr></thead><tbody>${found.rows.map((row) => html`<tr><td class="mono"><a href=${ofClient(row)}>${foreign(row.name)}</a></td><td>${row.state}</td><td>${duration(page.now - row.since_ms)}</td><td>${row.partitions.join(", ")}${row.more_partitions ? ` and ${row.more_partitions} more` : ""}</td></tr>`)}</tbody></table></div></section>`;
+
+export const partitions = (found, page) => html`<section class="card"><header><h1 class="big" id="h-partitions">Partitions that are held back</h1><span class="muted small">worst first, then oldest${found.more ? `; and ${count(found.more)} more` : ""}</span></header><div class="body scroll" tabindex="0" role="group" aria-labelledby="h-partitions"><table><thead><tr><th scope="col">partition</th><th scope="col">held by</th><th scope="col">verdict or state</th><th scope="col">open for</th><th scope="col" class="number">hidden</th><th scope="col" class="number">more open</th></tr></thead><tbody>
+  ${found.rows.map((row) => html`<tr><td><a href=${ofPartition(row.topic, row.partition)}>${foreign(`${row.topic}-${row.partition}`)}</a></td><td class="mono">${row.holder ? html`<a href=${ofClient(row.holder)}>${foreign(row.holder.name)}</a>` : "not in the list"}</td><td>${row.holder ? row.holder.phase.replace("_", " ") : nothing}</td><td>${duration(page.now - row.since_ms)}</td><td class="number">${row.hidden === null ? "not known" : count(row.hidden)}</td><td class="number">${count(row.more)}</td></tr>`)}</tbody></table></div></section>`;
