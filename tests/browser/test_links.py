@@ -16,6 +16,7 @@ from support.browsers import Tab, a_tab
 from support.forwarder import Forwarder
 from support.page_client import a_stream
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, now_ms
+from txnwatch.page.served_page import PageSite
 from txnwatch.page.stream import MOST_OF_ONE
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web.server import WebServer
@@ -73,7 +74,7 @@ def test_a_link_that_stalls_is_silent_until_it_goes_on(browser: Any, serve: Serv
 def test_messages_that_are_held_up_do_not_count(browser: Any) -> None:
     """A message each second, and each of them is 8 s old; a new stream begins after 30 s."""
     world, held_ms = a_calm_cluster(), [0]
-    world.site.live._now_ms = lambda: TimestampMs(now_ms() - held_ms[0])
+    world.site = PageSite(world.store, lambda: TimestampMs(now_ms() - held_ms[0]), lambda: world.ends)
     with world.served() as url, a_tab(browser, url) as tab:
         tab.until("All clear.")
         held_ms[0] = 8_000
