@@ -73,6 +73,15 @@ def test_a_watcher_that_came_back_while_the_tab_was_hidden_is_seen(browser: Any)
             tab.until("live", ".connection")
 
 
+def test_a_tab_that_was_opened_in_the_background_asks_for_nothing(browser: Any, serve: Serve) -> None:
+    url = serve(a_calm_cluster())
+    with a_tab(browser, "about:blank", "") as tab:
+        go_to(tab, url, f"{HIDING}; hide(true)")
+        tab.until("Unknown.", within_s=6.0)
+        hide(tab, is_hidden=False)
+        tab.until("All clear.", within_s=3.0)
+
+
 def test_a_hidden_tab_asks_for_nothing(browser: Any, serve: Serve) -> None:
     url = serve(a_calm_cluster())
     with a_tab(browser, "about:blank", "") as tab:

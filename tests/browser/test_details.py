@@ -30,6 +30,7 @@ def test_each_partition_of_a_stuck_prepare_says_whether_its_marker_is_missing(br
     at = next(at for at, one in enumerate(world.open) if one.transactional_id == STUCK)
     places = (("orders", 11, 88_120_004), ("ledger-out", 2, 7))
     world.open[at] = an_open(7102, STUCK, 125, *places, state="PrepareCommit", prepared_s=125)
+    world.batch()
     with a_tab(browser, serve(world), f"/id/{STUCK}") as tab:
         tab.until("marker", "table")
         found = {place: marker for place, _, _, marker in rows(tab)}

@@ -175,8 +175,8 @@ class PageSite:
             ),
         )
         yield "partitions", self._about(lambda known, _: details.partitions(known))
-        yield "partitions/{topic}/{number:int}", self._about(_partition)
-        yield "producers/{number:int}", self._about(lambda known, at: details.producer(known, ProducerId(at["number"])))
+        yield "partitions/{topic}/{number}", self._about(_partition)
+        yield "producers/{number}", self._about(_producer)
         yield "ids", self._about(lambda known, at: details.transactional_id(known, at["name"]))
         yield "ended", self._about(lambda known, _: details.ended(known))
         yield "open", self._about(lambda known, at: details.oldest(known, at["limit"]))
@@ -260,9 +260,21 @@ def _incidents(picture: Picture, request: Request) -> dict[str, Any]:
 
 
 def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not is_topic_name(at["topic"]) or at["number"] >= 1 << 31:
+    number = _below(at["number"], 1 << 31)
+    if number is None or not is_topic_name(at["topic"]):
         return None
-    return details.partition(known, TopicPartition(at["topic"], at["number"]))
+    return details.partition(known, TopicPartition(at["topic"], number))
+
+
+def _producer(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
+    number = _below(at["number"], 1 << 63)
+    return details.producer(known, ProducerId(number)) if number is not None else None
+
+
+def _below(text: str, end: int) -> int | None:
+    """The number in a path; None if it is none, or not below `end`. Python reads no number of thousands of digits."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else end
+    return number if number < end else None
 
 
 def text_of(picture: Picture, now_ms: TimestampMs) -> str:

@@ -119,6 +119,7 @@ def test_what_is_looked_for_is_found(busy: tuple[PageWorld, str], text: str, add
         *("/api/v1/incidents/none", "/api/v1/producers/1", "/api/v1/ids?name=none", "/api/v1/find?name=nothing"),
         *("/api/v1/find?name=12345", "/api/v1/find?name=a%20b-1", "/api/v1/nothing"),
         *("/api/v1/partitions/a%20b/0", "/api/v1/partitions/payments/99999999999"),
+        *(f"/api/v1/producers/{'9' * 5_000}", "/api/v1/producers/x", "/api/v1/partitions/payments/-1"),
     ],
 )
 def test_what_is_not_known_is_an_error_as_json(busy: tuple[PageWorld, str], path: str) -> None:

@@ -150,14 +150,18 @@ function look() {
   listener(false);
 }
 
+/** Nobody reads a hidden tab, and a browser has six connections for a host. */
+function hideOrShow() {
+  clearTimeout(hiddenTimer);
+  if (document.hidden) hiddenTimer = setTimeout(close, HIDDEN_MS);
+  else if (!end) open();
+}
+
 /** Begins; `onChange` is called after each message, with whether the picture may have changed. */
 export function begin(onChange) {
   listener = onChange;
   open();
   setInterval(look, 1000);
-  document.addEventListener("visibilitychange", () => {
-    clearTimeout(hiddenTimer);
-    if (document.hidden) hiddenTimer = setTimeout(close, HIDDEN_MS);
-    else if (!end) open();
-  });
+  document.addEventListener("visibilitychange", hideOrShow);
+  hideOrShow(); // it may have been opened in the background
 }
