@@ -30,7 +30,7 @@ from txnwatch.state.incidents.by_hand import (
     ReadOpenIncident,
     SearchPartition,
 )
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.event_order import fitting, is_usable
 from txnwatch.state.incidents.wanted import FreshReads, Plan, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from txnwatch.state.abort.case import AbortPolicy
-from txnwatch.state.incidents.event_builder import EventsFlags
+from txnwatch.state.incidents.commands import EventsFlags
 from txnwatch.state.incidents.event_order import KEPT_MS
 from txnwatch.state.incidents.ledger import RETENTION_MS
 from txnwatch.state.model.errors import ConfigError

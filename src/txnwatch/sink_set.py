@@ -26,7 +26,7 @@ from txnwatch.sinks.delivery.redis_page import PAGE_PAUSE_MS, PageKeys, Wish
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.incidents.remediation import OFF
 from txnwatch.state.model.findings import Finding, OpenTransactions

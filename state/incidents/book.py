@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.evidence.outcome import unknown
-from txnwatch.state.incidents.event_builder import Origin, suggested
+from txnwatch.state.incidents.commands import Origin, suggested
 from txnwatch.state.incidents.event_order import (
     claimed,
     is_own,

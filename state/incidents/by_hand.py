@@ -15,8 +15,9 @@ from txnwatch.state.abort.protocol import BY_HAND, FRESH_BY_HAND_MS, MarkerResul
 from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.screening import Search
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import confirm_spans
-from txnwatch.state.incidents.event_builder import Origin, span_event
+from txnwatch.state.incidents.event_builder import span_event
 from txnwatch.state.incidents.event_order import found_too
 from txnwatch.state.incidents.marker import MarkerProtocol, too_old
 from txnwatch.state.incidents.naming import named

@@ -31,9 +31,9 @@ from txnwatch.state.abort.case import StoredFindings
 from txnwatch.state.evidence.ending import needs_update
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import FollowUp, OpenChecks
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.doubts import Doubts
-from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.event_order import fitting
 from txnwatch.state.incidents.found_incidents import OUTCOME_BUDGET_MS, SpanIncidents, TransactionIncidents
 from txnwatch.state.incidents.incident_store import IncidentStore

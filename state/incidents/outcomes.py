@@ -23,8 +23,8 @@ from txnwatch.state.evidence.outcome import (
     with_outcome,
 )
 from txnwatch.state.incidents.book import Book
+from txnwatch.state.incidents.commands import data_of, end_hanging
 from txnwatch.state.incidents.confirm import confirm_spans
-from txnwatch.state.incidents.event_builder import data_of, end_hanging
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import Change, Plan, ReadFormerOwners, ReadHistories, ask
 from txnwatch.state.model.findings import Finding, SpanCandidate

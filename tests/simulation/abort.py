@@ -43,7 +43,7 @@ from txnwatch.state.abort.case import AbortPolicy, ProvenHang
 from txnwatch.state.abort.rules import partition_of
 from txnwatch.state.incidents import incident_store
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, IncidentStatus

@@ -13,7 +13,7 @@ from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.abort.run_by_hand import ManualAbort
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms

@@ -14,7 +14,7 @@ from txnwatch.page.clusters_site import ClustersSite
 from txnwatch.page.document import PageDocument, document_of
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.values import TimestampMs
 

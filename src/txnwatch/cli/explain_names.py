@@ -20,7 +20,7 @@ from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, partici
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
 from txnwatch.state.evidence.visibility import Visibility
-from txnwatch.state.incidents.event_builder import explain_id
+from txnwatch.state.incidents.commands import explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import (

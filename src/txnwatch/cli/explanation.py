@@ -20,7 +20,7 @@ from txnwatch.state.evidence.ending import blocking_order, hidden_records
 from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.screening import Search, open_data
-from txnwatch.state.incidents.event_builder import (
+from txnwatch.state.incidents.commands import (
     HangingData,
     Origin,
     end_hanging,

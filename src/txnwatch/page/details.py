@@ -25,7 +25,7 @@ from txnwatch.page.picture import (
 )
 from txnwatch.page.whom_to_call import about_client, owner_of_group
 from txnwatch.page.words import holder, moment, name, number, places, worst_first
-from txnwatch.state.incidents.event_builder import read_events
+from txnwatch.state.incidents.commands import read_events
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name

@@ -21,7 +21,7 @@ from txnwatch.page.document import decoded
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.sinks.delivery.background import WorkerThread
 from txnwatch.sinks.delivery.event_log import EventLog, Found
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.errors import BadEventError, SinkError, TxnwatchError
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.ports import Log

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from txnwatch.page.words import name
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import ADVICE_MEANS, NO_OWNERS, IdMaker, OwnerLookup, OwningTeam, Subject

@@ -13,7 +13,7 @@ from txnwatch.cli.explanation import Ending, Explanation, end_of, of_id, of_part
 from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.evidence.screening import OwnerViews
-from txnwatch.state.incidents.event_builder import Origin
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
