@@ -15,7 +15,7 @@ STUCK = "ledger-eos-7f3c2a10-3"
 
 
 def opened(tab: Tab) -> Tab:
-    tab.until("3 partitions stand still.")
+    tab.until("4 partitions stand still.")
     return tab
 
 

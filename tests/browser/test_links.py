@@ -143,10 +143,10 @@ def test_no_other_host_is_asked_for_anything(browser: Any, serve: Serve) -> None
     with a_tab(browser, "about:blank", "") as tab:
         tab.page.context.on("request", lambda request: asked.append(request.url))
         tab.page.goto(url)
-        tab.until("3 partitions stand still.")
+        tab.until("4 partitions stand still.")
         for path in ("/incidents", "/watcher", "/open", "/partition/payments/0", "/id/checkout-7", "/producer/4021"):
             tab.page.goto(url + path)
-            tab.until("3 partitions stand still.")
+            tab.until("4 partitions stand still.")
         tab.page.goto(f"{url}/incident/{world.incidents[0].incident_id}")
         tab.until("HANGING", ".sentence h1")
         for key in ("o", "j", "t", "p", "p", "w", "?"):

@@ -48,7 +48,7 @@ def test_a_forgotten_incident_has_the_command_that_reads_its_events(browser: Any
 
 def test_what_is_looked_for_and_not_there_is_not_in_the_console(browser: Any, serve: Serve) -> None:
     with a_tab(browser, serve(a_busy_cluster())) as tab:
-        tab.until("3 partitions stand still.")
+        tab.until("4 partitions stand still.")
         tab.page.keyboard.press("/")
         tab.page.keyboard.type("no such thing")
         tab.page.keyboard.press("Enter")

@@ -17,7 +17,7 @@ Serve = Callable[[PageWorld], str]
 
 
 def opened(tab: Tab) -> Tab:
-    tab.until("3 partitions stand still.")
+    tab.until("4 partitions stand still.")
     return tab
 
 

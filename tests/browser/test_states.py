@@ -34,7 +34,7 @@ def without_log() -> PageWorld:
 
 STATES: dict[str, tuple[Callable[[], PageWorld], str]] = {
     "clear": (a_calm_cluster, "All clear."),
-    "incident": (a_busy_cluster, "3 partitions stand still."),
+    "incident": (a_busy_cluster, "4 partitions stand still."),
     "partial": (partly_known, "Nothing is known about 23 partitions"),
     "limited": (without_log, "No hang."),
     "unknown": (PageWorld, "Unknown."),
@@ -77,7 +77,7 @@ def test_each_view_in_each_form(browser: Any, serve: Serve, path: str, width: in
     url = serve(world)
     hang = next(one.incident_id for one in world.incidents if one.verdict == "hanging")
     with a_tab(browser, url, path.format(id=hang), width=width, is_dark=width == 360) as tab:
-        tab.until("3 partitions stand still.")
+        tab.until("4 partitions stand still.")
         tab.page.wait_for_timeout(800)
         assert tab.said == []
         assert not tab.is_too_wide
@@ -110,7 +110,7 @@ def test_a_watcher_that_evaluates_nothing_is_unknown_and_its_commands_only_read(
     world = a_busy_cluster()
     url = quiet(world)
     with a_tab(browser, url) as tab:
-        tab.until("3 partitions stand still.")
+        tab.until("4 partitions stand still.")
         world.batch(TimestampMs(now_ms() - 16_000))
         tab.until("Unknown.")
         assert state_of(tab) == "unknown"
@@ -119,7 +119,7 @@ def test_a_watcher_that_evaluates_nothing_is_unknown_and_its_commands_only_read(
         assert not [one for one in commands if "abort" in one or "fence" in one]
         assert tab.page.locator("section.stale").count() >= 2
         world.batch()
-        tab.until("3 partitions stand still.")
+        tab.until("4 partitions stand still.")
 
 
 def test_the_policy_refuses_what_is_not_a_file_of_the_page(browser: Any, serve: Serve) -> None:

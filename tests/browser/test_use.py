@@ -19,7 +19,7 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 
 
 def opened(tab: Tab) -> Tab:
-    tab.until("3 partitions stand still.")
+    tab.until("4 partitions stand still.")
     return tab
 
 

@@ -243,8 +243,8 @@ HANG = {
 }
 GROUPS = (
     {"group_id": "fraud-scoring", "state": "stopped", "committed_offset": 18_210_442, "hidden_lag": 48_112},
-    {"group_id": "ledger-writer", "state": "stopped", "committed_offset": 18_210_440, "hidden_lag": 47_980},
-    {"group_id": "audit-export", "state": "at_risk", "committed_offset": 18_100_000, "hidden_lag": 112_400},
+    {"group_id": "ledger-writer", "state": "stopped", "committed_offset": 18_210_440, "hidden_lag": 48_114},
+    {"group_id": "audit-export", "state": "at_risk", "committed_offset": 18_100_000, "hidden_lag": 158_554},
 )
 
 

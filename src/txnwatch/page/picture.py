@@ -188,7 +188,7 @@ def picture_of(known: Knowledge) -> Picture:
     by_id = {event.incident_id: event for event in incidents}
     shown = incidents[:INCIDENTS]
     return {
-        "status": _status(known, incidents),
+        "status": _status(known, spans, incidents),
         "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
         "lanes": {key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in lanes.items()},
         "order": {
@@ -204,7 +204,7 @@ def picture_of(known: Knowledge) -> Picture:
     }
 
 
-def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
+def _status(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
     seen, facts = known.seen, known.facts
     truth = known.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
@@ -218,7 +218,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "state": truth.state,
         "why": truth.why,
         "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
-        "headline": headline(truth, facts, urgent, unproven, seen.problem),
+        "headline": headline(truth, facts, urgent, unproven, seen.problem, lambda event: _held(event, spans)),
         "detail": _detail(known, urgent, stopped, at_risk),
         "problem": seen.problem,
         "judged_ms": seen.judged_ms,
@@ -287,7 +287,7 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
     else they are those of the event.
     """
     holding = _holding(event, spans)
-    held = places(event) or [str(partition) for partition in holding]
+    held = _held(event, spans)
     counts = [count for partition in holding if (count := spans.hidden(partition)) is not None]
     hidden = sum(counts) if counts and event.is_open else event.hidden_records
     return {
@@ -313,6 +313,11 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
         **_to_do(known, event),
         **about_event(known.store.origin, event),
     }
+
+
+def _held(event: IncidentEvent, spans: Spans) -> list[str]:
+    """The partitions that an incident holds back: its own, or those of its transaction in the open lists."""
+    return places(event) or [str(partition) for partition in _holding(event, spans)]
 
 
 def _to_do(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:

@@ -9,7 +9,7 @@ cannot be printed as escapes and cuts the middle of a long text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from txnwatch.page.truth import Facts, PageState, PageTruth
@@ -112,7 +112,10 @@ def next_step(event: IncidentEvent) -> str:  # noqa: PLR0911 - a table
     """What an operator does about an open incident."""
     match event.verdict, event.expected_outcome:
         case Verdict.HANGING, ExpectedOutcome.COMMIT:
-            return "Write the COMMIT marker, with --result commit. An ABORT marker would destroy acknowledged data."
+            return (
+                "Write the COMMIT marker: this command does it, although its name is abort. An ABORT marker would "
+                "destroy acknowledged data."
+            )
         case Verdict.HANGING, (ExpectedOutcome.ABORT | ExpectedOutcome.NONE):
             return "Write the ABORT marker. No client was told that this data is committed."
         case Verdict.HANGING, _:
@@ -197,13 +200,17 @@ def headline(
     open_incidents: Sequence[IncidentEvent],
     unproven: Sequence[str],
     problem: str | None = None,
+    held: Callable[[IncidentEvent], Sequence[str]] = places,
 ) -> list[Part]:
-    """The one sentence of the overview; `problem` is what could not be read or believed."""
+    """The one sentence of the overview.
+
+    `problem` is what could not be read or believed. `held` gives the partitions that an incident holds back.
+    """
     match truth.state:
         case PageState.CLEAR:
             return ["All clear.", " Every transaction that holds a reader back ends by itself."]
         case PageState.INCIDENT:
-            return _standing(open_incidents)
+            return _standing(open_incidents, held)
         case PageState.PARTIAL:
             return _partial(facts, unproven)
         case PageState.LIMITED:
@@ -249,11 +256,11 @@ def _partial(facts: Facts, unproven: Sequence[str]) -> list[Part]:
     return ["No incident is open,", f" but the events topic does not take {waiting}: consumers of it are not told."]
 
 
-def _standing(open_incidents: Sequence[IncidentEvent]) -> list[Part]:
+def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentEvent], Sequence[str]]) -> list[Part]:
     """The worst incident, and the number of partitions that stand."""
     worst = open_incidents[0]
-    standing = {place for event in open_incidents for place in places(event)}
-    where = places(worst)
+    standing = {place for event in open_incidents for place in held(event)}
+    where = held(worst)
     shown = where[0] if where else "its partitions"
     if len(where) > 1:
         shown += f" and {len(where) - 1} more"
