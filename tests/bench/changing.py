@@ -94,7 +94,7 @@ def _while_writing(
     some_hangs: Callable[[], list[float]],
     none_s: float,
 ) -> Point:
-    port, checkpoint = int(kafka.bootstrap_servers.rpartition(":")[2]), Path(watch.checkpoint)
+    port, checkpoint = int(kafka.bootstrap_servers.rpartition(":")[2]), Path(watch.state)
     places = tuple((number % PARTITIONS,) for number in range(size))
     with writing(Load(port, f"changing-{size}", places, size, kind.commits)) as written:
         time.sleep(WARM_UP_S)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import cProfile
 import pstats
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,8 +13,9 @@ import msgspec
 import pytest
 
 from support.page_world import PageWorld, a_count, an_incident, an_open, now_ms
-from txnwatch.page import details
+from txnwatch.page import details, stream
 from txnwatch.page.picture import INCIDENTS, LANES, Knowledge, picture_of
+from txnwatch.page.stream import Viewers
 from txnwatch.state.detection.open_transactions import FOLLOWED, HOLDING
 from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.incident import AffectedGroup, GroupState
@@ -94,3 +97,24 @@ def test_the_work_for_a_picture_grows_with_the_rows_alone(largest: Knowledge) ->
     profile = cProfile.Profile()
     profile.runcall(picture_of, largest)
     assert pstats.Stats(profile).total_calls < 60 * ROWS * SPANS  # type: ignore[attr-defined]
+
+
+def test_a_viewer_that_stays_takes_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A week has 604,800 messages: what each of them leaves behind would be seen in 20,000."""
+    monkeypatch.setattr(stream, "_BEAT_S", 0.0)
+
+    async def memory_of(messages: int) -> int:
+        viewers = Viewers(lambda: b"snapshot", lambda: b"beat")
+        viewer = viewers.admit("10.0.0.1")
+        assert viewer is not None
+        coming = viewers.messages(viewer, lambda: None)
+        tracemalloc.start()
+        for number in range(messages):
+            if number % 3 == 0:
+                viewers.publish(b"change of " + str(number).encode())
+            await anext(coming)
+        taken = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return taken
+
+    assert asyncio.run(memory_of(20_000)) < asyncio.run(memory_of(200)) + 10_000
