@@ -19,7 +19,7 @@ from typing import Final
 MOST: Final = 64
 MOST_OF_ONE: Final = 8
 RETRY_MS: Final = 2_000
-_BEAT_S: Final = 1.0
+BEAT_S: Final = 1.0
 
 
 def message(kind: str, number: str | None, data: bytes) -> bytes:
@@ -93,7 +93,7 @@ class Viewers:
             viewer.has_more.clear()
             if not viewer.is_behind and viewer.waiting is None and self._farewell is None:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(viewer.has_more.wait(), _BEAT_S)
+                    await asyncio.wait_for(viewer.has_more.wait(), BEAT_S)
         before_each()
         yield self._farewell
 

@@ -101,7 +101,7 @@ def test_the_work_for_a_picture_grows_with_the_rows_alone(largest: Knowledge) ->
 
 def test_a_viewer_that_stays_takes_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A week has 604,800 messages: what each of them leaves behind would be seen in 20,000."""
-    monkeypatch.setattr(stream, "_BEAT_S", 0.0)
+    monkeypatch.setattr(stream, "BEAT_S", 0.0)
 
     async def memory_of(messages: int) -> int:
         viewers = Viewers(lambda: b"snapshot", lambda: b"beat")
