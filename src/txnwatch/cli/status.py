@@ -219,7 +219,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "--events-topic is given as a flag, and the address of the brokers is known; (3) Redis, if TXNWATCH_REDIS_URL "
         "or the --config file names one; (4) the events topic. The exit code of an answer is the first of these that "
         "applies. 3: an incident is open (only with --fail-on-found), with or without an active watcher. 4: no watcher "
-        "is active, because none has evaluated a barrier within the last minute; then an empty list proves nothing. 1: "
+        "is active, because none has evaluated a barrier of the last minute; then an empty list proves nothing. 1: "
         "the answer is incomplete: records that could not be read, and partitions on which an active watcher proves "
         "nothing, are listed as not checked. 0: a watcher is active, everything was read, and no partition is "
         "unproven. The coordinator view `api` alone does not change the exit code: the last line names the verdicts "
@@ -343,7 +343,7 @@ def _summary(
     if not watchers:
         coverage = "no watcher is active: no heartbeat was found here"
     elif alone:
-        since = "none has evaluated a barrier within the last minute"
+        since = "none has evaluated a barrier of the last minute"
         coverage = f"no watcher of cluster {some(alone, _NAMED)} is active: {since}"
     elif not is_whole:
         coverage = "a watcher is active, but it proves nothing on the partitions that are not checked"

@@ -222,7 +222,7 @@ class ClustersSite:
         self.sites = sites
         self._routers = {id(site): self._routers.get(id(site)) or Router(site.pages) for site in sites}
         for site in gone:
-            site.end()
+            site.end("reload")
             task = self._tasks.pop(id(site), None)
             if task is not None:
                 task.cancel()
@@ -236,10 +236,11 @@ class ClustersSite:
     async def _make(self) -> Picture | None:
         if not self._pace.is_due(self):
             return None
-        for site in self.sites:
+        sites = self.sites  # others may be shown meanwhile
+        for site in sites:
             await site.live.refresh()
         self._pace.made(self)
-        return clusters_picture(map(self._cluster, self.sites), self.now_ms())
+        return clusters_picture(map(self._cluster, sites), self.now_ms())
 
     def _cluster(self, site: PageSite) -> OneCluster:
         origin = site.store.origin

@@ -15,6 +15,7 @@ from txnwatch.page.picture import (
     HeldBack,
     Knowledge,
     Spans,
+    held_places,
     id_for_address,
     incident_row,
     recent,
@@ -224,7 +225,7 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     """One partition: what is open there, and who reads it."""
     spans = spans_of(known)
     held, lowest = spans.by_partition.get(at, []), spans.last_stable(at)
-    incidents = [one for one in known.open_incidents if str(at) in places(one) or _is_at(one, at)]
+    incidents = [one for one in known.open_incidents if str(at) in held_places(one, spans) or _is_at(one, at)]
     is_listed = spans.holder(at) is not None
     return {
         "topic": at.topic,
@@ -372,6 +373,6 @@ def found(known: Knowledge, text: str) -> Mapping[str, str] | None:
         if str(one.producer_id) == text:
             return {"address": f"/producer/{one.producer_id}"}
     topic, _, index = text.rpartition("-")
-    if is_topic_name(topic) and index.isdecimal() and index.isascii() and int(index[:11]) < 1 << 31:
+    if is_topic_name(topic) and index.isdecimal() and index.isascii() and len(index) < 11 and int(index) < 1 << 31:
         return {"address": f"/partition/{topic}/{int(index)}"}
     return None

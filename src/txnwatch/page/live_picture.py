@@ -30,6 +30,7 @@ JSON: Final = "application/json"
 encode: Final = msgspec.json.Encoder().encode
 _PAUSE_S: Final = 0.5
 _QUIET_S: Final = 1.0  # time alone changes the picture, too
+_NO_MORE: Final = b": ended\n\n"  # a comment: the browser connects again
 _NEW_S: Final = 0.4  # less than a pause, so that each pause ends with a new picture
 
 
@@ -73,7 +74,7 @@ class LivePicture:
         return Viewers(self._snapshot_message, self._beat_message)
 
     async def work(self, begin: Callable[[Callable[[], None]], None]) -> None:
-        """Publishes the changes while somebody looks, until it is cancelled.
+        """Publishes the changes while somebody looks, until it is cancelled; its streams end with it.
 
         `begin` gets a function that any thread may call when something has changed.
         """
@@ -85,17 +86,20 @@ class LivePicture:
                 loop.call_soon_threadsafe(changed.set)
 
         begin(wake)
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _QUIET_S)
-            changed.clear()
-            if len(self._viewers):
-                await self._publish()
-                await asyncio.sleep(_PAUSE_S)
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), _QUIET_S)
+                changed.clear()
+                if len(self._viewers):
+                    await self._publish()
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._viewers.end(_NO_MORE)  # or a stream would get beats and no changes
 
-    def end(self) -> None:
+    def end(self, why: str = "shutdown") -> None:
         """Ends the streams."""
-        self._viewers.end(message("bye", self.event_id, encode({"why": "shutdown"})))
+        self._viewers.end(message("bye", self.event_id, encode({"why": why})))
 
     async def _publish(self) -> None:
         await self.refresh()

@@ -218,7 +218,7 @@ def _status(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) 
         "state": truth.state,
         "why": truth.why,
         "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
-        "headline": headline(truth, facts, urgent, unproven, seen.problem, lambda event: _held(event, spans)),
+        "headline": headline(truth, facts, urgent, unproven, seen.problem, lambda event: held_places(event, spans)),
         "detail": _detail(known, urgent, stopped, at_risk),
         "problem": seen.problem,
         "judged_ms": seen.judged_ms,
@@ -287,7 +287,7 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
     else they are those of the event.
     """
     holding = _holding(event, spans)
-    held = _held(event, spans)
+    held = held_places(event, spans)
     counts = [count for partition in holding if (count := spans.hidden(partition)) is not None]
     hidden = sum(counts) if counts and event.is_open else event.hidden_records
     return {
@@ -315,7 +315,7 @@ def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[s
     }
 
 
-def _held(event: IncidentEvent, spans: Spans) -> list[str]:
+def held_places(event: IncidentEvent, spans: Spans) -> list[str]:
     """The partitions that an incident holds back: its own, or those of its transaction in the open lists."""
     return places(event) or [str(partition) for partition in _holding(event, spans)]
 

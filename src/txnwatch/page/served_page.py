@@ -84,9 +84,9 @@ class PageSite:
             sampling.cancel()
             self.store.on_change = lambda: None
 
-    def end(self) -> None:
+    def end(self, why: str = "shutdown") -> None:
         """Ends the streams."""
-        self.live.end()
+        self.live.end(why)
 
     async def _sample(self) -> None:
         while True:
@@ -239,7 +239,7 @@ def number_of(request: Request, name: str, most: int) -> int:
         HTTPException: 400, it is no number from 1 to the highest one.
     """
     text = request.query_params.get(name, str(most))
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:10]) <= most):
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
         raise HTTPException(400, f"{name}: expected a number from 1 to {most}, found {text[:20]!r}")
     return int(text)
 

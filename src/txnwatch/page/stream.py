@@ -78,7 +78,9 @@ class Viewers:
             viewer.has_more.set()
 
     def end(self, farewell: bytes) -> None:
-        """Ends every stream with a last message."""
+        """Ends every stream with a last message; the first one that is given."""
+        if self._farewell is not None:
+            return
         self._farewell = farewell
         for viewer in self._viewers:
             viewer.has_more.set()

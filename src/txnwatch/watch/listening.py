@@ -122,7 +122,8 @@ class HeartbeatSender:
             return
         heartbeat = self._heartbeat(count, emitted, now_ms)
         for target in due:
-            target.due_ms = now_ms + target.pause_ms
+            if heartbeat.is_active(now_ms):  # else the first one after an outage would be the only one for a while
+                target.due_ms = now_ms + target.pause_ms
             try:
                 target.beat(heartbeat)
             except SinkError:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
+
+import pytest
 
 from support.clusters_world import ClustersWorld, a_beat, watched
 from support.page_client import Stream, a_stream, get
@@ -59,6 +62,23 @@ def test_the_list_of_the_clusters_is_told() -> None:
         soon(stream, "snapshot")
         world.site.replace([stays.site])
         assert soon(stream, "delta")["gone"]["clusters"] == ["US"]
+
+
+def test_clusters_that_are_replaced_while_the_list_is_made_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, comes = watched("eu"), watched("asia")
+    world = ClustersWorld([first])
+    refresh = first.site.live.refresh
+
+    async def replaced_meanwhile() -> None:
+        world.site.replace([comes.site])
+        await asyncio.sleep(0)
+        await refresh()
+
+    with world.served() as url:
+        names(url)
+        monkeypatch.setattr(first.site.live, "refresh", replaced_meanwhile)
+        assert get(url, "/api/v1/clusters").status == 200
+        eventually(lambda: names(url) == ["asia"], SOON_S, "the new cluster")
 
 
 def test_clusters_are_replaced_before_the_page_is_served() -> None:

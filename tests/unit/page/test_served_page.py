@@ -84,6 +84,8 @@ def test_the_resources_of_the_api(busy: tuple[PageWorld, str]) -> None:
     assert [one["name"] for one in found["waits"]["groups"]] == ["fraud-scoring", "ledger-writer", "audit-export"]
     partition = get(url, "/api/v1/partitions/payments/0").json["answer"]
     assert [one["name"] for one in partition["holders"]] == ["checkout-7", "refund-2", "checkout-9"]
+    late = get(url, "/api/v1/partitions/orders/4").json["answer"]
+    assert [one["verdict"] for one in late["incidents"]] == ["late"], "an incident about a transaction holds it, too"
     assert get(url, "/api/v1/producers/4021").json["answer"]["name"] == "checkout-7"
     assert get(url, "/api/v1/ids?name=checkout-7").json["answer"]["producer_ids"] == [4021]
     assert get(url, "/api/v1/open").json["answer"]["rows"][0]["name"] == "dwh-orders-4-1187"
@@ -117,6 +119,7 @@ def test_what_is_looked_for_is_found(busy: tuple[PageWorld, str], text: str, add
     "path",
     [
         *("/api/v1/incidents/none", "/api/v1/producers/1", "/api/v1/ids?name=none", "/api/v1/find?name=nothing"),
+        *(f"/api/v1/find?name=t-{'0' * 5_000}", f"/api/v1/find?name=t-{'9' * 20}"),
         *("/api/v1/find?name=12345", "/api/v1/find?name=a%20b-1", "/api/v1/nothing"),
         *("/api/v1/partitions/a%20b/0", "/api/v1/partitions/payments/99999999999"),
         *(f"/api/v1/producers/{'9' * 5_000}", "/api/v1/producers/x", "/api/v1/partitions/payments/-1"),
@@ -134,6 +137,7 @@ def test_what_is_not_known_is_an_error_as_json(busy: tuple[PageWorld, str], path
         ("/api/v1/incidents?limit=x", 400, "limit: expected a number from 1 to 200, found 'x'"),
         ("/api/v1/open?limit=0", 400, "limit: expected a number from 1 to 300, found '0'"),
         ("/api/v1/series?seconds=3601", 400, "seconds: expected a number from 1 to 3600, found '3601'"),
+        ("/api/v1/open?limit=00000000019999", 400, "limit: expected a number from 1 to 300, found '00000000019999'"),
         ("/api/v1/incidents?state=old", 400, "state: expected open or recent, found 'old'"),
     ],
 )

@@ -15,11 +15,13 @@ from starlette.requests import ClientDisconnect
 from support.page_client import a_stream, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, now_ms
 from support.waiting import eventually
+from txnwatch.page import served_page
 from txnwatch.page.live_picture import StreamOfOne
 from txnwatch.page.picture import applied
 from txnwatch.page.stream import MOST, MOST_OF_ONE, Viewers
 from txnwatch.page.truth import PageState
 from txnwatch.state.model.values import TimestampMs
+from txnwatch.web import server as server_module
 
 
 def test_the_changes_lead_to_the_snapshot_of_a_later_viewer() -> None:
@@ -144,6 +146,24 @@ def test_spark_that_does_not_answer_delays_no_incident() -> None:
             assert get(url, "/metrics").status == 503, "the one thread that asks Spark is busy"
         finally:
             answered.set()
+
+
+def test_an_error_ends_the_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that went on would get beats and no changes: an old picture would look true."""
+    monkeypatch.setattr(server_module, "SITE_PAUSE_S", 0.2)
+    world = a_busy_cluster()
+    with world.served() as url, a_stream(url) as stream:
+        stream.until("snapshot")
+        monkeypatch.setattr(served_page, "picture_of", lambda _: 1 / 0)
+        world.batch()
+        assert [kind for kind, _ in stream if kind == "bye"] == [], "it ends, and the process does not"
+        monkeypatch.undo()
+
+        def is_back() -> bool | None:
+            with a_stream(url) as again:
+                return (again.status == 200 and again.until("snapshot") is not None) or None
+
+        assert eventually(is_back, 5.0, lambda: "a stream")
 
 
 def test_a_picture_that_is_not_made_anew_gets_old(monkeypatch: pytest.MonkeyPatch) -> None:

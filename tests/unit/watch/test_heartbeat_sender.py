@@ -88,6 +88,14 @@ def test_a_watch_sends_heartbeats_at_the_pace_of_each_sink_while_it_evaluates_ba
     assert len(quick.sent) == 6, "a batch without a barrier judges nothing"
 
 
+def test_the_first_barrier_after_an_outage_is_not_the_only_one_for_a_while() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, 15_000))
+    watch.batch(msgspec.structs.replace(COUNT, data_listed_ms=NOW_MS - 61_000), Unproven(()))
+    watch.batch(COUNT, Unproven(()), after_ms=500)
+    assert [beat.is_active(NOW_MS + 500) for beat in place.sent] == [False, True]
+
+
 def test_it_shows_how_far_it_reaches() -> None:
     place = Place()
     watch = Watch(HeartbeatTarget(place.beat, 1))

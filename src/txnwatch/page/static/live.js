@@ -97,8 +97,8 @@ function open() {
     heard({ ...live.head, ...JSON.parse(event.data) }, SILENT_MS); // it has the times only
     listener(false);
   });
-  source.addEventListener("bye", () => {
-    live.stoppedMs = now();
+  source.addEventListener("bye", (event) => {
+    if (JSON.parse(event.data).why === "shutdown") live.stoppedMs = now();
     listener(false);
   });
   source.addEventListener("error", () => {
