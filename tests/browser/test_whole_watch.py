@@ -12,6 +12,7 @@ import pytest
 from support.browsers import Tab, a_tab
 from support.page_client import get
 from support.shared_watch import SharedWatch
+from support.waiting import eventually
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 
 LATEST_S = 40.0
@@ -63,6 +64,7 @@ def test_while_the_brokers_are_away_nothing_is_known(browser: Any, shared_watch:
         tab.page.evaluate(WATCH_THE_PAGE)
         with broker_away(shared_watch) as gone_ms:
             tab.until("Unknown.", within_s=LATEST_S)
+            eventually(lambda: seen(tab)[-1]["state"] == "unknown", 5.0, "the next look at the page")
             unknown = seen(tab)[-1]
             judged_ms = get(shared_watch.watch.page_url, "/api/v1/status").json["judged_ms"]
             tab.page.wait_for_timeout(AWAY_S * 1000)
