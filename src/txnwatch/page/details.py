@@ -19,7 +19,6 @@ from txnwatch.page.picture import (
     id_for_address,
     incident_row,
     recent,
-    spans_of,
     to_find,
     transactions_of,
     worst_lanes,
@@ -43,8 +42,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
     event = next((one for one in known.seen.incidents or () if one.incident_id == incident_id), None)
     if event is None:
         return None
-    life, spans = known.store.lives.get(incident_id), spans_of(known)
-    now = incident_row(known, event, spans)
+    life, now = known.store.lives.get(incident_id), incident_row(known, event)
     return {
         **now,
         "status": event.status,
@@ -54,7 +52,7 @@ def incident(known: Knowledge, incident_id: str) -> dict[str, Any] | None:
         "life_is_whole": life is not None and life.is_whole,
         "proof": _proof(event),
         "waits": _waits(known, event, now["hidden"]),
-        "next_holder": _next_holder(event, spans),
+        "next_holder": _next_holder(event, known.spans),
         "facts": _facts(event),
         "ended_ms": event.time_ms if event.resolution is not None else None,
     }
@@ -223,7 +221,7 @@ def _facts(event: IncidentEvent) -> list[list[str | int | None]]:
 
 def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
     """One partition: what is open there, and who reads it."""
-    spans = spans_of(known)
+    spans = known.spans
     held, lowest = spans.by_partition.get(at, []), spans.last_stable(at)
     incidents = [one for one in known.open_incidents if str(at) in held_places(one, spans) or _is_at(one, at)]
     is_listed = spans.holder(at) is not None
@@ -240,7 +238,7 @@ def partition(known: Knowledge, at: TopicPartition) -> dict[str, Any]:
         "look": to_find(known.store.origin, at) if lowest is not None and not is_listed else None,
         "holders": [{**_holding(one), "phase": _phase(one, incidents)} for one in held[:LISTED]],
         "more": max(0, len(held) - LISTED),
-        "incidents": [incident_row(known, one, spans) for one in incidents],
+        "incidents": [incident_row(known, one) for one in incidents],
         "groups": [
             {
                 "name": name(one.group_id),
@@ -333,7 +331,7 @@ def oldest(known: Knowledge, limit: int = LISTED) -> dict[str, Any]:
 
 def partitions(known: Knowledge) -> dict[str, Any]:
     """The partitions that something holds, worst first."""
-    lanes, more = worst_lanes(known, spans_of(known), known.open_incidents, _MOST)
+    lanes, more = worst_lanes(known, _MOST)
     return {
         "rows": [
             {
@@ -373,6 +371,13 @@ def found(known: Knowledge, text: str) -> Mapping[str, str] | None:
         if str(one.producer_id) == text:
             return {"address": f"/producer/{one.producer_id}"}
     topic, _, index = text.rpartition("-")
-    if is_topic_name(topic) and index.isdecimal() and index.isascii() and len(index) < 11 and int(index) < 1 << 31:
-        return {"address": f"/partition/{topic}/{int(index)}"}
+    number = number_below(index, 1 << 31)
+    if is_topic_name(topic) and number is not None:
+        return {"address": f"/partition/{topic}/{number}"}
     return None
+
+
+def number_below(text: str, end: int) -> int | None:
+    """The number in a text; None if it is none, or not below `end`. Python reads no number of thousands of digits."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(end))
+    return int(text) if is_number and int(text) < end else None

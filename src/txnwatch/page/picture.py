@@ -102,10 +102,15 @@ class Knowledge:
         """The state of the page."""
         return judge(self.facts)
 
-    @property
-    def open_incidents(self) -> list[IncidentEvent]:
+    @cached_property
+    def open_incidents(self) -> Sequence[IncidentEvent]:
         """The open incidents, worst first."""
         return worst_first(event for event in self.seen.incidents or () if event.is_open)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """The open lists, by partition."""
+        return _spans_of(self)
 
 
 class HeldBack(NamedTuple):
@@ -158,7 +163,7 @@ class Spans(NamedTuple):
         return max(0, end - stable) if end is not None and stable is not None else None
 
 
-def spans_of(known: Knowledge) -> Spans:
+def _spans_of(known: Knowledge) -> Spans:
     """The open lists of a micro-batch, by partition."""
     seen, found = known.seen, defaultdict[TopicPartition, list[HeldBack]](list)
     by_producer = defaultdict[ProducerId, set[TopicPartition]](set)
@@ -182,14 +187,14 @@ def transactions_of(seen: KnownNow) -> Iterable[OpenTransaction]:
 
 def picture_of(known: Knowledge) -> Picture:
     """The whole picture."""
-    seen, incidents, spans = known.seen, known.open_incidents, spans_of(known)
-    lanes, more_lanes = worst_lanes(known, spans, incidents, LANES)
+    seen, incidents = known.seen, known.open_incidents
+    lanes, more_lanes = worst_lanes(known, LANES)
     by_producer = {one.producer_id: one for one in transactions_of(seen)}
     by_id = {event.incident_id: event for event in incidents}
     shown = incidents[:INCIDENTS]
     return {
-        "status": _status(known, spans, incidents),
-        "incidents": {event.incident_id: incident_row(known, event, spans) for event in shown},
+        "status": _status(known, incidents),
+        "incidents": {event.incident_id: incident_row(known, event) for event in shown},
         "lanes": {key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in lanes.items()},
         "order": {
             "incidents": [event.incident_id for event in shown],
@@ -204,7 +209,7 @@ def picture_of(known: Knowledge) -> Picture:
     }
 
 
-def _status(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
+def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:
     seen, facts = known.seen, known.facts
     truth = known.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
@@ -218,7 +223,9 @@ def _status(known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent]) 
         "state": truth.state,
         "why": truth.why,
         "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
-        "headline": headline(truth, facts, urgent, unproven, seen.problem, lambda event: held_places(event, spans)),
+        "headline": headline(
+            truth, facts, urgent, unproven, seen.problem, lambda event: held_places(event, known.spans)
+        ),
         "detail": _detail(known, urgent, stopped, at_risk),
         "problem": seen.problem,
         "judged_ms": seen.judged_ms,
@@ -279,15 +286,15 @@ def _detail(known: Knowledge, urgent: Sequence[IncidentEvent], stopped: set[str]
     return [" · ".join(map(str, parts))]
 
 
-def incident_row(known: Knowledge, event: IncidentEvent, spans: Spans) -> dict[str, Any]:
+def incident_row(known: Knowledge, event: IncidentEvent) -> dict[str, Any]:
     """An incident as a row.
 
     The command is built here from the fields: one that was read from the events topic is never shown. If the page is
     unknown, it only reads. Where the open lists show the transaction, its partitions and what it hides now are theirs;
     else they are those of the event.
     """
+    spans, held = known.spans, held_places(event, known.spans)
     holding = _holding(event, spans)
-    held = held_places(event, spans)
     counts = [count for partition in holding if (count := spans.hidden(partition)) is not None]
     hidden = sum(counts) if counts and event.is_open else event.hidden_records
     return {
@@ -400,18 +407,16 @@ def _lanes(spans: Spans, incidents: Sequence[IncidentEvent]) -> list[_Lane]:
     return found
 
 
-def worst_lanes(
-    known: Knowledge, spans: Spans, incidents: Sequence[IncidentEvent], most: int
-) -> tuple[dict[str, dict[str, Any]], int]:
+def worst_lanes(known: Knowledge, most: int) -> tuple[dict[str, dict[str, Any]], int]:
     """The rows of the lanes that are shown, the worst first, then the oldest; and how many more there are."""
-    lanes = _lanes(spans, incidents)
+    lanes = _lanes(known.spans, known.open_incidents)
 
     def place(lane: _Lane) -> tuple[int, TimestampMs, TopicPartition]:
         drawn = lane.drawn
         return min(map(_rank, drawn), default=_HEALTHY_RANK), _since_ms(known, drawn), lane.at
 
     shown = heapq.nsmallest(most, lanes, key=place)
-    return {str(lane.at): _lane_row(known, spans, lane) for lane in shown}, len(lanes) - len(shown)
+    return {str(lane.at): _lane_row(known, lane) for lane in shown}, len(lanes) - len(shown)
 
 
 def _rank(drawn: _Drawn) -> int:
@@ -423,8 +428,9 @@ def _since_ms(known: Knowledge, drawn: Iterable[_Drawn]) -> TimestampMs:
     return first if first is not None else TimestampMs(known.now_ms // 60_000 * 60_000)
 
 
-def _lane_row(known: Knowledge, spans: Spans, lane: _Lane) -> dict[str, Any]:
+def _lane_row(known: Knowledge, lane: _Lane) -> dict[str, Any]:
     """A lane as a row."""
+    spans = known.spans
     return {
         "topic": lane.at.topic,
         "partition": lane.at.partition,

@@ -239,9 +239,10 @@ def number_of(request: Request, name: str, most: int) -> int:
         HTTPException: 400, it is no number from 1 to the highest one.
     """
     text = request.query_params.get(name, str(most))
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
+    number = details.number_below(text, most + 1)
+    if not number:
         raise HTTPException(400, f"{name}: expected a number from 1 to {most}, found {text[:20]!r}")
-    return int(text)
+    return number
 
 
 def _incidents(picture: Picture, request: Request) -> dict[str, Any]:
@@ -260,21 +261,15 @@ def _incidents(picture: Picture, request: Request) -> dict[str, Any]:
 
 
 def _partition(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
-    number = _below(at["number"], 1 << 31)
+    number = details.number_below(at["number"], 1 << 31)
     if number is None or not is_topic_name(at["topic"]):
         return None
     return details.partition(known, TopicPartition(at["topic"], number))
 
 
 def _producer(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
-    number = _below(at["number"], 1 << 63)
+    number = details.number_below(at["number"], 1 << 63)
     return details.producer(known, ProducerId(number)) if number is not None else None
-
-
-def _below(text: str, end: int) -> int | None:
-    """The number in a path; None if it is none, or not below `end`. Python reads no number of thousands of digits."""
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else end
-    return number if number < end else None
 
 
 def text_of(picture: Picture, now_ms: TimestampMs) -> str:
