@@ -174,13 +174,22 @@ def test_the_architecture_names_every_package_and_files_that_exist() -> None:
     assert [name for name in (*in_map, *in_text) if not (ROOT / name).is_file()] == []
 
 
-def test_the_tests_that_the_architecture_links_to_exist() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/invariants.md"])
+def test_the_tests_that_the_invariants_link_to_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
     references = dict(re.findall(r"^\[(\w+)\]: (\S+)$", text, flags=re.MULTILINE))
-    links = re.findall(r"\[(\w+)\]\((tests/[^)]+)\)", text)
+    links = re.findall(r"\[(\w+)\]\(((?:\.\./)?tests/[^)]+)\)", text)
     links += [(name, references[key]) for name, key in re.findall(r"\[(\w+)\]\[(\w+)\]", text)]
-    assert len(links) == text.count("](tests/") + text.count("][") > 0, "a link to a test has the test's name"
-    assert [f"{path}: {name}" for name, path in links if not _has_test(ROOT / path, name)] == []
+    assert len(links) == text.count("tests/") - len(re.findall(r"^\[.*tests/", text, flags=re.MULTILINE)) + text.count(
+        "]["
+    ), "a link to a test has the test's name"
+    assert links != []
+    assert [f"{path}: {name}" for name, path in links if not _has_test((ROOT / page).parent / path, name)] == []
+
+
+def test_ten_invariants_come_first() -> None:
+    first = (ROOT / "ARCHITECTURE.md").read_text().partition("## Invariants")[2]
+    assert len(re.findall(r"^\| .*tests/", first, flags=re.MULTILINE)) == 10
 
 
 def _has_test(path: Path, name: str) -> bool:
