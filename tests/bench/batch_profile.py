@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import pstats
 import time
+from collections.abc import Callable
 from cProfile import Profile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from bench.buckets import BUCKETS, batch_of
 from bench.results import Point, Row
 from support.state_variables import Handle
+from txnwatch.state.detection.bucket import evaluate, process
+from txnwatch.state.detection.loaded_producers import LoadedProducers
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.store.bucket_log import KeptBucket, load
 from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.source.rows import packed_batch
+from txnwatch.streaming.source.rows import pack_facts, packed_batch, unpack_facts
 
 CHANGING, BATCHES, SETTLING = 10_000, 10, 4
-# Functions by file and name. `process` contains the evaluation, and reads and writes the state.
-_PACK, _UNPACK = ("rows.py", "pack_facts"), ("rows.py", "unpack_facts")
-_PROCESS, _EVALUATE = ("bucket.py", "process"), ("bucket.py", "_judge_all")
-_LOAD, _READ = ("bucket_log.py", "load"), ("bucket_log.py", "get")
-_CHANGES, _WRITE = ("loaded_producers.py", "store_changes"), ("bucket_log.py", "write")
-_TO_ARROW, _FROM_ARROW = ("batch_profile.py", "_to_arrow"), ("batch_profile.py", "_from_arrow")
-_PACKED, _BATCH = ("rows.py", "packed_batch"), ("batch_profile.py", "_batch")
 
 
 def run(directory: Path, rows: list[Row]) -> None:
@@ -80,19 +78,23 @@ def _to_arrow(findings: list[bytes]) -> pa.RecordBatch:
 
 def _shares(profile: Profile) -> dict[str, float]:
     """Percent of the whole of each part; a part that contains another one is counted without it."""
-    spent: dict[tuple[str, str], float] = {}
-    for (file, _, name), (*_, cumulative_s, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
-        key = (Path(file).name, name)
-        spent[key] = spent.get(key, 0.0) + cumulative_s
+    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+
+    def spent(function: Callable[..., Any]) -> float:
+        """Seconds in a function and all that it calls: `process` contains the evaluation, and reads the state."""
+        code = function.__code__
+        return float(stats[code.co_filename, code.co_firstlineno, code.co_name][3])
+
+    changes, read = spent(LoadedProducers.store_changes), spent(KeptBucket.get)
     parts = {
-        "pack facts": spent[_PACK],
-        "Arrow": spent[_PACKED] - spent[_PACK] + spent[_TO_ARROW] + spent[_FROM_ARROW],
-        "decode facts": spent[_UNPACK],
-        "read state": spent[_LOAD] + spent[_READ],
-        "apply": spent[_PROCESS] - spent[_EVALUATE] - spent[_CHANGES] - spent[_READ],
-        "evaluate": spent[_EVALUATE],
-        "store state": spent[_CHANGES] + spent[_WRITE],
+        "pack facts": spent(pack_facts),
+        "Arrow": spent(packed_batch) - spent(pack_facts) + spent(_to_arrow) + spent(_from_arrow),
+        "decode facts": spent(unpack_facts),
+        "read state": spent(load) + read,
+        "apply": spent(process) - spent(evaluate) - changes - read,
+        "evaluate": spent(evaluate),
+        "store state": changes + spent(KeptBucket.write),
     }
-    whole = spent[_BATCH]
+    whole = spent(_batch)
     parts["the rest"] = whole - sum(parts.values())
     return {f"% {name}": 100 * part / whole for name, part in parts.items()}

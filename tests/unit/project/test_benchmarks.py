@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench import plots, results
+from bench import batch_profile, plots, results
 from bench.results import Point, Results, Row
 
 
@@ -148,3 +148,12 @@ def test_growth_over_minutes_is_stated_an_hour(page: ModuleType) -> None:
     rows = [{**a_row("minutes", a_point(5, ids=5.0)), "growth": growth}]
     assert "Growth an hour, by least squares over all lines: PSS MB +60." in page.benchmark(rows)
     assert "Growth" not in page.benchmark([a_row("partitions", a_point(5, ids=5.0))])
+
+
+def test_the_profile_has_a_share_of_each_part_of_a_micro_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(batch_profile, "CHANGING", 100)
+    rows: list[Row] = []
+    batch_profile.run(tmp_path, rows)
+    shares = rows[0].points[0].figures
+    assert all(share > 0.0 for name, share in shares.items() if name != "% the rest"), shares
+    assert sum(shares.values()) == pytest.approx(100.0)
