@@ -218,8 +218,8 @@ function waits(found, page) {
 export function clusters(page) {
   const { clusters: rows, order } = page.picture;
   return html`<section class="card ${page.isStale ? "stale" : ""}" aria-labelledby="h-clusters"><header><h2 id="h-clusters">Clusters</h2><span class="muted small">worst first; the age is that of the last evaluation</span></header>
-    <ol class="clusters">${order.clusters.map((key) => rows[key]).filter(Boolean).map((row, i) => html`<li class=${page.isStale ? "unknown" : row.tone}>${sign(page.isStale ? "unknown" : row.tone)}
-      <div class="which"><a href=${`/c/${encodeURIComponent(order.clusters[i])}/`}><b>${foreign(row.name)}</b></a>${row.cluster_id ? html` <span class="mono muted small">${foreign(row.cluster_id)}</span>` : nothing}</div>
+    <ol class="clusters">${order.clusters.filter((key) => rows[key]).map((key) => ({ key, ...rows[key] })).map((row) => html`<li class=${page.isStale ? "unknown" : row.tone}>${sign(page.isStale ? "unknown" : row.tone)}
+      <div class="which"><a href=${`/c/${encodeURIComponent(row.key)}/`}><b>${foreign(row.name)}</b></a>${row.cluster_id ? html` <span class="mono muted small">${foreign(row.cluster_id)}</span>` : nothing}</div>
       <div class="cell">${plain(row.text, page.now)}</div>
       <div class="muted count">${row.incidents === null ? "not known" : plural(row.incidents, "incident")}</div>
       <div class="age${row.is_late ? " late" : ""}">${row.judged_ms === null ? "never evaluated" : `${duration((page.pausedMs ?? page.trueNow) - row.judged_ms)} ago`}</div></li>`)}</ol></section>`;
