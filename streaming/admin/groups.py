@@ -26,7 +26,7 @@ from txnwatch.streaming.admin.requests import ConfigOf, configs_request
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
-from txnwatch.streaming.wire.offsets_log import CommittedKey
+from txnwatch.streaming.wire.internal_topics import CommittedKey
 from txnwatch.streaming.wire.primitives import present
 
 # The positions of share groups (KIP-932) that read with read_committed; open transactions do not stop the others.

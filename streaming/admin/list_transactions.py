@@ -31,7 +31,7 @@ from txnwatch.streaming.client.cluster import Cluster, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import PartitionInfo
 from txnwatch.streaming.log.coordinator_log import newest_stamps
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
 _MISSING = Problem("missing from the answer")

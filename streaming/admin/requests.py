@@ -29,8 +29,8 @@ from txnwatch.state.model.values import BrokerId, ErrorCode, Problem, ProducerId
 from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import NO_LEADER
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch.streaming.wire.primitives import present
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
 
 DESCRIBE_IDS = "DESCRIBE on transactional ids"  # for all of them, because the problems of many ids share one line
 _UPGRADE = "if the broker is newer, upgrade txnwatch"

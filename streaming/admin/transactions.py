@@ -51,7 +51,7 @@ from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster,
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
 from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 # DescribeTransactions of some ids, each from its coordinator; an answer counts only if the coordinator did not change.
 #

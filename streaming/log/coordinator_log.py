@@ -33,11 +33,11 @@ from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.lookups import BatchList, extents, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold, last_hole_end, logged_record, view_of
-from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
-from txnwatch.streaming.wire.transaction_log import (
+from txnwatch.streaming.wire.internal_topics import (
     TransactionLogValue,
     coordinator_partition,
 )
+from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchWalker, records, walk
 
 _BEFORE_AN_ID = (b"\x00\x00", b"\x00\x01", b"\x08")  # version of the value, 0 or 1; size of a tagged producer id
 

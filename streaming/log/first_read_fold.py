@@ -22,7 +22,7 @@ out:
    past. In later ranges it does report such ids, and the state drops these facts unless it awaits the id (`pass_over`
    in state/detection/bucket_readings.py). At a first read the state awaits only ids that the log itself has shown.
 
-The first pass reads a batch directly from its bytes (wire/transaction_log.py). If the bytes are unusual, it decodes the
+The first pass reads a batch directly from its bytes (wire/internal_topics.py). If the bytes are unusual, it decodes the
 batch at once, so damaged bytes stop both passes where they stop the exact fold. The first pass also sets positions,
 holes and stamps.
 
@@ -41,8 +41,8 @@ from collections.abc import Iterator, Mapping
 from txnwatch.state.model.facts import TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.values import Offset, ProducerId
 from txnwatch.streaming.log.transaction_fold import TransactionFold, logged_records
+from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, quick_decode
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader, header_at
-from txnwatch.streaming.wire.transaction_log import NO_PRODUCER_ID, quick_decode
 
 HELD_BYTES = 16 << 20
 

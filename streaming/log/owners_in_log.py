@@ -36,8 +36,8 @@ from txnwatch.streaming.log.coordinator_log import KeptBatches, kept_batches, lo
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import logged_records
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.record_batch import BatchWalker
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 AT_A_TIME = 20  # producer ids: the bytes are searched for each of them
 _ANSWER_S = 2.0  # for an answer that is under way when the budget ends

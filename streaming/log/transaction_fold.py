@@ -31,8 +31,8 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue, decode_key, decode_value
 from txnwatch.streaming.wire.record_batch import BatchHeader, BatchWalker, Record, records
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 # The records of one batch of `__transaction_state`, decoded: all of them or none.
 

@@ -47,7 +47,7 @@ from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_ce
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, is_begun, plan
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 # Where the reading of a partition begins.
 #

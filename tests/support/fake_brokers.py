@@ -16,7 +16,7 @@ from txnwatch.streaming.admin.list_transactions import BrokerListings, Filters, 
 from txnwatch.streaming.admin.requests import one_id_for_each_partition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 NOT_FOUND, NOT_COORDINATOR, LOADING, DENIED = 105, 16, 14, 53
 NAMES = one_id_for_each_partition(2)  # an id of each partition of the log

@@ -24,7 +24,7 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.log import lookups, owners_in_log
 from txnwatch.streaming.log.owners_in_log import AT_A_TIME, FormerOwnersReader, read_owner_names
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 PRODUCER, OTHER = 1_000_007, 1_000_009
 IDLE = TransactionLogValue(1, PRODUCER, 3, 60_000, S.COMPLETE_ABORT, (), 1, 5, PRODUCER)
