@@ -12,9 +12,8 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import BrokerId, DurationMs, Problem
 from txnwatch.state.model.verdicts import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.streaming.admin.requests import ConfigOf, configs_request
-from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import problem_of
+from txnwatch.streaming.client.connection import problem_of, the_one
 
 SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _INTERVAL = re.compile(r"[0-9]{1,10}")

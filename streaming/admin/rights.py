@@ -11,9 +11,8 @@ from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import ErrorCode, Problem
-from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import problem_of
+from txnwatch.streaming.client.connection import problem_of, the_one
 
 # Kafka's class AclOperation
 READ, WRITE, ALTER, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 7, 8, 10

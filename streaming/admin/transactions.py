@@ -46,9 +46,8 @@ from txnwatch.streaming.admin.list_transactions import (
     problem_lines,
 )
 from txnwatch.streaming.admin.requests import describe_producers
-from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ask_for_each
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection, problem_of, the_one
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
 from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker
 from txnwatch.streaming.wire.internal_topics import coordinator_partition

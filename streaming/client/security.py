@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text import shown_url
-from txnwatch.streaming.client.jaas import jaas_options
+from txnwatch.streaming.client.notations import jaas_options
 from txnwatch.streaming.client.sasl import (
     GSSAPI,
     PASSWORD_MECHANISMS,
