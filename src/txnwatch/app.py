@@ -34,7 +34,7 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.text import redacted
-from txnwatch.streaming.admin.broker_settings import scan_interval_warning
+from txnwatch.streaming.admin.kafka_settings import scan_interval_warning
 from txnwatch.streaming.checks.preflight import ChosenView, broker_timeouts, check_cluster, check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

@@ -22,7 +22,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, SpanStart, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
-from txnwatch.streaming.admin.requests import ConfigOf, configs_request
+from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of

@@ -12,7 +12,7 @@ from txnwatch.state.model.errors import AuthorizationError, BrokerError
 from txnwatch.state.model.ports import ListedOffset, Log
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BrokerId, CoordinatorAccess, DurationMs, TopicPartition
 from txnwatch.state.text import Grantee, some
-from txnwatch.streaming.admin.broker_settings import Settings, settings_of
+from txnwatch.streaming.admin.kafka_settings import Settings, settings_of
 from txnwatch.streaming.admin.rights import READ, WRITE, TopicRights, create_problem, rights_on
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster

@@ -23,7 +23,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import Offset, Problem, TimestampMs, TopicPartition, is_data
-from txnwatch.streaming.admin.requests import describe_producers
+from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.client.metadata import Metadata
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset

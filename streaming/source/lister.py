@@ -34,7 +34,7 @@ from txnwatch.state.model.values import (
     is_data,
     is_log,
 )
-from txnwatch.streaming.admin.broker_settings import ScanInterval
+from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

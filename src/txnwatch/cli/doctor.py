@@ -55,7 +55,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import undetected_text
 from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
-from txnwatch.streaming.admin.requests import ConfigSource
+from txnwatch.streaming.admin.kafka_settings import ConfigSource
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ
 from txnwatch.streaming.checks.checkup import UNCLEAN, BrokerFacts, Checkup, check_up
 from txnwatch.streaming.checks.preflight import AUTO

@@ -17,7 +17,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.requests import ConfigSource, TopicSetting
+from txnwatch.streaming.admin.kafka_settings import ConfigSource, TopicSetting
 from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights, Writers
 from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup
 

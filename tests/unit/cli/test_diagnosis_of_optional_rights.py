@@ -13,7 +13,7 @@ from txnwatch.cli.one_shot import take_settings
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.groups import GroupRights
-from txnwatch.streaming.admin.requests import TopicSetting
+from txnwatch.streaming.admin.kafka_settings import TopicSetting
 from txnwatch.streaming.admin.rights import DESCRIBE, DESCRIBE_CONFIGS, READ, Operations, TopicRights
 from txnwatch.streaming.checks.checkup import Checkup
 

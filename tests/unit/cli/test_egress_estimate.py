@@ -16,7 +16,7 @@ from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
 from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.log_traffic import LogBytes, WriteRates
+from txnwatch.streaming.checks.checkup import LogBytes, WriteRates
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.census_schedule import CensusBytes
 

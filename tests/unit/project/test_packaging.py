@@ -255,7 +255,6 @@ def test_a_short_file_has_a_reason() -> None:
         "txnwatch.streaming.job.bucket_step",  # what a task imports and a process that plans does not
         "txnwatch.streaming.job.output_rows",  # the driver uses it without the imports of a task
         "txnwatch.streaming.source.worker_memory",  # the operator uses it without the imports of the source
-        "txnwatch.streaming.client.notations",  # the settings need it, without the import of kafka-python
     }
 
 
