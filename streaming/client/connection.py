@@ -30,8 +30,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, UnsupportedRequestError, WireError
 from txnwatch.state.model.values import NO_TIME, DurationMs, ErrorCode, Problem
 from txnwatch.streaming.client.notations import Endpoint
-from txnwatch.streaming.client.sasl import Login
-from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.security import Login, Security
 from txnwatch.streaming.wire.fetch_response import RecordSkipper
 from txnwatch.streaming.wire.primitives import Reader
 

@@ -1,7 +1,7 @@
 """How two settings of a connection are written: the addresses of brokers, and Java's notation of a login.
 
 This module imports no library, because the settings are read before the JVM begins (docs/decisions/0032). So it is
-separate from connection.py and sasl.py, which import kafka-python.
+separate from connection.py and security.py, which import kafka-python.
 """
 
 from __future__ import annotations

@@ -29,12 +29,11 @@ from txnwatch.state.model.values import (
     is_log,
 )
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.coordinator_log import OwnerNames, read_owner_names
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
-from txnwatch.streaming.log.owners_in_log import OwnerNames, read_owner_names
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import Stamps, TransactionFold
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, Stamps, TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, take_census
 from txnwatch.streaming.source.lister import hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset

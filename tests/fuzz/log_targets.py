@@ -13,9 +13,8 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.waiting_groups import MOST_KEYS, PendingOffsets
 from txnwatch.streaming.log.coordinator_log import records_of
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 from txnwatch.streaming.wire.internal_topics import (
     TransactionLogValue,
     decode_key,

@@ -35,7 +35,7 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.values import Offset, TopicPartition, is_data
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.log.first_read_fold import HeldBytes
+from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source import census_schedule as census
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import tasks

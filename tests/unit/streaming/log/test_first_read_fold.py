@@ -16,8 +16,7 @@ from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
-from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.rows import FACTS, fact_rows

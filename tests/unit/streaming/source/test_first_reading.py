@@ -13,8 +13,8 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.fetch import Budget
-from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
