@@ -38,7 +38,9 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.admin.groups import GroupRights, group_rights
 from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, TopicSetting, settings_of, topic_settings
-from txnwatch.streaming.admin.rights import (
+from txnwatch.streaming.admin.transaction_requests import describe_producers
+from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.checks.preflight import (
     Operations,
     TopicRights,
     Writers,
@@ -48,8 +50,6 @@ from txnwatch.streaming.admin.rights import (
     topic_operations,
     writers_of,
 )
-from txnwatch.streaming.admin.transaction_requests import describe_producers
-from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps

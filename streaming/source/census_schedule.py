@@ -26,9 +26,8 @@ from txnwatch.state.model.values import Offset, Problem, TimestampMs, TopicParti
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.client.metadata import Metadata
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import SourceOptions
-from txnwatch.streaming.source.planner import is_begun
 
 
 @dataclass(frozen=True, slots=True)

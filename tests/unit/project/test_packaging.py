@@ -49,7 +49,6 @@ PURE_PACKAGES = ("txnwatch.state.", "txnwatch.streaming.wire.")
 PURE_MODULES = (
     "log.partition_fold",
     "log.transaction_fold",
-    "source.granted_requests",
     "source.offsets",
     "source.planner",
 )

@@ -16,10 +16,10 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.source.census_schedule import SnapshotSchedule
 from txnwatch.streaming.source.driver_file import DriverFile
-from txnwatch.streaming.source.granted_requests import RereadRequest
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
+from txnwatch.streaming.source.planner import RereadRequest
 
 TOPICS = 30
 BROKER = Endpoint("a", 1)

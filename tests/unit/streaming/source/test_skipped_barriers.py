@@ -17,10 +17,10 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source.driver_file import IDLE_S, DriverFile, NextBarrierDue
-from txnwatch.streaming.source.granted_requests import RereadRequest, census_of
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import RereadRequest, census_of
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)
