@@ -54,7 +54,7 @@ _UPGRADE = "if the broker is newer, upgrade txnwatch"
 _STATES = frozenset(map(str, TransactionState))
 
 
-def describe_producers_request(partitions: Sequence[TopicPartition]) -> RequestOf:
+def _describe_producers_request(partitions: Sequence[TopicPartition]) -> RequestOf:
     """DescribeProducers of some partitions that one broker leads."""
 
     def build(connection: Connection) -> Any:
@@ -211,7 +211,7 @@ def describe_producers(
             answers[partition] = NO_LEADER
         else:
             by_leader.setdefault(info.leader, []).append(partition)
-    found = ask_for_each(cluster, by_leader, describe_producers_request, described)
+    found = ask_for_each(cluster, by_leader, _describe_producers_request, described)
     return answers | {at: Problem.from_error(one) if isinstance(one, BrokerError) else one for at, one in found.items()}
 
 
@@ -419,7 +419,7 @@ def list_request(filters: Filters) -> Callable[[Connection], Any]:
 
 def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) -> Sequence[ActiveProducer] | Problem:
     """One partition's producers as one broker, leader or follower, describes them; or the problem."""
-    found = ask_for_each(cluster, {node: [partition]}, describe_producers_request, described)
+    found = ask_for_each(cluster, {node: [partition]}, _describe_producers_request, described)
     answer = found[partition]
     return Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
 

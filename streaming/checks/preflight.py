@@ -12,7 +12,6 @@ from typing import Any
 
 from kafka.protocol.admin import (
     CreateTopicsRequest,
-    DescribeAclsRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
@@ -135,56 +134,6 @@ def create_problem(cluster: Cluster, topic: str) -> Problem | None:
 def operations_of(allowed: set[int] | None) -> Operations:
     """The operations of an answer, as a value."""
     return None if allowed is None else frozenset(allowed)
-
-
-# Who may write to a topic by the cluster's ACLs; the caller needs DESCRIBE on the cluster.
-
-# Kafka's classes ResourceType, PatternType, AclOperation and AclPermissionType
-_TOPIC, _MATCH, _ANY, _ALL, _WRITE, _DENY, _ALLOW = 2, 2, 1, 2, 4, 2, 3
-
-
-@dataclass(frozen=True, slots=True)
-class Writers:
-    """The principals that may write to a topic.
-
-    Attributes:
-        principals: those that an ACL allows, without those that one denies on all hosts; super users are not included.
-        problem: why the ACLs could not be read, None if they were.
-        is_open: whether the brokers have no authorizer, so that everybody may write.
-    """
-
-    principals: tuple[str, ...] = ()
-    problem: Problem | None = None
-    is_open: bool = False
-
-
-def writers_of(cluster: Cluster, topic: str) -> Writers:
-    """Asks for the ACLs that match the topic's name: its own, those of a prefix, and those of all topics."""
-    try:
-        connection = cluster.any_connection()
-        version = connection.require_version(DescribeAclsRequest, highest=3, lowest=1)
-        request = DescribeAclsRequest(
-            version=version,
-            resource_type_filter=_TOPIC,
-            resource_name_filter=topic,
-            pattern_type_filter=_MATCH,
-            principal_filter=None,
-            host_filter=None,
-            operation=_ANY,
-            permission_type=_ANY,
-        )
-        answer = cluster.call(connection, request)
-    except BrokerError as exc:
-        return Writers(problem=Problem.from_error(exc))
-    if answer.error_code == ErrorCode.SECURITY_DISABLED:
-        return Writers(is_open=True)
-    problem = problem_of(answer.error_code)
-    if problem is not None:
-        return Writers(problem=problem)
-    rules = [acl for resource in answer.resources for acl in resource.acls if acl.operation in {_ALL, _WRITE}]
-    denied = {acl.principal for acl in rules if acl.permission_type == _DENY and acl.host == "*"}
-    allowed = {acl.principal for acl in rules if acl.permission_type == _ALLOW}
-    return Writers(tuple(sorted(allowed - denied)))
 
 
 # Whether this user may describe and read topics, as the brokers answer.

@@ -114,7 +114,7 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
         for partition, end in ends.items()
         if isinstance(logs[partition], Range) and isinstance(end, ListedOffset) and end.leader_epoch is not None
     }
-    for read in _search(cluster, logs, needles_of(producer_ids), found.problems):
+    for read in _search(cluster, logs, _needles_of(producer_ids), found.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
         if leader is not None and since_ms is not None:
             found.led[read.partition.partition] = LeaderStamp(leader, since_ms)
@@ -126,7 +126,7 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
     return found
 
 
-def needles_of(producer_ids: Collection[ProducerId]) -> tuple[bytes, ...]:
+def _needles_of(producer_ids: Collection[ProducerId]) -> tuple[bytes, ...]:
     """Byte strings of which one is in each record that names one of the producer ids."""
     return tuple(before + producer_id.to_bytes(8, "big") for producer_id in producer_ids for before in _BEFORE_AN_ID)
 
@@ -222,7 +222,7 @@ def _search(
     """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
     problems.update({partition: str(log) for partition, log in logs.items() if isinstance(log, Problem)})
     reads = read_parts(
-        cluster, [RangeReading(log.part(), kept_batches(needles)) for log in logs.values() if isinstance(log, Range)]
+        cluster, [RangeReading(log.part(), _kept_batches(needles)) for log in logs.values() if isinstance(log, Range)]
     )
     for read in reads:
         if read.notices:
@@ -277,7 +277,7 @@ def _positions(buffer: bytes, needle: bytes) -> Iterator[int]:
         position = buffer.find(needle, position + 1)
 
 
-def kept_batches(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], KeptBatches]:
+def _kept_batches(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], KeptBatches]:
     """Makes the fold that keeps the batches with one of the byte strings."""
     return lambda start, end: KeptBatches(needles, start, end)
 
@@ -374,7 +374,7 @@ class FormerOwnersReader:
         for partition, log in logs.items():
             if isinstance(log, Problem):
                 raise BrokerError(f"{partition}: {log}")
-            reads.append(RangeReading(log.part(), kept_batches(needles_of(wanted))))
+            reads.append(RangeReading(log.part(), _kept_batches(_needles_of(wanted))))
         self._search = _Search(frozenset(wanted), reads, time.monotonic())
         return self._search
 

@@ -33,8 +33,8 @@ from txnwatch.state.model.values import (
     TimestampMs,
 )
 from txnwatch.state.text import Grantee, some
-from txnwatch.streaming.checks.checkup import Checkup, LogBytes, WriteRates, coordinator_log_bytes, write_rates
-from txnwatch.streaming.checks.preflight import READ, WRITE, Operations, Writers
+from txnwatch.streaming.checks.checkup import Checkup, LogBytes, WriteRates, Writers, coordinator_log_bytes, write_rates
+from txnwatch.streaming.checks.preflight import READ, WRITE, Operations
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import CensusBytes, census_bytes
