@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for
+from txnwatch.streaming.job.spark_home import installed_spark, prepared_for
 
 SCRIPT = """
 import json, os, sys
@@ -84,11 +84,11 @@ DAMAGED = """
 import sys
 from pathlib import Path
 
-from txnwatch.streaming.job import prepared_home
+from txnwatch.streaming.job import spark_home
 
-real = prepared_home.installed_spark()
+real = spark_home.installed_spark()
 sys.prefix = sys.argv[1] + "/environment"
-with prepared_home.new_archive(real) as archive:
+with spark_home.new_archive(real) as archive:
     archive.write_bytes(b"no archive" * 1000)
 """
 
