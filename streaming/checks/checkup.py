@@ -4,7 +4,7 @@ Rights are queried, not tried: Metadata and DescribeCluster answer with the oper
 transactional ids there is no such query. There the checkup describes an unused id for each partition of
 `__transaction_state` (docs/decisions/0009).
 
-The traffic is the number of bytes that watching reads, from data topics and from the coordinators' log.
+The traffic is the number of bytes that watching reads: from data topics, from the coordinators' log, and by censuses.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.producer import EndTxnRequest, WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
+from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ports import ListedOffset, TransactionListing
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
@@ -55,6 +56,7 @@ from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps
 from txnwatch.streaming.log.lookups import BatchList, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import hidden_of
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
 
@@ -426,3 +428,40 @@ def _per_second(log: Range | None, since: ListedOffset | Problem | None, sampled
     offsets = sum(header.last_offset_delta + 1 for header in sampled)
     size = sum(header.length + LENGTH_OVERHEAD for header in sampled)
     return size / offsets * written * 1000 / WINDOW_MS if offsets else None
+
+
+# How many bytes a census moves, measured: it is taken once, and the bytes of its requests and answers are counted.
+#
+# A number per partition would be wrong: an answer has a row for each producer that a partition remembers, also for
+# those without a transaction, and names have different lengths.
+
+
+@dataclass(frozen=True, slots=True)
+class CensusBytes:
+    """One census of some partitions.
+
+    Attributes:
+        moved: the bytes of all requests and answers, before TLS.
+        failed: the number of partitions that were not described.
+    """
+
+    partitions: int = 0
+    moved: int = 0
+    failed: int = 0
+
+
+def census_bytes(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) -> CensusBytes:
+    """Takes one census of some topics of the known metadata."""
+    known = cluster.known.topics
+    asked = {
+        TopicPartition(name, number): Asked(known[name].topic_id)
+        for name in topics
+        for number in known[name].partitions
+    }
+    if not asked:
+        return CensusBytes()
+    before = cluster.traffic.sent + cluster.traffic.received
+    facts = list(take_census(cluster, Census(asked, now_ms)))
+    moved = cluster.traffic.sent + cluster.traffic.received - before
+    failed = sum(len(fact.failed) for fact in facts if isinstance(fact, CensusTaken))
+    return CensusBytes(len(asked), moved, failed)

@@ -135,7 +135,7 @@ class StateDirectories:
             raise _of_another_program(self._root)
         others, unknown = self._others(cluster_id)
         stored = self._continued()
-        if SparkLogs(self._session, self.own).last_committed() is None:
+        if _SparkLogs(self._session, self.own).last_committed() is None:
             self._report(others, unknown, is_first=stored is None)
         else:
             unknown = {}
@@ -173,7 +173,7 @@ class StateDirectories:
 
     def _ended(self, name: str, cluster_id: str) -> _Ended | None:
         """Another state; None if it has no committed micro-batch, so that nothing continues there."""
-        logs = SparkLogs(self._session, f"{self._root}/{name}")
+        logs = _SparkLogs(self._session, f"{self._root}/{name}")
         batch = _known(logs.last_committed)
         if batch is None:
             return None
@@ -274,8 +274,8 @@ def _check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> 
 
 
 # What Spark has written about the micro-batches of a checkpoint, on any file system: offsets and commits.
-
-# The file system of a directory, as Spark itself would use it.
+#
+# The file system is used as Spark itself would use it.
 
 # PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
 JVM_ERRORS = (Py4JError, PySparkException)
@@ -305,7 +305,7 @@ def file_system_of(session: SparkSession, directory: str) -> HadoopFileSystem:
     return HadoopFileSystem(path, path(directory).getFileSystem(state.newHadoopConf()))
 
 
-class SparkLogs:
+class _SparkLogs:
     """The logs in one directory.
 
     Raises:

@@ -218,7 +218,7 @@ def _search(
     logs: Mapping[TopicPartition, Range | Problem],
     needles: tuple[bytes, ...],
     problems: dict[TopicPartition, str],
-) -> list[RangeReading[KeptBatches]]:
+) -> list[RangeReading[_KeptBatches]]:
     """Reads partitions of the log from beginning to end, and keeps the batches that contain a needle."""
     problems.update({partition: str(log) for partition, log in logs.items() if isinstance(log, Problem)})
     reads = read_parts(
@@ -230,7 +230,7 @@ def _search(
     return reads
 
 
-class KeptBatches(BatchWalker):
+class _KeptBatches(BatchWalker):
     """The batches of a range that contain one of some byte strings; a fold for `read_ranges`.
 
     Searching bytes is an order of magnitude cheaper than decoding records, and few records are wanted.
@@ -277,9 +277,9 @@ def _positions(buffer: bytes, needle: bytes) -> Iterator[int]:
         position = buffer.find(needle, position + 1)
 
 
-def _kept_batches(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], KeptBatches]:
+def _kept_batches(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], _KeptBatches]:
     """Makes the fold that keeps the batches with one of the byte strings."""
-    return lambda start, end: KeptBatches(needles, start, end)
+    return lambda start, end: _KeptBatches(needles, start, end)
 
 
 class NewestStamp(NamedTuple):
@@ -315,7 +315,7 @@ def _first_batch(start: Offset, end: Offset) -> BatchList:
 # If a transactional id has expired, compaction keeps its last record until it cleans that part of the log, and then a
 # tombstone, which names no producer id. A first reading of the log leaves idle ids out (transaction_fold.py), so the
 # log is searched when a hang without an owner is found: all of it, once for several producer ids, by byte strings
-# (`KeptBatches`). Only the matching batches are held. A read that does not fit into the time budget continues at the
+# (`_KeptBatches`). Only the matching batches are held. A read that does not fit into the time budget continues at the
 # next call. History is read once, without a budget.
 
 AT_A_TIME = 20  # producer ids: the bytes are searched for each of them
@@ -328,7 +328,7 @@ class _Search:
     """One read of the log for some producer ids."""
 
     producer_ids: frozenset[ProducerId]
-    reads: list[RangeReading[KeptBatches]]
+    reads: list[RangeReading[_KeptBatches]]
     used_s: float
 
 
