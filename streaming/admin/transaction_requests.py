@@ -218,7 +218,7 @@ def describe_producers(
 # ListTransactions of the whole cluster.
 
 NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
-_MISSING = Problem("missing from the answer")
+MISSING = Problem("missing from the answer")
 _NAMED = 3
 _Problems = dict[str, Problem]
 LogLeaders = dict[int, PartitionInfo]
@@ -360,7 +360,7 @@ def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _
             continue
         shown = descriptions(answer, node)
         for number in asked[node]:
-            found = shown.get(probes[number], NotDescribed(probes[number], _MISSING))
+            found = shown.get(probes[number], NotDescribed(probes[number], MISSING))
             if isinstance(found, NotDescribed):
                 problems |= _of_all([number], found.problem.of(f"broker {node}"))
     return problems

@@ -46,6 +46,7 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.admin import transaction_requests as messages
 from txnwatch.streaming.admin.kafka_settings import topic_settings
 from txnwatch.streaming.admin.transaction_requests import (
+    MISSING,
     NOT_SHOWN,
     LogLeaders,
     coordinators_log,
@@ -69,7 +70,6 @@ from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 _TRANSACTION_COORDINATOR = 1
 _MANY_KEYS_SINCE = 4
-_MISSING = Problem("missing from the answer")
 
 
 def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
@@ -133,7 +133,7 @@ def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, BrokerI
                 found[name] = _node_or_error(_find(cluster, connection, version, key=name))
     except BrokerError as exc:
         return {name: found.get(name, Problem.from_error(exc)) for name in wanted}
-    return {name: found.get(name, _MISSING) for name in wanted}
+    return {name: found.get(name, MISSING) for name in wanted}
 
 
 def init_producer_id(
