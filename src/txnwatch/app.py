@@ -34,7 +34,7 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.text import redacted
-from txnwatch.streaming.admin.broker_settings import scan_interval_warning
+from txnwatch.streaming.admin.kafka_settings import scan_interval_warning
 from txnwatch.streaming.checks.preflight import ChosenView, broker_timeouts, check_cluster, check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -42,9 +42,9 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.tls import Tls
 from txnwatch.streaming.job.checkpoint import Progress, SideFiles, absolute, read_progress
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
-from txnwatch.streaming.job.prepared_home import can_prepare
 from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master, is_local
+from txnwatch.streaming.job.spark_home import can_prepare
 from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view

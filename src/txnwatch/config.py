@@ -22,7 +22,7 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
 from txnwatch.state.model.verdicts import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, is_host_name, without_credentials
-from txnwatch.streaming.client.endpoint import parse_bootstrap
+from txnwatch.streaming.client.notations import parse_bootstrap
 from txnwatch.streaming.job.spark_conf import DEFAULT_MASTER, conf_of
 
 # Validated types of settings, for pydantic; the flags of the other commands use the same rules.

@@ -18,10 +18,17 @@ from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import ConfigError, MissingMechanismError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.client.sasl import GSSAPI, KerberosLogin, Login, PasswordLogin
-from txnwatch.streaming.client.security import Security, principal_of
+from txnwatch.streaming.client.security import (
+    GSSAPI,
+    KerberosLogin,
+    Login,
+    PasswordLogin,
+    Security,
+    TokenLogin,
+    principal_of,
+)
 from txnwatch.streaming.client.tls import Tls, encrypted
-from txnwatch.streaming.client.tokens import TokenLogin, current
+from txnwatch.streaming.client.tokens import current
 from txnwatch.streaming.source.options import SourceOptions
 
 # Names and values of librdkafka; the value of a callback is a function.

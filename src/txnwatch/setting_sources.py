@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from txnwatch.config import OTHER_NAMES, RunSettings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text import is_secret_name, redacted, shown_url
-from txnwatch.streaming.client.jaas import jaas_options
+from txnwatch.streaming.client.notations import jaas_options
 from txnwatch.streaming.job.spark_conf import conf_of
 
 # Values of settings that are kept elsewhere, in the form of Kafka's config providers.

@@ -40,7 +40,7 @@ from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import Progress
-from txnwatch.streaming.log.owners_in_log import FormerOwnersReader
+from txnwatch.streaming.log.coordinator_log import FormerOwnersReader
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.watch.coverage import MissingEvidence
 from txnwatch.watch.listening import EventListener, HeartbeatSender, HeartbeatTarget

@@ -1,1 +1,1 @@
-"""Requests about transactions, groups, rights and settings, and their answers as typed values."""
+"""Requests about transactions, groups and settings, and their answers as typed values."""

@@ -22,11 +22,11 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, SpanStart, WaitingGroups
 from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
-from txnwatch.streaming.admin.requests import ConfigOf, configs_request
+from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
-from txnwatch.streaming.wire.offsets_log import CommittedKey
+from txnwatch.streaming.wire.internal_topics import CommittedKey
 from txnwatch.streaming.wire.primitives import present
 
 # The positions of share groups (KIP-932) that read with read_committed; open transactions do not stop the others.

@@ -1,14 +1,14 @@
 """TransactionAdmin over the wire: fresh reads of partitions and coordinators; each answer carries its own error.
 
 kafka-python's own admin client raises for the whole request if one partition fails. Here a partition's error is the
-answer of that partition only.
+answer of that partition only. `described_with_log` adds what the coordinators' log has of a transactional id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
@@ -25,7 +25,13 @@ from txnwatch.state.model.ports import (
     SpanStart,
     TransactionListing,
 )
-from txnwatch.state.model.transaction import Marker, NotDescribed, TransactionDescription
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    Marker,
+    NotDescribed,
+    TransactionDescription,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
@@ -37,32 +43,33 @@ from txnwatch.state.model.values import (
     ProducerId,
     TopicPartition,
 )
-from txnwatch.streaming.admin import requests as messages
-from txnwatch.streaming.admin.list_transactions import (
+from txnwatch.streaming.admin import transaction_requests as messages
+from txnwatch.streaming.admin.kafka_settings import topic_settings
+from txnwatch.streaming.admin.transaction_requests import (
+    MISSING,
     NOT_SHOWN,
     LogLeaders,
     coordinators_log,
+    describe_producers,
     list_everywhere,
     problem_lines,
 )
-from txnwatch.streaming.admin.requests import describe_producers
-from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ask_for_each
-from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.connection import Connection, problem_of, the_one
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
+from txnwatch.streaming.log.coordinator_log import LogRecord, log_of, read_records
 from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 # DescribeTransactions of some ids, each from its coordinator; an answer counts only if the coordinator did not change.
 #
 # Law: a broker that has lost a partition of the coordinators' log may not know it yet, and then describes an old state.
 # So the leaders of the log are read before and after, each time from another broker. A description counts only if the
 # broker that gave it led the id's partition all the time, under one leader epoch. If the log is hidden, nothing can be
-# compared; the listing (list_transactions.py) then reports the problem.
+# compared; the listing (transaction_requests.py) then reports the problem.
 
 _TRANSACTION_COORDINATOR = 1
 _MANY_KEYS_SINCE = 4
-_MISSING = Problem("missing from the answer")
 
 
 def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
@@ -126,7 +133,7 @@ def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, BrokerI
                 found[name] = _node_or_error(_find(cluster, connection, version, key=name))
     except BrokerError as exc:
         return {name: found.get(name, Problem.from_error(exc)) for name in wanted}
-    return {name: found.get(name, _MISSING) for name in wanted}
+    return {name: found.get(name, MISSING) for name in wanted}
 
 
 def init_producer_id(
@@ -227,7 +234,7 @@ class ClusterAdmin:
 
     def cleanup_policies(self, topics: Iterable[str]) -> dict[str, str]:
         """See TransactionAdmin."""
-        found = messages.topic_settings(self._cluster, dict.fromkeys(topics), "cleanup.policy")
+        found = topic_settings(self._cluster, dict.fromkeys(topics), "cleanup.policy")
         return {topic: setting.value for topic, setting in found.items()}
 
     def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
@@ -299,3 +306,61 @@ def _epoch_of(listed: ListedOffset | Problem) -> CoordinatorEpoch | Problem:
         return listed
     epoch = listed.leader_epoch
     return Problem("the leader returned no leader epoch") if epoch is None else CoordinatorEpoch(epoch)
+
+
+# One transactional id: what its coordinator answers, and the records that the coordinators' log has of it.
+
+_TRIES = 3
+
+
+class DescribedWithLog(NamedTuple):
+    """A transactional id at its coordinator and in the log.
+
+    Attributes:
+        records: the records that the log still has, oldest first.
+        problem: why the last record could not be read; None if it could.
+        log: the partition of the log that has the id, by its hash; None if no broker shows the log.
+    """
+
+    described: DescribedTransaction
+    records: Sequence[LogRecord]
+    problem: str | None
+    log: TopicPartition | None
+
+    @property
+    def last(self) -> LogRecord | None:
+        """The last record."""
+        return self.records[-1] if self.records else None
+
+
+def described_with_log(cluster: Cluster, transactional_id: str) -> DescribedWithLog:
+    """The id at its coordinator, and its records in the log.
+
+    Raises:
+        BrokerError: the coordinator did not answer, or does not know the id.
+    """
+    admin = ClusterAdmin(cluster)
+    described = _known(admin.describe_transactions([transactional_id])[transactional_id])
+    found: list[LogRecord] = []
+    problem: str | None = None
+    for _ in range(_TRIES):
+        found, problem = read_records(cluster, transactional_id)
+        if problem is None and not found:
+            problem = f"{TRANSACTION_STATE_TOPIC} has no record of this id"
+        again = admin.describe_transactions([transactional_id])[transactional_id]
+        if again == described or isinstance(again, NotDescribed):
+            break
+        described = _known(again)  # its state changed while the log was read
+    return DescribedWithLog(described, found, problem, log_of(cluster, transactional_id))
+
+
+def _known(described: TransactionDescription) -> DescribedTransaction:
+    match described:
+        case NotDescribed(transactional_id, problem):
+            raise BrokerError(f"transactional id {transactional_id}: {problem}")
+        case UnknownTransactionalId(transactional_id, coordinator):
+            raise BrokerError(
+                f"transactional id {transactional_id}: its coordinator, broker {coordinator}, does not know it: it "
+                "never existed, or it expired (transactional.id.expiration.ms)"
+            )
+    return described

@@ -41,7 +41,7 @@ from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import NO_LEADER
 from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.wire.offsets_log import CommittedKey, decode_offset_key
+from txnwatch.streaming.wire.internal_topics import CommittedKey, decode_offset_key
 from txnwatch.streaming.wire.record_batch import BatchWalker, records
 
 MOST_BYTES = 4 << 20  # of records, for all spans of one call

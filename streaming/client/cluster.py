@@ -32,8 +32,8 @@ from txnwatch.state.model.values import (
     doubled,
 )
 from txnwatch.streaming.client.connection import NEVER, Connection, Traffic, problem_of
-from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.primitives import NONE, encoded, present
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
 from txnwatch.state.model.values import BrokerId, ErrorCode, LeaderEpoch, Problem, TopicPartition
 from txnwatch.streaming.client.connection import problem_of
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.wire.primitives import present
 
 NO_LEADER = Problem("no leader")

@@ -21,12 +21,8 @@ from typing import Any, Final, Protocol
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from kafka.net.sasl import get_sasl_mechanism
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.text import printable, read_json, redacted, shown_url
-from txnwatch.streaming.client.sasl import Exchange, NoDataExchange
 from txnwatch.streaming.client.tls import Tls
 
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -89,50 +85,6 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as exc:
             problem = exc.strerror if isinstance(exc, OSError) else "no text"
             raise BrokerError(f"token file {self.path}: expected a token, found: {problem}") from exc
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLogin:
-    """A Login by a token.
-
-    Attributes:
-        extensions: SASL extensions (KIP-342), by name.
-    """
-
-    source: TokenSource
-    extensions: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def mechanism(self) -> str:
-        """See Login."""
-        return OAUTHBEARER
-
-    @property
-    def user(self) -> str:
-        """See Login."""
-        return self.source.user
-
-    def exchange(self, host: str, protocol: str) -> Exchange:
-        """See Login."""
-        del host, protocol
-        provider = _Provider(current(self.source).text, dict(self.extensions))
-        computed = get_sasl_mechanism(self.mechanism)(sasl_oauth_token_provider=provider)
-        return NoDataExchange(self.mechanism, computed, has_reason=True)
-
-
-class _Provider(AbstractTokenProvider):  # type: ignore[misc]
-    def __init__(self, token: str, extensions: dict[str, str]) -> None:
-        super().__init__()
-        self._token = token
-        self._extensions = extensions
-
-    def token(self) -> str:
-        """The token."""
-        return self._token
-
-    def extensions(self) -> dict[str, str]:
-        """The SASL extensions."""
-        return self._extensions
 
 
 HELD_TOKENS: Final[dict[TokenSource, Token]] = {}

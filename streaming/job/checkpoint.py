@@ -17,8 +17,7 @@ from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.values import DurationMs, Offset, TopicPartition
 from txnwatch.state.text import read_json
 from txnwatch.streaming.job.scratch import OwnDirectory
-from txnwatch.streaming.source.offsets import SourceOffset
-from txnwatch.streaming.source.planner import is_begun
+from txnwatch.streaming.source.offsets import SourceOffset, is_begun
 
 # Reads and locks a checkpoint without Spark: its last offset, and the process that uses it now.
 

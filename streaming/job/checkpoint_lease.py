@@ -36,7 +36,7 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.text import read_json
 from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.failures import Failure, failure_of, root_cause, text_of
-from txnwatch.streaming.job.spark_logs import JVM_ERRORS, file_system_of
+from txnwatch.streaming.job.state_directory import JVM_ERRORS, file_system_of
 
 RENEWED_S, STALE_S = 5.0, 30.0
 _USABLE_S = 20.0  # less than STALE_S: a driver that could not renew stops before another one takes over

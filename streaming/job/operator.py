@@ -32,7 +32,7 @@ _HEAD = ("head", "bytes BINARY")
 _LOG = ("log", "sequence BIGINT", "bytes BINARY")
 STATE_VARIABLES = (_HEAD, _LOG)
 
-_OF_TASKS = ("txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.plans")
+_OF_TASKS = ("txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.tasks")
 _FINDING_ROW = Row("finding")
 RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
 kept_buckets: dict[tuple[str, int], KeptBucket] = {}

@@ -28,13 +28,13 @@ from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.operator import BucketProcessor, no_rows
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
-from txnwatch.streaming.job.search_paths import search_path
 from txnwatch.streaming.job.spark_conf import (
     check_checkpoint_place,
     file_system_settings,
     is_local,
     network_settings,
 )
+from txnwatch.streaming.job.spark_home import search_path
 from txnwatch.streaming.job.starting_jvm import StartingJvm
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 

@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from txnwatch.state.model.errors import SparkError
-from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for, with_archive
-from txnwatch.streaming.job.search_paths import class_path, make_home, variables_of_home, why_not_quick
 from txnwatch.streaming.job.spark_conf import (
     JAVA_OPTIONS,
     LOOPBACK,
@@ -31,6 +29,15 @@ from txnwatch.streaming.job.spark_conf import (
     is_local,
     is_under_spark_submit,
     port_and_secret,
+)
+from txnwatch.streaming.job.spark_home import (
+    class_path,
+    installed_spark,
+    make_home,
+    prepared_for,
+    variables_of_home,
+    why_not_quick,
+    with_archive,
 )
 
 # The JVM writes its port and its secret into this file when it answers.

@@ -21,9 +21,11 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyspark
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from txnwatch.state.model.clocks import ClockBase
@@ -32,10 +34,9 @@ from txnwatch.state.model.ports import Log
 from txnwatch.state.model.serializer import VERSION_BYTES, version_of
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.state.store.bucket_log import HEADS
-from txnwatch.streaming.job.checkpoint import check_files, last_cluster, local_directory, reading
+from txnwatch.streaming.job.checkpoint import check_files, last_cluster, local_directory, offset_in, reading
 from txnwatch.streaming.job.failures import may_pass, root_cause, text_of
 from txnwatch.streaming.job.operator import STATE_VARIABLES
-from txnwatch.streaming.job.spark_logs import JVM_ERRORS, SparkLogs, file_system_of
 from txnwatch.streaming.source.driver_file import FormerPosition, positions_from, positions_in, positions_text
 from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
 
@@ -134,7 +135,7 @@ class StateDirectories:
             raise _of_another_program(self._root)
         others, unknown = self._others(cluster_id)
         stored = self._continued()
-        if SparkLogs(self._session, self.own).last_committed() is None:
+        if _SparkLogs(self._session, self.own).last_committed() is None:
             self._report(others, unknown, is_first=stored is None)
         else:
             unknown = {}
@@ -172,7 +173,7 @@ class StateDirectories:
 
     def _ended(self, name: str, cluster_id: str) -> _Ended | None:
         """Another state; None if it has no committed micro-batch, so that nothing continues there."""
-        logs = SparkLogs(self._session, f"{self._root}/{name}")
+        logs = _SparkLogs(self._session, f"{self._root}/{name}")
         batch = _known(logs.last_committed)
         if batch is None:
             return None
@@ -270,3 +271,68 @@ def _check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> 
             f"--checkpoint {checkpoint} was written for cluster {known}, but the brokers answer for cluster "
             f"{cluster_id}: check --bootstrap-server, or give this cluster its own checkpoint directory"
         )
+
+
+# What Spark has written about the micro-batches of a checkpoint, on any file system: offsets and commits.
+#
+# The file system is used as Spark itself would use it.
+
+# PySpark replaces some exceptions of the JVM, such as that of an unknown host, with its own.
+JVM_ERRORS = (Py4JError, PySparkException)
+
+
+class HadoopFileSystem(NamedTuple):
+    """Objects of the JVM.
+
+    Attributes:
+        path: the class of paths, which takes a text.
+        files: Hadoop's client of the file system; its calls raise Py4J errors.
+    """
+
+    path: Any
+    files: Any
+
+
+def file_system_of(session: SparkSession, directory: str) -> HadoopFileSystem:
+    """The file system that a directory is on, which may also be a local one.
+
+    Raises:
+        Py4JError, PySparkException: its settings or its address are invalid.
+    """
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - Spark has no public API for it
+    state: Any = session._jsparkSession.sessionState()  # noqa: SLF001 - as above
+    path = jvm.org.apache.hadoop.fs.Path
+    return HadoopFileSystem(path, path(directory).getFileSystem(state.newHadoopConf()))
+
+
+class _SparkLogs:
+    """The logs in one directory.
+
+    Raises:
+        Py4JError, PySparkException: the file system cannot be reached, a file is missing, or its checksum is wrong.
+    """
+
+    def __init__(self, session: SparkSession, directory: str) -> None:
+        self._root = directory.rstrip("/")
+        self._path, self._files = file_system_of(session, directory)
+
+    def last_committed(self) -> int | None:
+        """The number of the last micro-batch that was committed; None if there is none."""
+        path = self._path(f"{self._root}/commits")
+        if not self._files.exists(path):
+            return None
+        names = [str(status.getPath().getName()) for status in self._files.listStatus(path)]
+        return max((int(name) for name in names if name.isascii() and name.isdigit()), default=None)
+
+    def offset(self, batch: int) -> dict[str, Any]:
+        """The offset of the source at the end of a micro-batch, as JSON.
+
+        Raises:
+            ValueError: the file has no such offset.
+        """
+        stream = self._files.open(self._path(f"{self._root}/offsets/{batch}"))
+        try:
+            text = bytes(stream.readAllBytes()).decode(errors="replace")
+        finally:
+            stream.close()
+        return offset_in(text)

@@ -22,9 +22,8 @@ from kafka.protocol.consumer import FetchRequest
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC
 from txnwatch.state.model.values import BrokerId, DurationMs, ErrorCode, Problem, TopicPartition
-from txnwatch.streaming.client.answers import LEAST
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST, Cluster, RequestOf
-from txnwatch.streaming.client.connection import NEVER, Connection, error_name, problem_of
+from txnwatch.streaming.client.connection import LEAST, NEVER, Connection, error_name, problem_of
 from txnwatch.streaming.client.metadata import topic_id_uuid
 from txnwatch.streaming.log.range_reading import Fold, RangeReading
 from txnwatch.streaming.wire.fetch_response import (

@@ -23,12 +23,11 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, OpenDescribed
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
 from txnwatch.state.model.values import Offset, Problem, TimestampMs, TopicPartition, is_data
-from txnwatch.streaming.admin.requests import describe_producers
+from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.client.cluster import READ_COMMITTED, Cluster
 from txnwatch.streaming.client.metadata import Metadata
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import SourceOptions
-from txnwatch.streaming.source.planner import is_begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,40 +233,3 @@ def _look_around(cluster: Cluster) -> bool:
     except BrokerError:
         return False
     return True
-
-
-# How many bytes a census moves, measured: it is taken once, and the bytes of its requests and answers are counted.
-#
-# A number per partition would be wrong: an answer has a row for each producer that a partition remembers, also for
-# those without a transaction, and names have different lengths.
-
-
-@dataclass(frozen=True, slots=True)
-class CensusBytes:
-    """One census of some partitions.
-
-    Attributes:
-        moved: the bytes of all requests and answers, before TLS.
-        failed: the number of partitions that were not described.
-    """
-
-    partitions: int = 0
-    moved: int = 0
-    failed: int = 0
-
-
-def census_bytes(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) -> CensusBytes:
-    """Takes one census of some topics of the known metadata."""
-    known = cluster.known.topics
-    asked = {
-        TopicPartition(name, number): Asked(known[name].topic_id)
-        for name in topics
-        for number in known[name].partitions
-    }
-    if not asked:
-        return CensusBytes()
-    before = cluster.traffic.sent + cluster.traffic.received
-    facts = list(take_census(cluster, Census(asked, now_ms)))
-    moved = cluster.traffic.sent + cluster.traffic.received - before
-    failed = sum(len(fact.failed) for fact in facts if isinstance(fact, CensusTaken))
-    return CensusBytes(len(asked), moved, failed)

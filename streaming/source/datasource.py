@@ -4,7 +4,7 @@ One reader lives in the driver's source process for the whole query and plans th
 Reading a plan twice gives the same facts, unless the log has changed in between; then the facts report the change.
 
 Law: this module imports only what creates the source and its readers. Spark starts a Python process for each of these,
-one after the other, and a start waits for all of them. What plans and reads is in plans.py.
+one after the other, and a start waits for all of them. What plans and reads is in tasks.py.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from txnwatch.streaming.source.options import SourceOptions
-    from txnwatch.streaming.source.plans import StreamPlans
-    from txnwatch.streaming.source.tasks import TaskPlan
+    from txnwatch.streaming.source.tasks import StreamPlans, TaskPlan
 
 FORMAT = "kafka-transactions"
 PACKED_DDL: Final = "bucket INT, facts BINARY"
@@ -95,7 +94,7 @@ class TransactionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def plans(self) -> StreamPlans:
         """Made when Spark plans the first batch."""
         from txnwatch.streaming.source.options import parse_options  # noqa: PLC0415 - as the docstring says
-        from txnwatch.streaming.source.plans import StreamPlans  # noqa: PLC0415
+        from txnwatch.streaming.source.tasks import StreamPlans  # noqa: PLC0415
 
         return StreamPlans(parse_options(self._options))
 
@@ -140,7 +139,7 @@ class TransactionsReader(DataSourceReader):  # type: ignore[misc]
             BrokerError: no broker, or no leader, answers. A batch query does not retry.
         """
         from txnwatch.streaming.source.options import parse_options  # noqa: PLC0415 - as the docstring says
-        from txnwatch.streaming.source.plans import whole_range  # noqa: PLC0415
+        from txnwatch.streaming.source.tasks import whole_range  # noqa: PLC0415
 
         options = parse_options(self._options)
         return [TransactionsPartition(plan, options) for plan in whole_range(options)]
@@ -152,6 +151,6 @@ class TransactionsReader(DataSourceReader):  # type: ignore[misc]
 
 
 def _run(part: TransactionsPartition) -> Iterator[pa.RecordBatch]:
-    from txnwatch.streaming.source.plans import run_here  # noqa: PLC0415 - as the docstring says
+    from txnwatch.streaming.source.tasks import run_here  # noqa: PLC0415 - as the docstring says
 
     return run_here(part.plan, part.options)

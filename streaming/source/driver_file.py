@@ -20,8 +20,8 @@ import msgspec
 
 from txnwatch.state.model.findings import BucketCount, CensusReason
 from txnwatch.state.model.values import AT_ONCE, BarrierNumber, Offset, TimestampMs, TopicPartition, is_data
-from txnwatch.streaming.source.granted_requests import RereadRequest
 from txnwatch.streaming.source.offsets import Position, SourceOffset
+from txnwatch.streaming.source.planner import RereadRequest
 
 # Where the states of other versions have read to: a new query with a new state continues there.
 

@@ -34,7 +34,7 @@ from txnwatch.state.model.values import (
     is_data,
     is_log,
 )
-from txnwatch.streaming.admin.broker_settings import ScanInterval
+from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -43,11 +43,19 @@ from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
 from txnwatch.streaming.source.driver_file import IDLE_S, FormerPosition, can_skip, read_driver_file
-from txnwatch.streaming.source.granted_requests import GrantedRequests, is_of_census, to_describe, to_read_again
-from txnwatch.streaming.source.offsets import SourceOffset
+from txnwatch.streaming.source.offsets import SourceOffset, is_begun
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
-from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, is_begun, plan
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.source.planner import (
+    GrantedRequests,
+    Limits,
+    ListedPartition,
+    Listing,
+    is_of_census,
+    plan,
+    to_describe,
+    to_read_again,
+)
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 # Where the reading of a partition begins.
 #

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec.structs import replace as with_changes
 
@@ -64,6 +64,11 @@ class NotBegun(ModelValue, frozen=True):
     def is_stale(self) -> bool:
         """The leader did not answer."""
         return True
+
+
+def is_begun(position: Position | NotBegun | None) -> TypeGuard[Position]:
+    """Whether reading of the partition has begun."""
+    return isinstance(position, Position)
 
 
 @dataclass(frozen=True, slots=True)

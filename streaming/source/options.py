@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, Offset, TopicPartition
-from txnwatch.streaming.client.endpoint import Endpoint, parse_bootstrap
 from txnwatch.streaming.client.metadata import TopicInfo
+from txnwatch.streaming.client.notations import Endpoint, parse_bootstrap
 from txnwatch.streaming.client.security import Security, security_of
 
 _T = TypeVar("_T")

@@ -20,7 +20,7 @@ from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

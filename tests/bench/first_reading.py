@@ -15,8 +15,7 @@ from pathlib import Path
 
 from bench.results import Point, Row
 from support.large_log import a_large_log, end_of_large_log
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
-from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 
 IDS, LIVE = (100_000, 1_000_000, 10_000_000), 10_000
 

@@ -30,7 +30,7 @@ from support.raw_producer import RawProducer
 from support.watch import RunningWatch
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded.applications import exactly_once_copier, idempotent_writer, transactional_writer
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -28,9 +28,9 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 

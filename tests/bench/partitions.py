@@ -34,7 +34,7 @@ from support.raw_producer import RawProducer
 from support.watch import RunningWatch
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.late_write import set_verification
 

@@ -22,8 +22,8 @@ from bench.results import Point, Row
 from support.fake_brokers import Speaker
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, BarrierNumber, BrokerId, TopicPartition
-from txnwatch.streaming.client.answers import decode_answer
 from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED, RequestOf, list_offsets
+from txnwatch.streaming.client.connection import decode_answer
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.source.census_schedule import Census
 from txnwatch.streaming.source.datasource import TransactionsStreamReader

@@ -19,7 +19,7 @@ from support.raw_log import range_of
 from support.raw_producer import RawProducer
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

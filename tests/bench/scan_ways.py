@@ -28,7 +28,7 @@ from txnwatch.state.model import values
 from txnwatch.state.model.values import Offset
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold

@@ -28,7 +28,7 @@ from support.watch import RunningWatch
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

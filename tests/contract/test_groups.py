@@ -19,7 +19,7 @@ from txnwatch.state.model.ports import SpanStart
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import security_of
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

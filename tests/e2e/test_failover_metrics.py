@@ -17,7 +17,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.long

@@ -28,8 +28,8 @@ from txnwatch.cli.main import main
 from txnwatch.state.model.incident import IncidentEvent, WaitingGroup
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue, coordinator_partition, decode_value
 from txnwatch.streaming.wire.record_batch import MarkerType, records, walk
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, coordinator_partition, decode_value
 from txnwatch_demo.late_write import await_end
 
 pytestmark = pytest.mark.long

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.streaming.client.answers import decode_answer
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.connection import decode_answer
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 
 BROKER = Endpoint("a", 1)

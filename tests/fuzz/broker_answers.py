@@ -14,7 +14,7 @@ from kafka.protocol.consumer import ListOffsetsResponse, OffsetFetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ErrorCode
-from txnwatch.streaming.admin.requests import one_id_for_each_partition
+from txnwatch.streaming.admin.transaction_requests import one_id_for_each_partition
 
 
 def encoded(response: Any, version: int) -> bytes:

@@ -22,12 +22,11 @@ from fuzz.target import Target
 from support.scripted_brokers import api_versions
 from txnwatch.state.model.ports import MarkerSpec, NotSent
 from txnwatch.state.model.values import Problem, TopicPartition
-from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, ScanInterval, scan_interval_warning
 from txnwatch.streaming.admin.groups import ClusterGroups, DescribeShareGroupOffsetsResponse, group_rights
-from txnwatch.streaming.admin.log_traffic import write_rates
-from txnwatch.streaming.admin.rights import Operations, create_problem, topic_operations, writers_of
+from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, ScanInterval, scan_interval_warning
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.checks.checkup import broker_facts, cluster_operations
+from txnwatch.streaming.checks.checkup import broker_facts, cluster_operations, write_rates, writers_of
+from txnwatch.streaming.checks.preflight import Operations, create_problem, topic_operations
 
 _ORDERS = TopicPartition("orders", 0)
 _LARGEST = (1 << 63) - 1

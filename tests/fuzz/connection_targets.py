@@ -23,9 +23,8 @@ from txnwatch.sinks.delivery.encoding import schema_text
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import AuthorizationError, BadEventError, BrokerError, WireError
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.sasl import Login, PasswordLogin
-from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.client.tokens import ClientCredentials, Token, TokenLogin
+from txnwatch.streaming.client.security import Login, PasswordLogin, Security, TokenLogin
+from txnwatch.streaming.client.tokens import ClientCredentials, Token
 
 _JSON = True
 _PASSWORD, _SALT, _FEWEST = "the-password", b"salt", 4_096

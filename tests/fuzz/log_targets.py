@@ -13,12 +13,16 @@ from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.waiting_groups import MOST_KEYS, PendingOffsets
 from txnwatch.streaming.log.coordinator_log import records_of
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.offsets_log import decode_offset_key
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
+from txnwatch.streaming.wire.internal_topics import (
+    TransactionLogValue,
+    decode_key,
+    decode_offset_key,
+    decode_value,
+    quick_decode,
+)
 from txnwatch.streaming.wire.record_batch import BatchWalker, decode_marker, end_of_whole_entries, records, walk
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value, quick_decode
 
 _END = 1 << 62
 _PARTITION = TopicPartition("orders", 0)

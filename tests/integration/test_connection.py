@@ -25,7 +25,7 @@ from txnwatch.sinks.delivery.event_log import EventLog
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, ConfigError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.source.options import parse_options
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -24,7 +24,7 @@ from txnwatch.state.model.errors import AuthorizationError, SinkError
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import parse_bootstrap
+from txnwatch.streaming.client.notations import parse_bootstrap
 from txnwatch.streaming.client.security import security_of
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 

@@ -23,7 +23,7 @@ from txnwatch.state.model.transaction import UnknownTransactionalId
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.owners_in_log import FormerOwnersReader
+from txnwatch.streaming.log.coordinator_log import FormerOwnersReader
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 

@@ -17,9 +17,9 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState, UnknownTransactionalId
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.streaming.admin import transactions
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.search import described_id
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
@@ -138,10 +138,10 @@ def test_the_partition_of_its_log_is_named_although_no_record_can_be_read(
 ) -> None:
     """Its number follows from the id: that of the record is the same."""
     producer = RawProducer(cluster, unique("app")).init()
-    records, _ = described_id.read_records(cluster, producer.transactional_id)
+    records, _ = transactions.read_records(cluster, producer.transactional_id)
     place = f"Its coordinator is broker 1, the leader of {TRANSACTION_STATE_TOPIC}-{records[-1].partition}."
     assert place in tell(producer.transactional_id)
-    monkeypatch.setattr(described_id, "read_records", lambda *_: ([], "READ is missing"))
+    monkeypatch.setattr(transactions, "read_records", lambda *_: ([], "READ is missing"))
     assert place in tell(producer.transactional_id, code=1)
 
 

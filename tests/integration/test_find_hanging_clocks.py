@@ -16,8 +16,8 @@ from support.waiting import eventually
 from txnwatch.cli import explain, find_hanging
 from txnwatch.cli.main import main
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.admin import list_transactions as open_for
-from txnwatch.streaming.admin.list_transactions import is_open_for_longer
+from txnwatch.streaming.admin import transaction_requests as open_for
+from txnwatch.streaming.admin.transaction_requests import is_open_for_longer
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

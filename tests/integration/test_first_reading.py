@@ -17,10 +17,9 @@ from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 IDS, RECORDS = 500, 8_000
 Way = Callable[[int, int], TransactionFold]

@@ -16,8 +16,7 @@ from support.bad_inputs import BadInputs
 from support.bad_servers import Behaviour, bad_server
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.sasl import PasswordLogin
-from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.security import PasswordLogin, Security
 
 IN_TIME_S, LIMIT_S = 1.0, 10.0  # the limit is for a machine with other work
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36

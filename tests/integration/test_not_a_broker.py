@@ -11,7 +11,7 @@ from support.bad_inputs import BadInputs
 from support.bad_servers import Behaviour, answers, bad_server, hangs_up, stays_silent, trickles
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.client.tls import Tls
 

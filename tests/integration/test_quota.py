@@ -18,7 +18,7 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import ReadRate, read_ranges
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

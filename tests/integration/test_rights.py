@@ -25,7 +25,7 @@ from support.watch import RunningWatch
 from txnwatch.cli.main import main
 from txnwatch.setting_sources import client_properties
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.admin.broker_settings import ScanInterval, scan_interval_warning
+from txnwatch.streaming.admin.kafka_settings import ScanInterval, scan_interval_warning
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import parse_options
 from txnwatch_demo.embedded.kafka import EmbeddedKafka

@@ -9,7 +9,7 @@ import pytest
 
 from support.servers import Clusters, connect, create_coordinators
 from support.waiting import eventually
-from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, ScanInterval, scan_interval_warning, settings_of
+from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, ScanInterval, scan_interval_warning, settings_of
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options

@@ -16,7 +16,7 @@ from txnwatch.state.model.values import BrokerId
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster, why_not_reached
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 
 BUDGET_S = 2.0

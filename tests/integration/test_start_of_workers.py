@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from txnwatch.streaming.job.prepared_home import installed_spark, prepared_for
+from txnwatch.streaming.job.spark_home import installed_spark, prepared_for
 
 SCRIPT = """
 import json, os, sys
@@ -33,7 +33,7 @@ def workers(_):
 
     import pyspark
 
-    needed = {"txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.plans"}
+    needed = {"txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.tasks"}
     end_s = time.monotonic() + 60.0
     while not needed <= sys.modules.keys() and time.monotonic() < end_s:
         time.sleep(0.01)  # they are imported in a thread that the warm-up has left
@@ -70,7 +70,7 @@ def test_the_first_task_gets_a_worker_that_loads_everything(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     pid, file, modules, started, place, jars, mapped = json.loads(done.stdout.splitlines()[-1])
     assert file == pyspark.__file__, "the zip has no compiled modules"
-    assert {"txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.plans"} <= set(modules)
+    assert {"txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.tasks"} <= set(modules)
     assert started == [pid], "the worker of the warm-up, and no other one"
     names = [Path(jar).name for jar in jars]
     assert names.index(Path(place).name) < 10, "the jars with most classes are the first"
@@ -84,11 +84,11 @@ DAMAGED = """
 import sys
 from pathlib import Path
 
-from txnwatch.streaming.job import prepared_home
+from txnwatch.streaming.job import spark_home
 
-real = prepared_home.installed_spark()
+real = spark_home.installed_spark()
 sys.prefix = sys.argv[1] + "/environment"
-with prepared_home.new_archive(real) as archive:
+with spark_home.new_archive(real) as archive:
     archive.write_bytes(b"no archive" * 1000)
 """
 

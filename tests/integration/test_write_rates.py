@@ -15,9 +15,8 @@ from confluent_kafka import Producer
 from support.raw_producer import RawProducer
 from support.servers import Clusters, connect
 from support.topics import create_topic, unique
-from txnwatch.streaming.admin.log_traffic import LogBytes, coordinator_log_bytes, write_rates
+from txnwatch.streaming.checks.checkup import CensusBytes, LogBytes, census_bytes, coordinator_log_bytes, write_rates
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.census_schedule import CensusBytes, census_bytes
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 

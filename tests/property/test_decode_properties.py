@@ -16,9 +16,8 @@ from support.partition_files import PRODUCER, a_snapshot, a_time_index, an_abort
 from support.transaction_log import a_key, a_value
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.wire.printed_bytes import bytes_of
-from txnwatch.streaming.wire.printed_records import printed_records
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
+from txnwatch.streaming.wire.printed import bytes_of, printed_records
 
 BASE = "00000000000000000042"
 VALUE = a_value(TransactionLogValue(1, 9, 3, 60_000, TransactionState.ONGOING, (("orders", (0,)),), 1, 1))

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from support.coordinator_logs import Placed, coordinator_logs
 from txnwatch.state.model.errors import WireError
-from txnwatch.streaming.log import first_read_fold as fold_module
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
-from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.log import transaction_fold as fold_module
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
+from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, decode_key, decode_value, quick_decode
 from txnwatch.streaming.wire.record_batch import records, walk
-from txnwatch.streaming.wire.transaction_log import NO_PRODUCER_ID, decode_key, decode_value, quick_decode
 
 _damages = st.lists(st.tuples(st.integers(0, 2_000), st.integers(1, 255)), max_size=2)
 _rarely_damaged = st.one_of(st.just([]), st.just([]), _damages)

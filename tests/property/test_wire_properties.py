@@ -17,10 +17,15 @@ from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.wire.fetch_response import decode_fetch_response
-from txnwatch.streaming.wire.offsets_log import CommittedKey, decode_offset_key
+from txnwatch.streaming.wire.internal_topics import (
+    CommittedKey,
+    TransactionLogValue,
+    decode_key,
+    decode_offset_key,
+    decode_value,
+)
 from txnwatch.streaming.wire.primitives import Reader
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, decode_marker, records, walk
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, decode_key, decode_value
 
 int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))
 topic_partitions = st.lists(st.tuples(st.text(max_size=9), st.lists(int32, max_size=4).map(tuple)), max_size=4)

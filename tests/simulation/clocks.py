@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from simulation.partition import PartitionLog
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 START_MS = 1_700_000_000_000
 BROKERS = 3

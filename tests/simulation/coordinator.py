@@ -17,7 +17,7 @@ from simulation.owners import Owner
 from simulation.partition import PartitionLog
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 TIMEOUT_MS, TWO_PHASE_MS = 60_000, 2147483647
 _IDLE = frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT})

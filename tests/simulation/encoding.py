@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from support.batches import TIMESTAMP_MS, a_batch, a_marker, a_record
 from support.transaction_log import a_key, a_value
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 
 class Data(NamedTuple):

@@ -18,7 +18,7 @@ from txnwatch.state.evidence.ending import transaction_resolution
 from txnwatch.state.model.findings import TransactionMoved
 from txnwatch.state.model.incident import EndedBy, EndKind
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 _HOW = {"commit": EndKind.COMMITTED, "abort": EndKind.ABORTED}
 

@@ -35,16 +35,15 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.values import Offset, TopicPartition, is_data
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.log.first_read_fold import HeldBytes
+from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source import census_schedule as census
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import tasks
 from txnwatch.streaming.source.driver_file import DriverRequests, FormerPosition, NextBarrierDue, can_skip
-from txnwatch.streaming.source.granted_requests import RereadRequest, census_of, requests_after
 from txnwatch.streaming.source.lister import hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
-from txnwatch.streaming.source.planner import Limits
+from txnwatch.streaming.source.planner import Limits, RereadRequest, census_of, requests_after
 from txnwatch.streaming.source.tasks import TaskPlan, plan_reads
 
 POLICY = DetectionPolicy(unreadable_tries=2, unreadable_ms=0)

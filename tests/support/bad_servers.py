@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 
 Behaviour = Callable[[socket.socket, threading.Event], None]
 

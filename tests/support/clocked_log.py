@@ -20,12 +20,12 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.log.first_read_fold import HeldBytes
+from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 from txnwatch.streaming.source.tasks import plan_facts, plan_reads, reading_of_range
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 _OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})
 _LISTING_MS = 20  # from the last answer for D to the last one for T

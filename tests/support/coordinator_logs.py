@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.batches import CONTROL, LOG_APPEND_TIME, TIMESTAMP_MS, a_batch, a_record, an_old_entry
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 _STATES = [state for state in S if state not in {S.DEAD, S.PREPARE_EPOCH_FENCE}]
 _NAMES = ["a", "b", "c", "ü", "streams-" + "x" * 70]

@@ -27,7 +27,7 @@ from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 LOG_PARTITIONS = 2

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, coordinator_partition
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue, coordinator_partition
 
 
 def inject(cluster: Cluster, transactional_id: str, value: TransactionLogValue | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from support.raw_log import RawBatch
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

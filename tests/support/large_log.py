@@ -13,7 +13,7 @@ from dataclasses import replace
 from support.batches import TIMESTAMP_MS, a_batch, a_record
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 _NUMBER, _PRODUCER_ID = "#" * 16, 0x0123456789ABCDEF
 _STARTED_MS = TIMESTAMP_MS - 60_000

@@ -10,7 +10,7 @@ from txnwatch.state.model.ports import SpanStart
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.late_write import await_end
 
 COMMITTED, LATE = 1, 2

@@ -28,7 +28,7 @@ from txnwatch.state.model.transaction import DescribedTransaction, TransactionSt
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch_demo.late_write import await_end
 
 KAFKA_4, KAFKA_3 = "4.3.1", "3.9.2"

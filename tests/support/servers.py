@@ -21,7 +21,7 @@ from support.raw_producer import RawProducer
 from support.registry import SchemaRegistry
 from support.waiting import eventually
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch_demo.embedded import process
 from txnwatch_demo.embedded.kafka import SHORT_LIVED, EmbeddedKafka

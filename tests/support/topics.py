@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.waiting import eventually
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 
 FAILOVER_S = 30.0

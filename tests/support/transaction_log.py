@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from support.batches import unsigned_varint
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.primitives import encoded
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 STATUS = {
     "Empty": 0,

@@ -13,8 +13,8 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.admin import list_transactions as open_for
-from txnwatch.streaming.admin.broker_settings import with_scan_interval
+from txnwatch.streaming.admin import transaction_requests as open_for
+from txnwatch.streaming.admin.kafka_settings import with_scan_interval
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

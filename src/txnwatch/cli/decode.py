@@ -53,6 +53,7 @@ from txnwatch.streaming.log.log_files import (
     text_of,
 )
 from txnwatch.streaming.log.lookups import read_batches
+from txnwatch.streaming.wire.internal_topics import decode_key, decode_value
 from txnwatch.streaming.wire.partition_files import (
     aborted_transactions,
     decode_partition_metadata,
@@ -62,8 +63,7 @@ from txnwatch.streaming.wire.partition_files import (
     time_index_entries,
 )
 from txnwatch.streaming.wire.primitives import END
-from txnwatch.streaming.wire.printed_bytes import FORMS, bytes_of
-from txnwatch.streaming.wire.printed_records import PrintedProblem, PrintedRecord, is_dump, printed_records
+from txnwatch.streaming.wire.printed import FORMS, PrintedProblem, PrintedRecord, bytes_of, is_dump, printed_records
 from txnwatch.streaming.wire.record_batch import (
     LENGTH_OVERHEAD,
     LENGTH_POSITION,
@@ -72,7 +72,6 @@ from txnwatch.streaming.wire.record_batch import (
     read_marker,
     walk,
 )
-from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 _SHOWN = 40
 _FORMS = "hexadecimal, base64, a dump of xxd or hexdump -C, b'...' of Python, or an escaped string"

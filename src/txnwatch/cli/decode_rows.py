@@ -18,11 +18,11 @@ from txnwatch.state.model.values import (
     TimestampMs,
 )
 from txnwatch.streaming.log.coordinator_log import LogRecord
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.partition_files import SnapshotProducer
 from txnwatch.streaming.wire.primitives import present
-from txnwatch.streaming.wire.printed_records import PrintedRecord
+from txnwatch.streaming.wire.printed import PrintedRecord
 from txnwatch.streaming.wire.record_batch import BatchHeader, EndTransactionMarker
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

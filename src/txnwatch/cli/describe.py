@@ -24,10 +24,10 @@ from txnwatch.state.model.values import (
     ProducerId,
     TimestampMs,
 )
+from txnwatch.streaming.admin.transactions import DescribedWithLog, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord
-from txnwatch.streaming.search.described_id import DescribedWithLog, described_with_log
 from txnwatch.streaming.source.lister import hidden_of
 
 

@@ -20,7 +20,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TopicPartition,
 )
-from txnwatch.streaming.admin.list_transactions import names_of, producers_at
+from txnwatch.streaming.admin.transaction_requests import names_of, producers_at
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import why_not_shown
 

@@ -55,10 +55,9 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import undetected_text
 from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
-from txnwatch.streaming.admin.requests import ConfigSource
-from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ
+from txnwatch.streaming.admin.kafka_settings import ConfigSource
 from txnwatch.streaming.checks.checkup import UNCLEAN, BrokerFacts, Checkup, check_up
-from txnwatch.streaming.checks.preflight import AUTO
+from txnwatch.streaming.checks.preflight import ALTER, AUTO, DESCRIBE, DESCRIBE_CONFIGS, READ
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of

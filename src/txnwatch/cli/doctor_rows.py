@@ -33,12 +33,19 @@ from txnwatch.state.model.values import (
     TimestampMs,
 )
 from txnwatch.state.text import Grantee, some
-from txnwatch.streaming.admin.log_traffic import LogBytes, WriteRates, coordinator_log_bytes, write_rates
-from txnwatch.streaming.admin.rights import READ, WRITE, Operations, Writers
-from txnwatch.streaming.checks.checkup import Checkup
+from txnwatch.streaming.checks.checkup import (
+    CensusBytes,
+    Checkup,
+    LogBytes,
+    WriteRates,
+    Writers,
+    census_bytes,
+    coordinator_log_bytes,
+    write_rates,
+)
+from txnwatch.streaming.checks.preflight import READ, WRITE, Operations
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.census_schedule import CensusBytes, census_bytes
 from txnwatch.streaming.source.options import SourceOptions
 
 # The row of one check of `txnwatch doctor`, and the command that grants a right. Pure: no I/O, no clock.

@@ -33,7 +33,7 @@ from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, Producer
 from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 _NAMED = 5
 

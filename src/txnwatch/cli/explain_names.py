@@ -31,10 +31,9 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import ProducerId, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
-from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_naming, read_records, read_views
-from txnwatch.streaming.search.described_id import described_with_log
 from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_shown
 
 EXPIRED = "expired"

@@ -24,7 +24,7 @@ from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerId, To
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.log.coordinator_log import history_of, read_records
-from txnwatch.streaming.log.record_lookup import look_up
+from txnwatch.streaming.log.lookups import look_up
 
 _ANY_EPOCH = CoordinatorEpoch(0)  # the end that belongs to a marker does not depend on it
 _PLACE = re.compile(r"(?P<partition>.+-\d+)@(?P<offset>\d{1,18})")

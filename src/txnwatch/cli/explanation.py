@@ -49,7 +49,7 @@ from txnwatch.state.model.verdicts import (
     is_two_phase,
     reason_text,
 )
-from txnwatch.streaming.search.described_id import DescribedWithLog
+from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 # What holds a partition.
 

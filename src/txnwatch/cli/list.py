@@ -15,7 +15,7 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import ListedTransaction
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, TransactionState
 from txnwatch.state.model.values import BrokerId, DurationMs, ProducerId, TimestampMs
-from txnwatch.streaming.admin.list_transactions import Filters, list_filtered
+from txnwatch.streaming.admin.transaction_requests import Filters, list_filtered
 from txnwatch.streaming.admin.transactions import describe_at
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster

@@ -1,6 +1,6 @@
 """`txnwatch prepare`: makes once what lets `txnwatch run` start faster. It asks no broker.
 
-That is an archive of the classes of the JVM (streaming/job/prepared_home.py). `run` never makes it itself: this needs a
+That is an archive of the classes of the JVM (streaming/job/spark_home.py). `run` never makes it itself: this needs a
 second JVM for half a minute, and the watcher may have no memory and no processor for it.
 """
 

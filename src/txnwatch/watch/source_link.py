@@ -16,8 +16,8 @@ from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.streaming.job.checkpoint import SideFiles
 from txnwatch.streaming.job.state_directory import Former
 from txnwatch.streaming.source.driver_file import DriverFile, FormerPositions, next_barrier_due
-from txnwatch.streaming.source.granted_requests import requests_after
 from txnwatch.streaming.source.options import LATEST
+from txnwatch.streaming.source.planner import requests_after
 
 # The options of the Spark source that the settings of a watch give.
 

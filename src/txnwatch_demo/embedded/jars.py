@@ -23,7 +23,7 @@ from filelock import FileLock
 
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.streaming.job.prepared_home import fits
+from txnwatch.streaming.job.spark_home import fits
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"

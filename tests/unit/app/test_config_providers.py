@@ -13,8 +13,7 @@ from txnwatch.config import RunSettings, is_redis_url
 from txnwatch.librdkafka import events_keys
 from txnwatch.setting_sources import client_properties, expanded, hidden_from_children, load_settings
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.client.sasl import PasswordLogin
-from txnwatch.streaming.client.security import security_of
+from txnwatch.streaming.client.security import PasswordLogin, security_of
 from txnwatch.streaming.client.tls import Store
 
 SECRET = "kanarien/vogel@1"

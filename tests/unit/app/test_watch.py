@@ -14,7 +14,7 @@ from txnwatch.named_files import NamedFiles
 from txnwatch.state.model.findings import BucketCount, CensusRequest, Finding
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.source.driver_file import DriverRequests, NextBarrierDue, read_driver_file
-from txnwatch.streaming.source.granted_requests import RereadRequest
+from txnwatch.streaming.source.planner import RereadRequest
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -29,7 +29,7 @@ from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 NOW_MS = 1_700_000_000_000
 ACTION = Action(

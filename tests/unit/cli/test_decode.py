@@ -19,7 +19,7 @@ from txnwatch.cli import decode
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.streaming.log import log_files
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 VALUE = TransactionLogValue(1, 9, 3, 60_000, TransactionState.ONGOING, (("orders", (0,)),), 1, 1)
 LOGGED = a_batch(

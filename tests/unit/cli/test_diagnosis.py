@@ -17,9 +17,9 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.requests import ConfigSource, TopicSetting
-from txnwatch.streaming.admin.rights import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights, Writers
-from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup
+from txnwatch.streaming.admin.kafka_settings import ConfigSource, TopicSetting
+from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup, Writers
+from txnwatch.streaming.checks.preflight import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights
 
 EVENTS = "txnwatch.events"
 CALLER = Caller(Grantee("a:1", "User:watcher", is_configured=True), EVENTS)

@@ -8,8 +8,7 @@ from support.problems import a_problem
 from txnwatch.cli.doctor_rows import Caller, Health, census_row, egress_row, log_row
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.log_traffic import WINDOW_MS, LogBytes, WriteRates, bytes_per_second
-from txnwatch.streaming.source.census_schedule import CensusBytes
+from txnwatch.streaming.checks.checkup import WINDOW_MS, CensusBytes, LogBytes, WriteRates, bytes_per_second
 
 CALLER = Caller(Grantee("a:1", "User:watcher"), "txnwatch.events")
 RATES = {

@@ -13,9 +13,9 @@ from txnwatch.cli.one_shot import take_settings
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.groups import GroupRights
-from txnwatch.streaming.admin.requests import TopicSetting
-from txnwatch.streaming.admin.rights import DESCRIBE, DESCRIBE_CONFIGS, READ, Operations, TopicRights
+from txnwatch.streaming.admin.kafka_settings import TopicSetting
 from txnwatch.streaming.checks.checkup import Checkup
+from txnwatch.streaming.checks.preflight import DESCRIBE, DESCRIBE_CONFIGS, READ, Operations, TopicRights
 
 CALLER = Caller(Grantee("a:1", "User:watcher"), "txnwatch.events")
 

@@ -11,8 +11,8 @@ from txnwatch.cli.doctor import view_of, view_row
 from txnwatch.cli.doctor_rows import Health
 from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.state.model.verdicts import undetected_text
-from txnwatch.streaming.admin.rights import DESCRIBE, READ
 from txnwatch.streaming.checks.checkup import Checkup
+from txnwatch.streaming.checks.preflight import DESCRIBE, READ
 
 LOG = "__transaction_state"
 READS = Checkup({}, None, {LOG: frozenset({READ, DESCRIBE})}, (), (), None, None, 0)

@@ -16,9 +16,8 @@ from txnwatch.cli.main import parser
 from txnwatch.cli.one_shot import take_settings
 from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.log_traffic import LogBytes, WriteRates
+from txnwatch.streaming.checks.checkup import CensusBytes, LogBytes, WriteRates
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.source.census_schedule import CensusBytes
 
 NAMES = ("orders", "mirror.orders", "clicks", "logs", "__consumer_offsets", "__transaction_state")
 TOPICS = {name: TopicInfo(name, "id", {0: PartitionInfo(1, 0)}) for name in NAMES}

@@ -18,9 +18,9 @@ from txnwatch.state.model.transaction import CoordinatorView, DescribedTransacti
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
+from txnwatch.streaming.admin.transactions import DescribedWithLog
 from txnwatch.streaming.log.coordinator_log import LogRecord
-from txnwatch.streaming.search.described_id import DescribedWithLog
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 ORIGIN = Origin("cluster", "a:1")
 NAME = "checkout-1"

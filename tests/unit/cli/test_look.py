@@ -19,8 +19,8 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.coordinator_log import LogRecord
-from txnwatch.streaming.wire.printed_bytes import bytes_of
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
+from txnwatch.streaming.wire.printed import bytes_of
 
 COMPLETE = "00010000000000000009 0001 0000ea60 04 01 000001a1f86c3ef0 000001a1f86c3ee6 02 00080000000000000009 02020002"
 KEY = "0000 0002 7476"

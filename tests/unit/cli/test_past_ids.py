@@ -9,7 +9,7 @@ from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed,
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.log.coordinator_log import LogRecord
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 AT_MS = 1_700_000_000_000
 VALUE = TransactionLogValue(1, 7, 0, 60_000, S.ONGOING, (("orders", (0, 2)), ("a-b", (1,))), AT_MS, AT_MS)

@@ -41,7 +41,7 @@ LONGEST_TEST_FILE = 400
 LONGEST_FUNCTION = 45
 # A call for each record or batch would cost more than the decoding itself.
 LONG_LOOPS = {
-    "txnwatch.streaming.wire.transaction_log.quick_decode": 71,
+    "txnwatch.streaming.wire.internal_topics.quick_decode": 71,
     "txnwatch.streaming.wire.record_batch.runs": 53,
 }
 
@@ -49,8 +49,6 @@ PURE_PACKAGES = ("txnwatch.state.", "txnwatch.streaming.wire.")
 PURE_MODULES = (
     "log.partition_fold",
     "log.transaction_fold",
-    "log.first_read_fold",
-    "source.granted_requests",
     "source.offsets",
     "source.planner",
 )
@@ -255,7 +253,6 @@ def test_a_short_file_has_a_reason() -> None:
         "txnwatch.streaming.job.bucket_step",  # what a task imports and a process that plans does not
         "txnwatch.streaming.job.output_rows",  # the driver uses it without the imports of a task
         "txnwatch.streaming.source.worker_memory",  # the operator uses it without the imports of the source
-        "txnwatch.streaming.client.jaas",  # the settings need it, without the import of kafka-python
     }
 
 

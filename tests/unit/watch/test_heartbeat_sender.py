@@ -12,8 +12,8 @@ from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding, Unproven
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.coverage import Coverage

@@ -11,8 +11,7 @@ from support.facts import BucketRun
 from support.log_lines import LogLines
 from txnwatch.state.model.facts import Throttled
 from txnwatch.state.model.findings import RequestsThrottled
-from txnwatch.streaming.client.answers import FIRST, LEAST, MOST, Pace
-from txnwatch.streaming.client.connection import NEVER, PROGRESS, AnswerWait, Throttle
+from txnwatch.streaming.client.connection import FIRST, LEAST, MOST, NEVER, PROGRESS, AnswerWait, Pace, Throttle
 from txnwatch.watch.alerts import Throttling
 
 

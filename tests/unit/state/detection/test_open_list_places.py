@@ -32,7 +32,7 @@ from txnwatch.state.model.findings import BucketCount, CensusReason, OpenTransac
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.source.granted_requests import census_of, requests_after
+from txnwatch.streaming.source.planner import census_of, requests_after
 
 MANY = 200
 FEW = 4  # places of the list in the random sequences

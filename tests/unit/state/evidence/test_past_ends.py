@@ -11,7 +11,7 @@ from txnwatch.state.evidence.past_ends import CAUSE_MEANS, EndCause, PastEnd, en
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 C = EndCause
 START_MS, TIMEOUT_MS = 1_000, 60_000

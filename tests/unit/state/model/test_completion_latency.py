@@ -18,7 +18,7 @@ from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionS
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 T = 1_700_000_000_000
 COMMIT, ABORT = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)

@@ -8,7 +8,7 @@ import pytest
 
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.admin.requests import described
+from txnwatch.streaming.admin.transaction_requests import described
 
 ORDERS = TopicPartition("orders", 0)
 

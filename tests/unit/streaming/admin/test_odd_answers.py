@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from txnwatch.state.model.values import BrokerId
-from txnwatch.streaming.admin.broker_settings import SCAN_INTERVAL, ScanInterval
-from txnwatch.streaming.admin.requests import topic_settings_in
-from txnwatch.streaming.admin.rights import topic_operations
+from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, ScanInterval, topic_settings_in
+from txnwatch.streaming.checks.preflight import topic_operations
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 from support.problems import a_problem
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.values import Problem
-from txnwatch.streaming.admin.requests import DESCRIBE_IDS, descriptions, listed_transactions
+from txnwatch.streaming.admin.transaction_requests import DESCRIBE_IDS, descriptions, listed_transactions
 
 
 def answer(state: str) -> Any:

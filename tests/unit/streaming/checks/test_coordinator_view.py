@@ -11,7 +11,7 @@ import pytest
 from support.problems import a_problem
 from txnwatch.state.model.errors import AuthorizationError
 from txnwatch.state.model.ports import TransactionListing
-from txnwatch.streaming.admin.broker_settings import Settings
+from txnwatch.streaming.admin.kafka_settings import Settings
 from txnwatch.streaming.checks import preflight
 from txnwatch.streaming.checks.preflight import broker_timeouts, choose_view, longest_timeout
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo

@@ -12,8 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 from txnwatch.state.model.errors import AuthorizationError
 from txnwatch.state.model.values import ErrorCode
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.admin.rights import DESCRIBE, READ, WRITE, TopicRights, rights_on
-from txnwatch.streaming.checks.preflight import check_events_rights
+from txnwatch.streaming.checks.preflight import DESCRIBE, READ, WRITE, TopicRights, check_events_rights, rights_on
 
 TOPIC, USER = "txnwatch.events", Grantee("a:1", "User:watcher")
 GRANT = "kafka-acls.sh --bootstrap-server a:1 --add --allow-principal User:watcher"

@@ -9,7 +9,7 @@ from kafka.protocol.admin import ListTransactionsRequest, ListTransactionsRespon
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.streaming.client.answers import decode_answer, the_one
+from txnwatch.streaming.client.connection import decode_answer, the_one
 
 
 def header_of(request: Any) -> Any:

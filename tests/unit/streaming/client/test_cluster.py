@@ -10,8 +10,8 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import BrokerId
 from txnwatch.streaming.client import cluster as cluster_module
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 
 BROKER, NODE = Endpoint("a", 1), BrokerId(1)

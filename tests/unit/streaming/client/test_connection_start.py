@@ -10,10 +10,9 @@ import pytest
 from support.scripted_brokers import api_versions, framed, handshake, has_sent, sasl_answer
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
 from txnwatch.streaming.client.connection import Connection
-from txnwatch.streaming.client.endpoint import Endpoint
-from txnwatch.streaming.client.sasl import Login, PasswordLogin
-from txnwatch.streaming.client.security import Security
-from txnwatch.streaming.client.tokens import Token, TokenLogin
+from txnwatch.streaming.client.notations import Endpoint
+from txnwatch.streaming.client.security import Login, PasswordLogin, Security, TokenLogin
+from txnwatch.streaming.client.tokens import Token
 
 pytestmark = pytest.mark.unit
 

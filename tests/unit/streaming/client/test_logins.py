@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.client.sasl import KerberosLogin, Login
-from txnwatch.streaming.client.security import login_of
+from txnwatch.streaming.client.security import KerberosLogin, Login, TokenLogin, login_of
 from txnwatch.streaming.client.tls import Store, Tls
-from txnwatch.streaming.client.tokens import ClientCredentials, MskIam, TokenFile, TokenLogin
+from txnwatch.streaming.client.tokens import ClientCredentials, MskIam, TokenFile
 
 URL = "https://idp.example:8443/token?a=b"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

@@ -17,7 +17,8 @@ import pytest
 
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.streaming.client.tokens import MskIam, TokenLogin
+from txnwatch.streaming.client.security import TokenLogin
+from txnwatch.streaming.client.tokens import MskIam
 from txnwatch.streaming.source.options import parse_options
 
 pytest.importorskip("aws_msk_iam_sasl_signer")

@@ -8,7 +8,7 @@ import pytest
 
 from support.scripted_brokers import server_final
 from txnwatch.state.model.errors import AuthorizationError, WireError
-from txnwatch.streaming.client.sasl import Exchange, PasswordLogin
+from txnwatch.streaming.client.security import Exchange, PasswordLogin
 
 pytestmark = pytest.mark.unit
 

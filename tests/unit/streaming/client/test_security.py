@@ -10,8 +10,7 @@ import pytest
 
 from support.bad_inputs import BadInputs
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.streaming.client.sasl import PasswordLogin
-from txnwatch.streaming.client.security import Security, security_of
+from txnwatch.streaming.client.security import PasswordLogin, Security, security_of
 from txnwatch.streaming.client.tls import Store, Tls
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -12,14 +12,14 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client import cluster as cluster_module
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.source.census_schedule import SnapshotSchedule
 from txnwatch.streaming.source.driver_file import DriverFile
-from txnwatch.streaming.source.granted_requests import RereadRequest
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
+from txnwatch.streaming.source.planner import RereadRequest
 
 TOPICS = 30
 BROKER = Endpoint("a", 1)

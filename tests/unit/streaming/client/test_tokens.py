@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.streaming.client.tokens import Token, TokenFile, TokenLogin, current, token_of
+from txnwatch.streaming.client.security import TokenLogin
+from txnwatch.streaming.client.tokens import Token, TokenFile, current, token_of
 
 
 def jwt(**claims: object) -> str:

@@ -10,7 +10,10 @@ from zipfile import ZipFile
 import pytest
 
 import txnwatch
-from txnwatch.streaming.job.search_paths import (
+from txnwatch import java
+from txnwatch.state.model import errors
+from txnwatch.streaming.job import spark_home
+from txnwatch.streaming.job.spark_home import (
     class_path,
     jars_of,
     make_home,
@@ -26,13 +29,13 @@ def test_an_installed_package_needs_no_search_path() -> None:
 
 def test_a_zip_is_found_on_the_driver_and_in_the_directory_of_an_executor(tmp_path: Path) -> None:
     archive = tmp_path / "txnwatch.zip"
-    module = Path(sys.modules[search_path.__module__].__file__ or "")
     with ZipFile(archive, "w") as file:
         file.write(str(txnwatch.__file__), "txnwatch/__init__.py")
-        for package in ("streaming", "streaming/job"):
+        for package in ("state", "state/model", "streaming", "streaming/job"):
             file.writestr(f"txnwatch/{package}/__init__.py", "")
-        file.write(module, "txnwatch/streaming/job/search_paths.py")
-    script = "from txnwatch.streaming.job.search_paths import search_path; print(search_path()['PYTHONPATH'])"
+        for module in (spark_home, java, errors):
+            file.write(str(module.__file__), f"{module.__name__.replace('.', '/')}.py")
+    script = "from txnwatch.streaming.job.spark_home import search_path; print(search_path()['PYTHONPATH'])"
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); {script}"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"{archive}:txnwatch.zip"

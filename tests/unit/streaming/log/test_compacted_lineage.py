@@ -23,8 +23,8 @@ from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.rows import FACTS, fact_rows
 from txnwatch.streaming.source.tasks import TaskPlan, plan_facts
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.record_batch import walk
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 NAME, END = "payments", 8

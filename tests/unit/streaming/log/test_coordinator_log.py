@@ -22,8 +22,8 @@ from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInf
 from txnwatch.streaming.log import lookups as extent
 from txnwatch.streaming.log.coordinator_log import newest_stamps, read_records, read_views
 from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 from txnwatch.streaming.wire.record_batch import walk
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 NAME, PRODUCER, OTHER = "payments", 1_000_007, 1_000_009

@@ -16,13 +16,12 @@ from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.log.first_read_fold import FirstReadFold, HeldBytes
-from txnwatch.streaming.log.transaction_fold import TransactionFold
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.rows import FACTS, fact_rows
 from txnwatch.streaming.source.tasks import OFFSETS_WORTH_A_TASK, TaskPlan, plan_facts, plan_reads, reading_of_range
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 OPTIONS = parse_options({"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders", "inputPartitions": "3"})
 ONE_TASK = replace(OPTIONS, input_partitions=1)

@@ -21,10 +21,10 @@ from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.log import lookups, owners_in_log
-from txnwatch.streaming.log.owners_in_log import AT_A_TIME, FormerOwnersReader, read_owner_names
+from txnwatch.streaming.log import coordinator_log, lookups
+from txnwatch.streaming.log.coordinator_log import AT_A_TIME, FormerOwnersReader, read_owner_names
 from txnwatch.streaming.log.range_reading import Range, RangeReading
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 PRODUCER, OTHER = 1_000_007, 1_000_009
 IDLE = TransactionLogValue(1, PRODUCER, 3, 60_000, S.COMPLETE_ABORT, (), 1, 5, PRODUCER)
@@ -160,9 +160,9 @@ class Reading:
         self.listed: dict[TopicPartition, Any] = {log: Range(log, "id", 0, 10) for log in LOGS}
         self.gap: str | None = None
         self.reads = 0
-        monkeypatch.setattr(owners_in_log, "logs_of", lambda _: LOGS)
-        monkeypatch.setattr(owners_in_log, "list_extents", lambda *_: self.listed)
-        monkeypatch.setattr(owners_in_log, "read_parts", self.read)
+        monkeypatch.setattr(coordinator_log, "logs_of", lambda _: LOGS)
+        monkeypatch.setattr(coordinator_log, "list_extents", lambda *_: self.listed)
+        monkeypatch.setattr(coordinator_log, "read_parts", self.read)
 
     def read(self, _: object, parts: Iterable[RangeReading[Any]]) -> list[RangeReading[Any]]:
         reads = list(parts)
@@ -222,7 +222,7 @@ def test_a_log_that_cannot_be_had_is_a_notice_and_no_error(
 
     log.listed = {}
     if is_refused:
-        monkeypatch.setattr(owners_in_log, "list_extents", refuse)
+        monkeypatch.setattr(coordinator_log, "list_extents", refuse)
     names, ((_, why),) = log.names(1)
     assert names == {}
     assert why.startswith("no broker answers" if is_refused else "no broker shows this topic")

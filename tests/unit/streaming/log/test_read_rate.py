@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txnwatch.streaming.client.answers import LEAST
+from txnwatch.streaming.client.connection import LEAST
 from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.fetch import ReadRate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.batches import a_batch, a_marker
-from txnwatch.streaming.log.record_lookup import TransactionAround
+from txnwatch.streaming.log.lookups import TransactionAround
 
 OURS, OTHER = 7, 8
 LOG = [

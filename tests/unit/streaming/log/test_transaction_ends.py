@@ -16,7 +16,7 @@ from txnwatch.state.model.findings import TransactionMoved
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.streaming.log.transaction_fold import TransactionFold
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 EPOCH, START_MS, NEXT_START_MS = 67, 1_000, 2_000
 HELD = (("orders", (0,)),)

@@ -34,7 +34,7 @@ from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 from txnwatch.streaming.source.tasks import plan_facts, plan_reads
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OPTIONS = parse_options({"kafka.bootstrap.servers": "unused:1", "subscribe": "orders"})

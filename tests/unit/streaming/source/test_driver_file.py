@@ -18,7 +18,7 @@ from txnwatch.streaming.source.driver_file import (
     positions_text,
     read_driver_file,
 )
-from txnwatch.streaming.source.granted_requests import RereadRequest
+from txnwatch.streaming.source.planner import RereadRequest
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 1)
 NOTHING = DriverRequests()

@@ -13,13 +13,13 @@ from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.fetch import Budget
-from txnwatch.streaming.log.first_read_fold import HeldBytes
 from txnwatch.streaming.log.range_reading import Range, RangeReading
+from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 from txnwatch.streaming.source.tasks import plan_facts, plan_reads, reading_of_range
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OPTIONS = parse_options(

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.granted_requests import (
+from txnwatch.streaming.source.offsets import Position, SourceOffset
+from txnwatch.streaming.source.planner import (
     LONGEST_PAUSE,
     GrantedRequests,
     RereadRequest,
@@ -18,7 +19,6 @@ from txnwatch.streaming.source.granted_requests import (
     to_describe,
     to_read_again,
 )
-from txnwatch.streaming.source.offsets import Position, SourceOffset
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition(TRANSACTION_STATE_TOPIC, 3)
 GAP, WHOLE_LOG = RereadRequest(ORDERS, 40), RereadRequest(LOG, None)

@@ -14,14 +14,14 @@ from support.problems import a_problem
 from txnwatch.state.model.ports import UNKNOWN_PARTITION, ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.source.census_schedule import SnapshotSchedule
 from txnwatch.streaming.source.driver_file import DriverFile
-from txnwatch.streaming.source.granted_requests import RereadRequest
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import RereadRequest
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("other", 0)
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

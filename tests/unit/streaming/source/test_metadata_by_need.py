@@ -11,8 +11,8 @@ from txnwatch.state.model.facts import CensusTaken
 from txnwatch.state.model.ports import ActiveProducer, ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.source import census_schedule as census_module
 from txnwatch.streaming.source import lister as lister_module
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census

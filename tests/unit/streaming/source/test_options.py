@@ -10,10 +10,9 @@ import pytest
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, CoordinatorAccess, TopicPartition
-from txnwatch.streaming.client.endpoint import Endpoint, parse_bootstrap
 from txnwatch.streaming.client.metadata import TopicInfo
-from txnwatch.streaming.client.sasl import PasswordLogin
-from txnwatch.streaming.client.security import Security
+from txnwatch.streaming.client.notations import Endpoint, parse_bootstrap
+from txnwatch.streaming.client.security import PasswordLogin, Security
 from txnwatch.streaming.source.options import KNOWN, SourceOptions, parse_options
 
 LEAST = {"kafka.bootstrap.servers": "kafka:9092", "subscribe": "orders"}

@@ -12,8 +12,8 @@ from msgspec.structs import replace as with_changes
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
-from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, is_begun, plan
+from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
+from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 
 ORDERS, PAYMENTS, AUDIT = (TopicPartition(name, 0) for name in ("orders", "payments", "audit"))
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

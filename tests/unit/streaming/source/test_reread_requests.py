@@ -18,7 +18,7 @@ from txnwatch.state.model.findings import (
     ReadLimitReached,
 )
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
-from txnwatch.streaming.source.granted_requests import RereadRequest, census_of, requests_after
+from txnwatch.streaming.source.planner import RereadRequest, census_of, requests_after
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 reasons = st.none() | st.sampled_from(CensusReason)

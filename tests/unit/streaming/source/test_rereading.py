@@ -12,13 +12,13 @@ from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.endpoint import Endpoint
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.source.driver_file import DriverFile
-from txnwatch.streaming.source.granted_requests import RereadRequest, census_of
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.source.planner import RereadRequest, census_of
 
 ORDERS = TopicPartition("orders", 0)
 BROKER = Endpoint("a", 1)

@@ -12,8 +12,8 @@ from support.kafka_tools import CODECS, as_kafka_json, as_key, as_printed
 from support.raw_log import RawBatch
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.streaming.wire.internal_topics import decode_key, decode_value
 from txnwatch.streaming.wire.record_batch import MarkerType, read_marker, records, walk
-from txnwatch.streaming.wire.transaction_log import decode_key, decode_value
 
 FILES = sorted((Path(__file__).parents[3] / "golden").glob("kafka-*.json"))
 CAPTURES = {path.stem: json.loads(path.read_text()) for path in FILES}

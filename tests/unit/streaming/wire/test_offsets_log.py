@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.pending_offsets import an_offset_key
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.wire.offsets_log import CommittedKey, decode_offset_key
+from txnwatch.streaming.wire.internal_topics import CommittedKey, decode_offset_key
 
 KEY = an_offset_key("billing", "orders", 3)
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from txnwatch.streaming.wire.printed_bytes import bytes_of
+from txnwatch.streaming.wire.printed import bytes_of
 
 VALUE = bytes.fromhex(
     "00010000000000000009 0001 0000ea60 04 01 000001a1f86c3ef0 000001a1f86c3ee6 02 00080000000000000009 02020002"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from txnwatch.streaming.wire.printed_records import (
+from txnwatch.streaming.wire.printed import (
     MOST_PROBLEMS,
     PrintedProblem,
     PrintedRecord,

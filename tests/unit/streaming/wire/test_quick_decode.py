@@ -11,7 +11,7 @@ import pytest
 from support.batches import COMMIT, CONTROL, LOG_APPEND_TIME, TIMESTAMP_MS, a_batch, a_record
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.streaming.wire.transaction_log import TransactionLogValue, quick_decode
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue, quick_decode
 
 V1 = TransactionLogValue(1, 5, 0, 60_000, S.ONGOING, (("orders", (0, 1)),), 1, 1, 4, None, 2)
 V0 = replace(V1, version=0, previous_producer_id=None, client_transaction_version=0)

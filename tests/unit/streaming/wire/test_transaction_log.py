@@ -4,7 +4,7 @@ import pytest
 
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.streaming.wire.transaction_log import (
+from txnwatch.streaming.wire.internal_topics import (
     TransactionLogValue,
     coordinator_partition,
     decode_key,

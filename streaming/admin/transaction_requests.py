@@ -1,4 +1,7 @@
-"""ListTransactions of the whole cluster, and which partitions of the coordinators' log were not listed.
+"""Requests about producers and transactions, and their answers as typed values.
+
+Requests to one broker come first, then ListTransactions of the whole cluster. An error concerns only what it names: a
+partition, an id, a broker.
 
 Law: a broker lists the ids that it coordinates, and does not report the others. If a partition of the log has no
 leader, or its new leader has not begun to load it, its ids are missing without an error. So the log's partitions are
@@ -7,15 +10,28 @@ checked before and after, and the result names every partition that was not list
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
-from kafka.protocol.admin import ListTransactionsRequest
+from kafka.protocol.admin import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
-from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    NotDescribed,
+    TransactionDescription,
+    TransactionState,
+    UnknownTransactionalId,
+)
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
@@ -26,15 +42,183 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.state.text import grouped, some
-from txnwatch.streaming.admin import requests as messages
-from txnwatch.streaming.client.cluster import Cluster, ask_for_each
+from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
-from txnwatch.streaming.client.metadata import PartitionInfo
+from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
 from txnwatch.streaming.log.coordinator_log import newest_stamps
-from txnwatch.streaming.wire.transaction_log import coordinator_partition
+from txnwatch.streaming.wire.internal_topics import coordinator_partition
+from txnwatch.streaming.wire.primitives import present
+
+DESCRIBE_IDS = "DESCRIBE on transactional ids"  # for all of them, because the problems of many ids share one line
+_UPGRADE = "if the broker is newer, upgrade txnwatch"
+_STATES = frozenset(map(str, TransactionState))
+
+
+def _describe_producers_request(partitions: Sequence[TopicPartition]) -> RequestOf:
+    """DescribeProducers of some partitions that one broker leads."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(DescribeProducersRequest, highest=0)
+        topics: dict[str, list[int]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        topic = DescribeProducersRequest.TopicRequest
+        return DescribeProducersRequest(
+            version=version,
+            topics=[topic(version=version, name=name, partition_indexes=numbers) for name, numbers in topics.items()],
+        )
+
+    return build
+
+
+def described(response: Any, _: BrokerId) -> dict[TopicPartition, tuple[ActiveProducer, ...] | Problem]:
+    """Each partition's producers, or its problem, as one broker describes them."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): _producers(partition)
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def _producers(partition: Any) -> tuple[ActiveProducer, ...] | Problem:
+    problem = problem_of(partition.error_code)
+    if problem is not None:
+        return problem.with_right("READ on the topic")
+    return tuple(
+        ActiveProducer(
+            row.producer_id,
+            row.producer_epoch,
+            present(row.last_sequence),
+            present(row.last_timestamp),
+            present(row.coordinator_epoch),
+            present(row.current_txn_start_offset),
+        )
+        for row in partition.active_producers
+    )
+
+
+def describe_transactions_request(transactional_ids: Sequence[str]) -> RequestOf:
+    """DescribeTransactions of some ids of one coordinator."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(DescribeTransactionsRequest, highest=0)
+        return DescribeTransactionsRequest(version=version, transactional_ids=list(transactional_ids))
+
+    return build
+
+
+def descriptions(response: Any, node: BrokerId) -> dict[str, TransactionDescription]:
+    """Each id as its coordinator describes it; or the problem."""
+    return {row.transactional_id: _description(row, node) for row in response.transaction_states}
+
+
+def _description(row: Any, node: BrokerId) -> TransactionDescription:
+    name, problem = row.transactional_id, problem_of(row.error_code)
+    if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return UnknownTransactionalId(name, node)
+    if problem is not None:
+        return NotDescribed(name, problem.with_right(DESCRIBE_IDS))
+    if row.transaction_state not in _STATES:
+        return NotDescribed(name, Problem(f"found the unknown state {row.transaction_state!r}: {_UPGRADE}"))
+    found = DescribedTransaction(
+        transactional_id=name,
+        coordinator=node,
+        state=TransactionState(row.transaction_state),
+        producer_id=row.producer_id,
+        producer_epoch=present(row.producer_epoch),
+        timeout_ms=row.transaction_timeout_ms,
+        start_ms=present(row.transaction_start_time_ms),
+        partitions=frozenset(
+            TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions
+        ),
+    )
+    if found.is_live and found.producer_epoch is None:
+        return NotDescribed(name, Problem(f"found the state {found.state} without a producer epoch"))
+    return found
+
+
+def list_transactions_request(producer_ids: list[ProducerId]) -> RequestOf:
+    """ListTransactions of some producer ids; an empty list asks for all."""
+
+    def build(connection: Connection) -> Any:
+        version = connection.require_version(ListTransactionsRequest, highest=0)
+        return ListTransactionsRequest(version=version, state_filters=[], producer_id_filters=producer_ids)
+
+    return build
+
+
+def listed_transactions(response: Any, node: BrokerId) -> tuple[list[ListedTransaction], Problem | None]:
+    """The transactions that one broker coordinates, and a problem if some have a state that we do not know."""
+    unknown = {row.transaction_state for row in response.transaction_states} - _STATES
+    rows = [
+        ListedTransaction(row.transactional_id, row.producer_id, TransactionState(row.transaction_state), node)
+        for row in response.transaction_states
+        if row.transaction_state in _STATES
+    ]
+    problem = Problem(f"found the unknown states {sorted(unknown)}: {_UPGRADE}")
+    return rows, problem if unknown else None
+
+
+@cache
+def one_id_for_each_partition(count: int) -> tuple[str, ...]:
+    """Unused transactional ids, one for each partition of a coordinators' log with `count` partitions."""
+    found: dict[int, str] = {}
+    names = (f"nobody-{number}" for number in itertools.count())
+    while len(found) < count:
+        name = next(names)
+        found.setdefault(coordinator_partition(name, count), name)
+    return tuple(found[number] for number in range(count))
+
+
+def write_marker_request(connection: Connection, marker: MarkerSpec) -> Any:
+    """A request that writes one marker.
+
+    TransactionVersion stays 0: a broker would refuse 2 with the epoch that DescribeProducers returns (KIP-1228).
+    """
+    version = connection.require_version(WriteTxnMarkersRequest, highest=1)
+    writable = WriteTxnMarkersRequest.WritableTxnMarker
+    return WriteTxnMarkersRequest(
+        version=version,
+        markers=[
+            writable(
+                version=version,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.commit,
+                topics=[
+                    writable.WritableTxnMarkerTopic(
+                        version=version, name=marker.partition.topic, partition_indexes=[marker.partition.partition]
+                    )
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+        ],
+    )
+
+
+# DescribeProducers of many partitions, each from its leader; an error concerns only its own partition.
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[ActiveProducer, ...] | Problem]:
+    """The producers of each partition as its known leader describes them, or the problem."""
+    by_leader: dict[BrokerId, list[TopicPartition]] = {}
+    answers: dict[TopicPartition, tuple[ActiveProducer, ...] | Problem] = {}
+    for partition in partitions:
+        info = cluster.known.info(partition)
+        if info is None or info.leader is None:
+            answers[partition] = NO_LEADER
+        else:
+            by_leader.setdefault(info.leader, []).append(partition)
+    found = ask_for_each(cluster, by_leader, _describe_producers_request, described)
+    return answers | {at: Problem.from_error(one) if isinstance(one, BrokerError) else one for at, one in found.items()}
+
+
+# ListTransactions of the whole cluster.
 
 NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
-_MISSING = Problem("missing from the answer")
+MISSING = Problem("missing from the answer")
 _NAMED = 3
 _Problems = dict[str, Problem]
 LogLeaders = dict[int, PartitionInfo]
@@ -106,7 +290,7 @@ def _list(
         elif (refused := problem_of(answer.error_code)) is not None:
             problems[_coordinator(node)] = silent[_coordinator(node)] = refused
         else:
-            found, problem = messages.listed_transactions(answer, node)
+            found, problem = listed_transactions(answer, node)
             rows += found
             if answer.unknown_state_filters:
                 problem = Problem(f"it does not know the states {', '.join(answer.unknown_state_filters)}")
@@ -117,7 +301,7 @@ def _list(
 
 def _any_ids(cluster: Cluster) -> bool:
     """Whether any broker lists an id, or fails to answer."""
-    rows, problems = _list(cluster, messages.list_transactions_request([]), {})
+    rows, problems = _list(cluster, list_transactions_request([]), {})
     return bool(rows or problems)
 
 
@@ -161,23 +345,22 @@ def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _
     partition's ids (measured: 20 to 100 ms after a failover). DescribeTransactions of such an id returns
     NOT_COORDINATOR. An id that we have no right to describe would also be missing from a listing.
     """
-    probes = messages.one_id_for_each_partition(len(log))
+    probes = one_id_for_each_partition(len(log))
     asked: dict[BrokerId, list[int]] = {}
     for number, info in log.items():
         if info.leader is not None:
             asked.setdefault(info.leader, []).append(number)
     requests = {
-        node: messages.describe_transactions_request([probes[number] for number in numbers])
-        for node, numbers in asked.items()
+        node: describe_transactions_request([probes[number] for number in numbers]) for node, numbers in asked.items()
     }
     problems: _Problems = {}
     for node, answer in cluster.ask(requests, cluster.timeout_s).items():
         if isinstance(answer, BrokerError):
             problems[_coordinator(node)] = silent[_coordinator(node)] = Problem.from_error(answer)
             continue
-        described = messages.descriptions(answer, node)
+        shown = descriptions(answer, node)
         for number in asked[node]:
-            found = described.get(probes[number], NotDescribed(probes[number], _MISSING))
+            found = shown.get(probes[number], NotDescribed(probes[number], MISSING))
             if isinstance(found, NotDescribed):
                 problems |= _of_all([number], found.problem.of(f"broker {node}"))
     return problems
@@ -236,7 +419,7 @@ def list_request(filters: Filters) -> Callable[[Connection], Any]:
 
 def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) -> Sequence[ActiveProducer] | Problem:
     """One partition's producers as one broker, leader or follower, describes them; or the problem."""
-    found = ask_for_each(cluster, {node: [partition]}, messages.describe_producers_request, messages.described)
+    found = ask_for_each(cluster, {node: [partition]}, _describe_producers_request, described)
     answer = found[partition]
     return Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
 
@@ -275,5 +458,5 @@ def is_open_for_longer(cluster: Cluster, described: DescribedTransaction, open_f
     refused = problem_of(answer.error_code)
     if refused is not None:
         return refused
-    rows, problem = messages.listed_transactions(answer, node)
+    rows, problem = listed_transactions(answer, node)
     return any(row.transactional_id == described.transactional_id for row in rows) or problem or False

@@ -1,7 +1,13 @@
-"""The addresses of brokers, in a module that needs no library: the settings are read before anything is imported."""
+"""How two settings of a connection are written: the addresses of brokers, and Java's notation of a login.
+
+This module imports no library, because the settings are read before the JVM begins (docs/decisions/0032). So it is
+separate from connection.py and security.py, which import kafka-python.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from txnwatch.state.model.errors import ConfigError
@@ -46,3 +52,13 @@ def parse_bootstrap(text: str, name: str) -> tuple[Endpoint, ...]:
     if not endpoints:
         raise ConfigError(f"{name}: expected host:port of at least one broker, found nothing")
     return endpoints
+
+
+_ESCAPED = re.compile(r"\\(.)")
+_JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+
+
+def jaas_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """The options of the login module in `sasl.jaas.config`."""
+    found = _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
+    return {name: bare or _ESCAPED.sub(r"\1", double or single) for name, double, single, bare in found}

@@ -12,7 +12,7 @@ from support.batches import a_batch, a_record
 from support.problems import a_problem
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
-from txnwatch.streaming.admin.log_traffic import WINDOW_MS, LogBytes, coordinator_log_bytes
+from txnwatch.streaming.checks.checkup import WINDOW_MS, LogBytes, coordinator_log_bytes
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import lookups

@@ -1,9 +1,17 @@
-"""Keys and values of `__transaction_state`, versions 0 and 1.
+"""Keys and values of Kafka's internal topics: `__transaction_state`, and the keys of `__consumer_offsets`.
 
-Schemas `TransactionLogKey` and `TransactionLogValue` of Kafka's transaction coordinator. Version 1 is flexible: known
-tags are read, unknown ones skipped (TransactionLogTest.testDeserializeHighestSupportedVersion and KIP-915: later
-brokers may add tags, and a downgraded broker must skip them). A later *version* is an error that names the version: its
-fields are unknown, and a guess would lead to false verdicts.
+Transactions: the schemas `TransactionLogKey` and `TransactionLogValue` of Kafka's transaction coordinator, versions 0
+and 1. Version 1 is flexible: known tags are read, unknown ones skipped
+(TransactionLogTest.testDeserializeHighestSupportedVersion and KIP-915: later brokers may add tags, and a downgraded
+broker must skip them). A later *version* is an error that names the version: its fields are unknown, and a guess would
+lead to false verdicts.
+
+Offsets: the schema `OffsetCommitKey` of Kafka's group coordinator. Versions 0 and 1 have the same fields: the group,
+the topic and the number of the partition. Classic groups, consumer groups and groups of Kafka Streams all have such
+records. Keys with a higher version are about groups and their members. Values are never read.
+
+The coordinators write these records, but their names come from clients: a name can be any text that fits into 32,767
+bytes.
 """
 
 from __future__ import annotations
@@ -11,10 +19,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.values import (
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+    is_topic_name,
+)
 from txnwatch.streaming.wire.primitives import Reader, check_version
 from txnwatch.streaming.wire.record_batch import CURRENT_MAGIC, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME
 
@@ -167,7 +184,7 @@ def _tag(tags: dict[int, memoryview], tag: int, read: Callable[[Reader, str], in
 
 # A fast reader of one usual batch of `__transaction_state`: takes a few fields from its bytes without decoding it.
 #
-# Law: `quick_decode` returns what the exact decoders (record_batch.py, transaction_log.py) would return for the same
+# Law: `quick_decode` returns what the exact decoders (record_batch.py and `decode_value`) would return for the same
 # bytes, or None. None means only that the caller has to decode the batch. So a batch is accepted only if it could be
 # followed to its last byte: one plain record, varints of at most two bytes, ASCII names, value versions 0 and 1, and
 # the tags that brokers write, in the order in which they write them.
@@ -306,3 +323,32 @@ def _after_partitions(raw: bytes, at: int) -> int:
             return _NOWHERE
         at += 4 + 4 * count
     return at
+
+
+# The keys of `__consumer_offsets`.
+
+_HIGHEST_OFFSET_KEY = 1
+
+
+class CommittedKey(NamedTuple):
+    """What one offset was committed for."""
+
+    group_id: str
+    partition: TopicPartition
+
+
+def decode_offset_key(key: memoryview | bytes) -> CommittedKey | None:
+    """The group and the partition; None for a key that is about something else.
+
+    Raises:
+        WireError: a key of version 0 or 1 that no group coordinator writes.
+    """
+    reader = Reader(key)
+    if not 0 <= reader.int16("key version") <= _HIGHEST_OFFSET_KEY:
+        return None
+    group_id, at = reader.string("group"), reader.position
+    topic, number = reader.string("topic"), reader.int32("partition")
+    reader.expect_end("offset commit key")
+    if not is_topic_name(topic) or number < 0:
+        raise WireError("topic", at, repr(f"{topic}-{number}"), "a topic and the number of a partition")
+    return CommittedKey(group_id, TopicPartition(topic, number))

@@ -1,8 +1,9 @@
-"""The archive of the classes that a start loads (class-data sharing of the JVM), and the home of Spark beside it.
+"""The home of Spark for our JVM: where its processes find classes, PySpark and txnwatch; and an archive of the classes.
 
-With an archive the JVM does not search, read and verify these classes again (docs/decisions/0032). It uses the archive
-only if it is the same JVM, and if the class path has the same jars with the same sizes and times of change. Otherwise
-it starts as without one. So the home is kept beside the archive, and its path never changes.
+The archive has the classes that a start loads (class-data sharing of the JVM). With it the JVM does not search, read
+and verify these classes again (docs/decisions/0032). It uses the archive only if it is the same JVM, and if the class
+path has the same jars with the same sizes and times of change. Otherwise it starts as without one. So the home is kept
+beside the archive, and its path never changes.
 
 Law: both are in the Python environment. Who may write there can replace txnwatch itself, so an archive is believed as
 much as the code.
@@ -21,17 +22,116 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import zipimport
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import txnwatch
 from txnwatch.java import java
 from txnwatch.state.model.errors import ConfigError, TxnwatchError
-from txnwatch.streaming.job.search_paths import jars_of, make_home, why_not_quick
+
+# spark-submit may have brought txnwatch as a zip. The process that lists the source of a streaming query does not find
+# the files of `--py-files` (Spark 4.3.0, seen with a standalone master). So the zip is in the search path of every
+# Python process.
+
+
+def search_path() -> dict[str, str]:
+    """The environment of Spark's Python processes: the zip on the driver, and in the directory of an executor."""
+    loader = getattr(txnwatch.__spec__, "loader", None)
+    if not isinstance(loader, zipimport.zipimporter):
+        return {}
+    archive = Path(loader.archive).absolute()
+    return {"PYTHONPATH": os.pathsep.join((str(archive), archive.name))}
+
+
+# The home of the JVM of a local master is a directory with links to the real home, without three things that make a
+# start slow (docs/decisions/0032).
+#
+# Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first into the search path of its Python processes. The zip has no
+# compiled modules, so each process compiles all that it imports: 0.75 s of CPU for each of the six processes of a
+# start. The installed PySpark is the same code, and is compiled.
+#
+# A session loads the extension that the library for machine learning brings, and with it Scala's reflection.
+#
+# The JVM looks for each class in one jar after the other, in the order of the directory. So the class path names the
+# jars, those with the most classes first, and the directory has only the jar that starts Spark. The order never
+# changes, which an archive of the classes needs.
+
+_HOME, _CONF_HOME, _PYTHON = "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON"
+_WITHOUT = "python"
+_CONF = "conf"
+_JARS = "jars"
+_STARTER = "spark-launcher_*.jar"
+_WITHOUT_JARS = "spark-mllib_*.jar"
+_FIRST = (
+    *("spark-catalyst_", "spark-core_", "spark-sql_", "scala-library-", "spark-sql-api_", "log4j-core-"),
+    *("jackson-databind-", "hadoop-client-api-", "janino-", "arrow-vector-", "spark-config_", "spark-network-common_"),
+    *("hadoop-client-runtime-", "ivy-", "netty-common-", "antlr4-runtime-", "jackson-module-scala_", "jackson-core-"),
+    *("netty-transport-4", "spark-common-utils_", "log4j-api-", "commons-compiler-", "netty-buffer-", "py4j-"),
+)
+
+
+def why_not_quick(real: Path) -> str | None:
+    """Why the JVM must not get a home of ours instead of `real`, that of the installed PySpark; None if it may.
+
+    If `SPARK_HOME` or `PYSPARK_PYTHON` name another home or another Python, an operator has chosen it.
+    """
+    chosen, python = os.environ.get(_HOME), os.environ.get(_PYTHON, sys.executable)
+    if chosen is not None and Path(chosen).resolve() != real.resolve():
+        return f"{_HOME} is {chosen}, and the installed PySpark is {real}"
+    if not _is_this(python):
+        return f"{_PYTHON} is {python}, and this Python is {sys.executable}"
+    if not (real / _WITHOUT / "lib" / "pyspark.zip").is_file():
+        return f"{real} is no PySpark that pip has installed: it has no python/lib/pyspark.zip"
+    return None
+
+
+def _is_this(python: str) -> bool:
+    """Whether the program is this Python; an environment has it under several names."""
+    other, this = Path(python), Path(sys.executable)
+    return other.parent.resolve() == this.parent.resolve() and other.resolve() == this.resolve()
+
+
+def make_home(real: Path, home: Path) -> None:
+    """Makes the directory `home` with links to the real one.
+
+    Raises:
+        OSError: the directory cannot be made, or exists.
+    """
+    (home / _JARS).mkdir(parents=True)
+    for entry in real.iterdir():
+        if entry.name not in {_WITHOUT, _JARS, _CONF}:
+            (home / entry.name).symlink_to(entry)
+    for jar in (real / _JARS).glob(_STARTER):
+        (home / _JARS / jar.name).symlink_to(jar)
+
+
+def variables_of_home(home: Path, real: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a JVM that uses this home, and the configuration of the real one, if it ever gets any."""
+    return {_HOME: str(home), _CONF_HOME: environ.get(_CONF_HOME, str(real / _CONF))}
+
+
+def jars_of(real: Path) -> list[Path]:
+    """The jars of a session, in the order in which the JVM looks for a class."""
+    jars = (jar for jar in (real / _JARS).glob("*.jar") if not jar.match(_WITHOUT_JARS))
+    return sorted(jars, key=lambda jar: (_rank(jar), jar))
+
+
+def _rank(jar: Path) -> int:
+    return next((place for place, prefix in enumerate(_FIRST) if jar.name.startswith(prefix)), len(_FIRST))
+
+
+def class_path(real: Path) -> dict[str, str]:
+    """The setting of Spark that names all jars, behind those that an operator has put there."""
+    return {"spark.driver.defaultExtraClassPath": os.pathsep.join(map(str, jars_of(real)))}
+
+
+# The archive of the classes, and the home beside it.
 
 _PLACE: Final = Path("share", "txnwatch")
 _PREFIX: Final = "spark-"
-_HOME, _NEW, _LOCK = "home", "new.jsa", "lock"
+_KEPT_HOME, _NEW, _LOCK = "home", "new.jsa", "lock"
 _ABOUT_ARCHIVES: Final = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xshare")
 _READABLE: Final = 0o755
 _LIBRARY: Final = Path("lib", "server", "libjvm.so")
@@ -56,7 +156,7 @@ def prepared_for(real: Path) -> Prepared | None:
     """What is prepared for the jars of this home; None if there is nothing, or if it cannot be read."""
     try:
         place = place_of(real)
-        home = place / _HOME
+        home = place / _KEPT_HOME
         return Prepared(home, next(filter(_is_whole, _archives(place)), None)) if home.is_dir() else None
     except OSError:
         return None
@@ -193,10 +293,10 @@ def _make_readable(directory: Path) -> None:
 def _keep_home(real: Path, place: Path) -> None:
     """Makes the home beside the archive, if there is none."""
     _make_readable(place)
-    begun = place / f"{_HOME}.new"
+    begun = place / f"{_KEPT_HOME}.new"
     shutil.rmtree(begun, ignore_errors=True)
-    if not (place / _HOME).is_dir():
+    if not (place / _KEPT_HOME).is_dir():
         make_home(real, begun)
         for directory in (begun, *(path for path in begun.iterdir() if path.is_dir() and not path.is_symlink())):
             directory.chmod(_READABLE)
-        begun.replace(place / _HOME)
+        begun.replace(place / _KEPT_HOME)

@@ -1,25 +1,90 @@
-"""Settings of the brokers, from DescribeConfigs of each broker."""
+"""Settings of Kafka, from DescribeConfigs: those of brokers, topics and groups, and the coordinators' scan interval."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
+
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+)
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import BrokerId, DurationMs, Problem
 from txnwatch.state.model.verdicts import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
-from txnwatch.streaming.admin.requests import ConfigOf, configs_request
-from txnwatch.streaming.client.answers import the_one
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.client.connection import problem_of
+from txnwatch.streaming.client.connection import Connection, problem_of, the_one
 
-SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-_INTERVAL = re.compile(r"[0-9]{1,10}")
-_LARGEST_INTERVAL_MS = (1 << 31) - 1
-_AGAIN_S, _AFTER_SILENCE_S = 3_600.0, 60.0
+
+class ConfigOf(IntEnum):
+    """What DescribeConfigs returns the settings of: the resource types of Kafka."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+def configs_request(
+    connection: Connection, of: ConfigOf, resources: Iterable[str], names: Sequence[str]
+) -> DescribeConfigsRequest:
+    """Asks for the settings with these names, of several resources of one kind."""
+    version = connection.require_version(DescribeConfigsRequest, highest=4, lowest=1)
+    asked = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            version=version, resource_type=of, resource_name=resource, configuration_keys=list(names)
+        )
+        for resource in resources
+    ]
+    return DescribeConfigsRequest(version=version, resources=asked, include_synonyms=False, include_documentation=False)
+
+
+# Topics.
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a topic's setting is set (Kafka's class DescribeConfigsResponse.ConfigSource)."""
+
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    BROKER_FILE = 4
+    DEFAULT = 5
+
+
+class TopicSetting(NamedTuple):
+    """The value of a setting for one topic as a broker has it; `source` can be one that a newer broker has."""
+
+    value: str
+    source: int
+
+
+def topic_settings(cluster: Cluster, topics: Iterable[str], name: str) -> dict[str, TopicSetting]:
+    """One setting of each topic; a topic that could not be read is missing."""
+    try:
+        connection = cluster.any_connection()
+        return topic_settings_in(
+            cluster.call(connection, configs_request(connection, ConfigOf.TOPIC, topics, [name])), name
+        )
+    except BrokerError:
+        return {}
+
+
+def topic_settings_in(response: Any, name: str) -> dict[str, TopicSetting]:
+    """Each topic's setting; topics with an error and topics without a value are left out."""
+    return {
+        result.resource_name: TopicSetting(config.value, config.config_source)
+        for result in response.results
+        if not result.error_code
+        for config in result.configs
+        if config.name == name and config.value is not None
+    }
+
+
+# Brokers.
 
 
 class Settings(NamedTuple):
@@ -48,6 +113,14 @@ def _settings_in(answer: Any) -> Settings:
     if problem is not None:
         return Settings({}, problem)
     return Settings({config.name: config.value for config in result.configs if config.value is not None})
+
+
+# How often coordinators look for expired transactions.
+
+SCAN_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+_INTERVAL = re.compile(r"[0-9]{1,10}")
+_LARGEST_INTERVAL_MS = (1 << 31) - 1
+_AGAIN_S, _AFTER_SILENCE_S = 3_600.0, 60.0
 
 
 @dataclass(slots=True)
