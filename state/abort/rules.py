@@ -276,7 +276,7 @@ RULE_OF_REFUSAL: dict[Refusal, RefusalRule] = {rule.refusal: rule for rule in RE
 #
 # * Never against the outcome. This process found the outcome for the data of one moment. It applies to the data that is
 #   aborted, because nothing was appended since (same start, epoch, last sequence and last timestamp at the leader). The
-#   partition's log is read once more directly before the marker (state/incidents/own_findings.py), and must give the
+#   partition's log is read once more directly before the marker (state/incidents/confirm.py), and must give the
 #   same outcome.
 # * Never under an epoch that may be used again. The coordinator must have handed out a newer epoch, or another producer
 #   id, or no longer know the id; then no transaction can begin under the marker's epoch. An idle client is not a dead

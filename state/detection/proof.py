@@ -254,7 +254,7 @@ class BarrierContext:
         return self.clocks.age_ms(view, self.now_ms)
 
     def assumed_age_ms(self, view: CoordinatorView) -> DurationMs:
-        """The age for due times: as if the bound of the coordinator's clock rose by RESERVE_MS (bucket_clocks.py)."""
+        """The age for due times: as if the bound of the coordinator's clock rose by RESERVE_MS (bucket.py)."""
         age_ms = self.age_ms(view)
         return age_ms if self.clocks.of(view) is None else DurationMs(age_ms + RESERVE_MS)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from txnwatch.state.detection.view import is_newer, view_of_two
-from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.evidence.past_ends import IdRecord
+from txnwatch.state.evidence.screening import LeaderStamp
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import CoordinatorView

@@ -6,7 +6,7 @@ offset, the data of its producer around it, and what the leader has open. Record
 
 from __future__ import annotations
 
-from txnwatch.state.evidence.visibility import BatchPlace, RecordPlace
+from txnwatch.state.evidence.read_committed import BatchPlace, RecordPlace
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import Marker
