@@ -13,10 +13,10 @@ from typing import NamedTuple
 from txnwatch.state.abort.case import Case
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Refusal
+from txnwatch.state.model.incident import ExpectedOutcome, Refusal
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import SpanData, epoch_text
-from txnwatch.state.model.values import CoordinatorEpoch, TopicPartition
+from txnwatch.state.model.values import CoordinatorEpoch
 
 
 class RefusalRule(NamedTuple):
@@ -342,10 +342,3 @@ def objection(case: Case) -> Refused | None:
         if detail is not None:
             return Refused(rule.refusal, detail)
     return None
-
-
-def partition_of(incident: IncidentEvent) -> TopicPartition:
-    """The partition of an incident about a span."""
-    assert incident.topic is not None
-    assert incident.partition is not None
-    return TopicPartition(incident.topic, incident.partition)

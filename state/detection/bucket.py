@@ -37,13 +37,12 @@ from txnwatch.state.detection.batch import (
 )
 from txnwatch.state.detection.bucket_indexes import is_known_by_census
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.census import described_open, doubted, not_described, not_there
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
 from txnwatch.state.detection.loaded_producers import LoadedProducers, ProducerStore
 from txnwatch.state.detection.open_transactions import UNOWNED, ends_to_emit, must_emit, oldest, reportable
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
-from txnwatch.state.detection.span import Step
+from txnwatch.state.detection.span import Step, described_open, doubted, not_described, not_there
 from txnwatch.state.detection.view import forget_unseen
 from txnwatch.state.model.clocks import RESERVE_MS, Clock, Clocks
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen

@@ -460,10 +460,10 @@ def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0)
 # The transitions: how one fact changes the state of one producer id.
 #
 # `apply(producer, fact, barrier) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made by
-# span.py, this file, census.py (what leaders describe) or evaluate.py (barriers). Rule
-# 2: facts are merged, not replayed. A range read twice, or a longer range read after a shorter one, leads to the same
-# state, because a span is decided by offsets (its start against the markers read) and a coordinator record by its
-# offset in the log. Rule 3: an end is emitted only if a finding was emitted before.
+# span.py, this file or evaluate.py (barriers). Rule 2: facts are merged, not replayed. A range read twice, or a longer
+# range read after a shorter one, leads to the same state, because a span is decided by offsets (its start against the
+# markers read) and a coordinator record by its offset in the log. Rule 3: an end is emitted only if a finding was
+# emitted before.
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
 

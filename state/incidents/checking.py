@@ -46,7 +46,15 @@ from txnwatch.state.incidents.wanted import (
     ask,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
-from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, Resolution, SpanKey, WaitingGroup, updated
+from txnwatch.state.model.incident import (
+    AffectedGroup,
+    IncidentEvent,
+    Resolution,
+    SpanKey,
+    WaitingGroup,
+    partition_of,
+    updated,
+)
 from txnwatch.state.model.ports import PartitionReading, SpanStart
 from txnwatch.state.model.transaction import DescribedTransaction, Span, TransactionDescription
 from txnwatch.state.model.values import (
@@ -247,7 +255,7 @@ class FollowUp:
     def _checked(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         names = sorted({name for incident in incidents if (name := incident.transactional_id) is not None})
         owners = (yield from ask(DescribeTransactions(names))) if names else {}
-        spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
+        spans = {one.incident_id: partition_of(one) for one in incidents if one.topic is not None}
         readings = (yield from ask(ReadPartitions(set(spans.values())))) if spans else {}
         self._absences = absences_in_a_row(self._absences, readings)
         checked = [(one, self._end(one, owners, readings, now_ms)) for one in incidents]
@@ -281,7 +289,7 @@ class FollowUp:
         owner = _owner(incident, owners)
         if incident.topic is None:
             return transaction_end(incident, owner, now_ms)
-        partition = where(incident)
+        partition = partition_of(incident)
         return span_end(incident, owner, readings[partition], self._absences.get(partition, 0), now_ms)
 
     def around(
@@ -304,7 +312,9 @@ class FollowUp:
         waiting = yield from ask(ReadWaitingGroups([span for span in spans if span.partition in readable]))
         yield from self._report_once(frozenset((*answer.problems, *waiting.problems)))
         before = {**_recalled(known), **self._unmoved}
-        affected_before = {where(one): one.consumer_groups for one in known if one.topic is not None} | self._affected
+        affected_before = {
+            partition_of(one): one.consumer_groups for one in known if one.topic is not None
+        } | self._affected
         for partition, (stable, end) in readable.items():
             seen = look_again(
                 before.get(partition),
@@ -327,16 +337,9 @@ class FollowUp:
             yield Say(f"the list of affected groups is incomplete: {problem}")
 
 
-def where(incident: IncidentEvent) -> TopicPartition:
-    """The partition of an incident."""
-    assert incident.topic is not None
-    assert incident.partition is not None
-    return TopicPartition(incident.topic, incident.partition)
-
-
 def _span_of(incident: IncidentEvent) -> SpanStart:
     start = FIRST_OFFSET if incident.txn_start_offset is None else incident.txn_start_offset
-    return SpanStart(where(incident), incident.producer_id, start)
+    return SpanStart(partition_of(incident), incident.producer_id, start)
 
 
 def _owner(incident: IncidentEvent, owners: Mapping[str, TransactionDescription]) -> TransactionDescription | None:
@@ -346,7 +349,7 @@ def _owner(incident: IncidentEvent, owners: Mapping[str, TransactionDescription]
 def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOffset]:
     """Since when each last stable offset has not moved, by events that were published before a restart."""
     return {
-        where(event): UnmovedOffset(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
+        partition_of(event): UnmovedOffset(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
         for event in known
         if event.topic is not None and event.last_stable_offset is not None and event.lso_standing_ms is not None
     }
