@@ -107,7 +107,7 @@ def from_bytes(value: bytes) -> IncidentEvent:
     if value[:1] == CONFLUENT_MAGIC:
         message = "found Confluent framing: set --schema-registry-url, so that its schema can be read"
         raise BadEventError(SkipReason.UNDECODABLE, message)
-    check_size(value)
+    _check_size(value)
     try:
         raw = _avro(value) if value.startswith(_SINGLE_OBJECT_MAGIC) else read_json(value)
     except Exception as exc:  # invalid Avro can raise anything
@@ -116,7 +116,7 @@ def from_bytes(value: bytes) -> IncidentEvent:
     return event_of(raw)
 
 
-def check_size(value: bytes) -> None:
+def _check_size(value: bytes) -> None:
     """Checks the size before the value is decoded.
 
     Raises:
@@ -432,7 +432,7 @@ class RegistryCodec:
         """
         if value[:1] != CONFLUENT_MAGIC:
             return from_bytes(value)
-        check_size(value)
+        _check_size(value)
         what = f"cannot read {value[:8]!r}..."
         if len(value) >= _FRAME:  # requested first, so that an error of the registry differs from an invalid record
             schema_id = int.from_bytes(value[1:_FRAME], "big")

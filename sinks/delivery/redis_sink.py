@@ -118,7 +118,7 @@ def is_refusal(exc: redis.RedisError) -> bool:
     return any(text in str(exc).lower() for text in _REFUSALS)
 
 
-def hint_of(exc: redis.RedisError) -> str:
+def _hint_of(exc: redis.RedisError) -> str:
     """What helps after a refusal. Not every one names the command: one in a script does not."""
     return " (`txnwatch doctor --redis-url` lists the missing rights)" if is_refusal(exc) else ""
 
@@ -320,7 +320,7 @@ class RedisMirror:
 
     def _failed(self, exc: redis.RedisError) -> SinkError:
         """The error of Redis, with the place."""
-        return SinkError(f"{self.name}: {exc}{hint_of(exc)}")
+        return SinkError(f"{self.name}: {exc}{_hint_of(exc)}")
 
     def close(self) -> None:
         """Closes the connections."""
@@ -396,7 +396,7 @@ class PageKeys:
         try:
             return ask(self._client())
         except redis.RedisError as exc:
-            raise SinkError(f"the page in Redis: {exc}{hint_of(exc)}") from exc
+            raise SinkError(f"the page in Redis: {exc}{_hint_of(exc)}") from exc
 
 
 class Wish:

@@ -152,7 +152,7 @@ class LastOpenLists:
             if isinstance(finding, OpenTransactions):
                 self._by_bucket[finding.bucket] = finding
             elif isinstance(finding, PartitionEnds):
-                self._ends[finding.bucket] = after_census(self._ends.get(finding.bucket), finding)
+                self._ends[finding.bucket] = _after_census(self._ends.get(finding.bucket), finding)
             else:
                 others.append(finding)
         lists = [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
@@ -229,7 +229,7 @@ def _listed(transactions: Iterable[OpenTransaction], brackets: Brackets) -> tupl
     return tuple(found.values())
 
 
-def after_census(known: PartitionEnds | None, found: PartitionEnds) -> PartitionEnds:
+def _after_census(known: PartitionEnds | None, found: PartitionEnds) -> PartitionEnds:
     """All offsets that are known of a bucket after the next ones."""
     if known is None or found.is_round:
         return found

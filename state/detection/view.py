@@ -411,7 +411,7 @@ def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
     return prior.is_unseen or view.log_offset > prior.log_offset
 
 
-def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
+def _after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
     """The producer after a tombstone: the coordinator has forgotten the id."""
     view = producer.view
     if view is None or view.transactional_id != fact.transactional_id:
@@ -439,7 +439,7 @@ def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd |
     return Step(ProducerState(producer.producer_id, producer.spans, view, emissions), tuple(emitted))
 
 
-def after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
+def _after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
     """The coordinator's partition is read again: the new reading replaces what is known."""
     view = producer.view
     if notice.kind is NoticeKind.GAP or view is None or view.log_partition != notice.partition.partition:
@@ -489,8 +489,8 @@ def apply(
             held = held_between_barriers(producer, fact)
             return after_record(held, fact.view, barrier_number, fact.decided, is_consecutive=is_consecutive)
         case TransactionalIdGone():
-            return after_tombstone(producer, fact)
+            return _after_tombstone(producer, fact)
         case PartitionNotice(partition=partition) if partition.topic == TRANSACTION_STATE_TOPIC:
-            return after_log_notice(producer, fact)
+            return _after_log_notice(producer, fact)
         case PartitionNotice():
             return after_notice(producer, fact)

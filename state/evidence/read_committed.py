@@ -212,7 +212,7 @@ def look_again(
     if not is_seen:
         return AnotherLook(offset, None)
     affected = affected_groups(offset, high_watermark, groups, now_ms)
-    return AnotherLook(offset, affected if is_complete else with_unanswered(affected, affected_before, groups))
+    return AnotherLook(offset, affected if is_complete else _with_unanswered(affected, affected_before, groups))
 
 
 def affected_groups(
@@ -232,7 +232,7 @@ def affected_groups(
     return _most_affected_first(found)
 
 
-def with_unanswered(
+def _with_unanswered(
     found: Iterable[AffectedGroup], before: Iterable[AffectedGroup], groups: Iterable[GroupOffset]
 ) -> tuple[AffectedGroup, ...]:
     """Adds the affected groups of the look before that an incomplete answer, `groups`, lacks; they are unchanged."""
