@@ -1,10 +1,10 @@
 """The queues of undelivered events, one for each destination: in order, kept while it does not answer, with backoff.
 
-A mirror's queue is worked off in a thread, so a micro-batch puts something into a queue and never waits for a
-destination.
+A micro-batch waits for the events topic. For every other destination it only puts something into a queue, and never
+waits.
 
-Law: everything that can block runs in the thread of the destination, and each destination has its own. Each is called
-from one thread only, so it sees events in order.
+Law: everything that can block runs in the thread of such a destination, and each has its own. Each is called from one
+thread only, so it sees events in order.
 """
 
 from __future__ import annotations
