@@ -1,11 +1,13 @@
-"""The automatic abort of one watch: carries out its plans, and holds the lease that says which instance may act.
+"""Carries out the plans of every abort: the automatic one of a watch, and the one that an operator starts by hand.
 
-Apart: it needs the ledger and librdkafka, and sink_set.py composes it with what else a watch publishes.
+The lease says which watch may act. The member of a consumer group that has partition 0 of the events topic has it: the
+group's coordinator assigns a partition to one member. A member's own view may be outdated: a process that was stopped
+for a minute does not know that another member has the partition now. So it commits an offset right before it acts: the
+coordinator accepts that only from a member of the current generation.
 
-The member of a consumer group that has partition 0 of the events topic may act. The group's coordinator assigns a
-partition to one member. A member's own view may be outdated: a process that was stopped for a minute does not know that
-another member has the partition now. So it commits an offset right before it acts: the coordinator accepts that only
-from a member of the current generation.
+An abort by hand needs no lease. It finds the incident of a watch, and publishes as its next event. A record of another
+writer can have the same sequence. Of two records with one sequence the first on the topic counts. So an event is read
+back: if another one came first, nothing may follow from ours.
 """
 
 from __future__ import annotations
@@ -13,18 +15,42 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Assigned
 
+from txnwatch.sinks.delivery.events_topic import Found
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.abort.case import AbortPolicy, ProvenHang
+from txnwatch.state.abort.protocol import MarkerResult
+from txnwatch.state.abort.rules import AbortSpec, Refused
+from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.screening import Search
+from txnwatch.state.incidents.by_hand import (
+    AbortByHand,
+    AwaitEnd,
+    FindAbsence,
+    FoundHang,
+    ManualTarget,
+    PauseBetweenReads,
+    PublishAtOnce,
+    ReadOpenIncident,
+    SearchPartition,
+)
+from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import fitting
+from txnwatch.state.incidents.life import is_usable
 from txnwatch.state.incidents.remediation import AutoAbort
-from txnwatch.state.incidents.wanted import FreshReads, HoldLease, LeaseAnswer, Say, Wanted, Way
-from txnwatch.state.model.ports import Lease, Log
-from txnwatch.state.model.values import DurationMs, TimestampMs, lease_group
+from txnwatch.state.incidents.wanted import FreshReads, HoldLease, LeaseAnswer, Plan, Say, T, Wanted, Way
+from txnwatch.state.model.errors import SinkError
+from txnwatch.state.model.findings import SpanCandidate
+from txnwatch.state.model.incident import IncidentEvent, latest
+from txnwatch.state.model.ports import EventsTopicWriter, Lease, Log, TransactionAdmin
+from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition, lease_group
 
 SESSION_MS = 10_000
 _MOST_POLLS = 100
@@ -74,7 +100,7 @@ class GroupLease:
         if not self._has_it:
             return False
         try:
-            self._consumer.commit(offsets=[TopicPartition(self._topic, 0, 0)], asynchronous=False)
+            self._consumer.commit(offsets=[Assigned(self._topic, 0, 0)], asynchronous=False)
         except KafkaException:
             return False
         return self._has_it
@@ -89,13 +115,13 @@ class GroupLease:
         if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             self.problem = f"the right READ on the group {self._group} is missing"
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, consumer: Consumer, partitions: list[Assigned]) -> None:
         self.problem = None
         self._has_it = any(partition.partition == 0 for partition in partitions)
         consumer.assign(partitions)
         consumer.pause(partitions)
 
-    def _gone(self, _: Consumer, __: list[TopicPartition]) -> None:
+    def _gone(self, _: Consumer, __: list[Assigned]) -> None:
         self._has_it = False
 
 
@@ -157,3 +183,201 @@ class RunningAbort:
             self.log.warning(wanted.text)
         else:
             self.log.info(wanted.text)
+
+
+# The abort by hand.
+
+
+class OperatorsTopic(Protocol):
+    """The events topic, as the abort by hand uses it."""
+
+    def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
+        """See ReadOpenIncident."""
+
+    def publish(self, event: IncidentEvent) -> None:
+        """See PublishAtOnce.
+
+        Raises:
+            SinkError: it is not certain that the event arrived, or another writer's event came first.
+        """
+
+    def is_ended(self, incident_id: str) -> bool:
+        """See AwaitEnd."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManualAbort:
+    """Ends one transaction by hand.
+
+    Attributes:
+        search: the search of find-hanging, for the open spans of a partition that a filter selects.
+        absence: why a partition is not shown; None if it is shown.
+        operator: the name of the user and the host, for the events.
+        now_ms: local clock.
+        pause: waits between the two reads.
+    """
+
+    target: ManualTarget
+    admin: TransactionAdmin
+    search: Callable[[TopicPartition, Callable[[SpanCandidate], bool]], Search]
+    absence: Callable[[TopicPartition], str | None]
+    origin: Origin
+    operator: str
+    now_ms: Callable[[], TimestampMs]
+    pause: Callable[[], None]
+
+    def find(self) -> FoundHang:
+        """Finds the transaction by two reads; the second is the fresh read.
+
+        Raises:
+            TxnwatchError: there is no such open transaction, it does not hang, or a reading failed.
+        """
+        return self._run(self._abort.find())
+
+    def decide(self, evidence: ProvenHang, confirmation: SpanConfirmation) -> AbortSpec | Refused:
+        """The decision of the automatic abort, with the policy of an operator."""
+        return self._run(self._abort.decide(evidence, confirmation))
+
+    def end(self, incident: IncidentEvent, evidence: ProvenHang, topic: OperatorsTopic) -> MarkerResult | Refused:
+        """Reads once more, because the operator may have waited, and runs the protocol.
+
+        Raises:
+            SinkError: the announcement could not be published; no marker was written.
+        """
+        ways: dict[type[Wanted[Any]], Way] = {
+            ReadOpenIncident: lambda wanted: topic.open_incident(wanted.incident),
+            PublishAtOnce: lambda wanted: topic.publish(wanted.event),
+            AwaitEnd: lambda wanted: topic.is_ended(wanted.incident_id),
+        }
+        return self._run(self._abort.end(incident, evidence), ways)
+
+    @property
+    def _abort(self) -> AbortByHand:
+        return AbortByHand(self.target, self.origin, self.operator)
+
+    def _run(self, plan: Plan[T], also: Mapping[type[Wanted[Any]], Way] = MappingProxyType({})) -> T:
+        ways: dict[type[Wanted[Any]], Way] = {
+            SearchPartition: lambda wanted: self.search(wanted.partition, wanted.is_wanted),
+            FindAbsence: lambda wanted: self.absence(wanted.partition),
+            PauseBetweenReads: lambda _: self.pause(),
+            **also,
+        }
+        return FreshReads(self.admin, self.now_ms, ways).run(plan)
+
+
+PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
+PAUSE_S = 0.1
+
+
+class Readable(Protocol):
+    """What reads the topic; EventLog is one."""
+
+    def history(self) -> Iterable[Found]:
+        """See EventLog."""
+
+    def new_records(self) -> Iterable[Found]:
+        """See EventLog."""
+
+
+class NoTopic:
+    """No events topic: the cluster is not watched."""
+
+    def open_incident(self, _: IncidentEvent) -> IncidentEvent | None:
+        """See OperatorsTopic."""
+        return None
+
+    def open_incidents(self, _: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
+        """See KafkaOperatorsTopic."""
+        return []
+
+    def publish(self, _: IncidentEvent) -> None:
+        """See OperatorsTopic."""
+
+    def is_ended(self, _: str) -> bool:
+        """See OperatorsTopic."""
+        return False
+
+
+class KafkaOperatorsTopic:
+    """An OperatorsTopic. Without `log`, because it may not be read, no incident of a watch is found."""
+
+    def __init__(self, topic: EventsTopicWriter, log: Readable | None) -> None:
+        self._topic, self._log = topic, log
+        self._known: dict[tuple[str, str], IncidentEvent] = {}
+        self._first: dict[tuple[str, str], IncidentEvent] = {}
+        self._announced: dict[str, IncidentEvent] = {}
+        if log is not None:
+            self._take(log.history())
+
+    def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
+        """See OperatorsTopic."""
+        wanted = incident.cluster_id, incident.span, incident.txn_start_offset
+        found = self.open_incidents(
+            lambda known: (
+                (known.cluster_id, known.span, known.txn_start_offset) == wanted
+                and known.verdict == incident.verdict
+                and is_usable(known, incident.cluster_id, None)
+            )
+        )
+        # The first id of the span is computed; any other one comes from the topic, where it may be forged.
+        return next((known for known in found if known.incident_id == known.first_id), found[0] if found else None)
+
+    def open_incidents(self, is_wanted: Callable[[IncidentEvent], bool]) -> list[IncidentEvent]:
+        """The last events of the open incidents of watches that a filter selects."""
+        open_ones = (known for known in self._known.values() if known.is_open and not known.is_by_hand)
+        return [known for known in open_ones if is_wanted(known)]
+
+    def publish(self, event: IncidentEvent) -> None:
+        """See OperatorsTopic. After the announcement, what another writer has published is no problem."""
+        ours = fitting(event)
+        known = self._latest(ours)
+        is_behind = known is not None and (not known.is_open or known.sequence >= ours.sequence)
+        is_announced = ours.incident_id in self._announced
+        if not is_announced and is_behind:
+            raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
+        if known is not None and not known.is_open:
+            return  # a watch has published the end, with the result
+        self._topic.publish([ours])
+        if not is_announced and self._log is not None:
+            self._await(ours)
+        self._announced.setdefault(ours.incident_id, ours)
+
+    def is_ended(self, incident_id: str) -> bool:
+        """See OperatorsTopic."""
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() <= until_s:
+            announced = self._announced.get(incident_id)
+            known = self._latest(announced) if announced is not None else None
+            if known is not None and not known.is_open:
+                return True
+            time.sleep(PAUSE_S)
+        return False
+
+    def _await(self, ours: IncidentEvent) -> None:
+        """Reads an event back.
+
+        Raises:
+            SinkError: it does not come, or another event with its sequence came first.
+        """
+        key, until_s = (ours.cluster_id, ours.event_id), time.monotonic() + PATIENCE_S
+        while key not in self._first:
+            if time.monotonic() > until_s:
+                raise SinkError(f"{self._topic.name}: the event was written, but it could not be read back")
+            time.sleep(PAUSE_S)
+            self._read()
+        if self._first[key] != ours:
+            raise SinkError(f"{self._topic.name}: another event of the incident came first; run the command again")
+
+    def _latest(self, event: IncidentEvent) -> IncidentEvent | None:
+        self._read()
+        return self._known.get((event.cluster_id, event.incident_id))
+
+    def _read(self) -> None:
+        if self._log is not None:
+            self._take(self._log.new_records())
+
+    def _take(self, found: Iterable[Found]) -> None:
+        events = [one for one in found if isinstance(one, IncidentEvent)]
+        self._known = latest([*self._known.values(), *events])
+        for event in events:
+            self._first.setdefault((event.cluster_id, event.event_id), event)

@@ -1,11 +1,20 @@
-"""The events topic: idempotent writes to a compacted topic, keyed by incident. event_log.py reads the topic."""
+"""The events topic: idempotent writes to a compacted topic, keyed by incident; and its reader.
+
+Law: an invalid record is returned as its error, with its position. A record that cannot be decoded now (the registry
+does not answer) is never skipped: it is kept and decoded later, and no later record is returned before it. Anyone who
+may write the topic can write anything. So a record is an event only if its key is its incident's id, its values are
+valid for an event and, where there are keys, its signature is valid. The reader uses read_uncommitted: our events are
+in no transaction, and an open transaction on the topic would hide all later events from read_committed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
 from txnwatch.sinks.delivery.encoding import (
@@ -13,13 +22,24 @@ from txnwatch.sinks.delivery.encoding import (
     Encoding,
     Keys,
     cloud_event_headers,
+    from_bytes,
     heartbeat_headers,
     topic_place,
     with_signature,
+    without_signature,
 )
+from txnwatch.state.incidents import heartbeat
 from txnwatch.state.incidents.heartbeat import Heartbeat, to_bytes
-from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.errors import (
+    BadEventError,
+    BrokerError,
+    ConfigError,
+    RegistryUnavailableError,
+    SinkError,
+    SkipReason,
+)
+from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, doubled
 from txnwatch.state.text import Said
 
 _TIMEOUT_S = 10.0
@@ -30,7 +50,7 @@ _REPLICAS = 3
 _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "max.compaction.lag.ms": "21600000"}
 _DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FOLLOW_FROM_FATAL = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE})  # noqa: SLF001 - their public names
-_MISSING_RIGHT = "the right WRITE on the topic is missing (docs/rights.md)"
+_NO_WRITE = "the right WRITE on the topic is missing (docs/rights.md)"
 NO_CLIENT_LOG = {"log_level": 2}  # failures are returned as errors, not logged to stderr
 
 
@@ -101,7 +121,7 @@ class KafkaEventsTopic:
     def _take(self, error: KafkaError) -> None:
         """Keeps the reason of a failure; after a fatal error, every other failure only follows from it."""
         if error.code() not in _FOLLOW_FROM_FATAL:
-            self._last_error = f"{_MISSING_RIGHT}: {error.str()}" if error.code() in _DENIED else error.str()
+            self._last_error = f"{_NO_WRITE}: {error.str()}" if error.code() in _DENIED else error.str()
 
     def _refusal(self, refused: BufferError | KafkaException) -> SinkError:
         """The error for a record that the client does not take."""
@@ -285,3 +305,269 @@ def _compaction_warning(admin: AdminClient, topic: str, timeout_s: float) -> str
         f"events topic {topic!r} has cleanup.policy={policy}: expected compact; incidents older than its retention "
         "are lost at a restart"
     )
+
+
+# The reader: the history of the topic for the incident store, then new records.
+
+_AT_A_TIME = 500
+_NO_READ = "the right READ on the topic is missing (docs/rights.md)"
+Decoder = Callable[[bytes], IncidentEvent]
+Found = IncidentEvent | Heartbeat | Overwritten | BadEventError
+
+
+class EventLog:
+    """Reads the topic from its beginning. It joins no group and commits nothing.
+
+    Attributes:
+        cluster_id: the cluster that the topic is on, by its brokers.
+    """
+
+    def __init__(
+        self,
+        client_config: Mapping[str, Any],
+        topic: str,
+        decode: Decoder = from_bytes,
+        keys: Keys | None = None,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Connects; `report` gets a line when new records are refused, and one when they can be read again.
+
+        Raises:
+            BrokerError: the topic does not exist, or no broker answers.
+        """
+        self._topic = topic
+        self._decode = decode
+        self._keys = keys
+        self._place = self.cluster_id = ""
+        self._timeout_s = timeout_s
+        self._report = report
+        self._said = Said[str]()
+        self._undecoded: deque[Message] = deque()
+        self._connection_error = ""
+        self._consumer = Consumer(
+            {
+                **client_config,
+                **NO_CLIENT_LOG,
+                "error_cb": self._on_error,
+                "group.id": "txnwatch-events-reader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_uncommitted",
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            self._left = set(self._partitions())
+            self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._left])
+        except BaseException as exc:
+            self._consumer.poll(0)  # it calls `error_cb`, which has the reason
+            self._consumer.close()
+            if isinstance(exc, KafkaException):
+                raise BrokerError(f"events topic {topic!r}: {self._connection_error or exc.args[0].str()}") from exc
+            raise
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._consumer.close()
+
+    def history(self) -> Iterator[Found]:
+        """All records up to the current end, in order.
+
+        Raises:
+            BrokerError: the topic cannot be read to its end, or the registry does not answer.
+        """
+        while self._left:
+            message = self._consumer.poll(self._timeout_s)
+            if message is None:
+                raise BrokerError(f"events topic {self._topic!r}: {self._connection_error or 'no answer'}")
+            self._take(message)
+            yield from self._decoded()
+
+    def follow(self) -> Iterator[Found]:
+        """Records after `history`. It waits for them, forever.
+
+        Raises:
+            BrokerError: as `history`.
+        """
+        while True:
+            message = self._consumer.poll(self._timeout_s)
+            if message is not None:
+                self._take(message)
+                yield from self._decoded()
+
+    def new_records(self) -> Iterator[Found]:
+        """New records, without waiting. If brokers or the registry do not answer, the rest comes with a later call."""
+        try:
+            for message in self._consumer.consume(_AT_A_TIME, timeout=0):
+                error = message.error()
+                if error is None:
+                    self._undecoded.append(message)
+                self._note_right(error)
+            yield from self._decoded()
+        except (BrokerError, KafkaException):
+            return
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name; it follows from another
+            self._connection_error = error.str()
+
+    def _note_right(self, error: KafkaError | None) -> None:
+        """Reports that the right READ was taken away, and that it is back, once each."""
+        is_refused = error is not None and _is_refused(error)
+        if is_refused and self._said.is_new("refused"):
+            result = "events of other instances are not seen until this user has it again (docs/rights.md)"
+            self._report(f"events topic {self._topic!r}: the right READ is missing: {result}")
+        elif not is_refused and self._said.is_over("refused"):
+            self._report(f"events topic {self._topic!r}: it can be read again")
+
+    def _partitions(self) -> list[int]:
+        metadata = self._consumer.list_topics(self._topic, timeout=self._timeout_s)
+        self.cluster_id = metadata.cluster_id or ""
+        self._place = topic_place(self.cluster_id, self._topic)
+        found = metadata.topics[self._topic]
+        if found.error is not None:
+            hint = _NO_READ if _is_refused(found.error) else "has `txnwatch run` been started on this cluster?"
+            raise BrokerError(f"events topic {self._topic!r}: {found.error.str()}: {hint}")
+        return list(found.partitions)
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            self._undecoded.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            self._left.discard(message.partition() or 0)
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # librdkafka looks up the coordinator of a group that it does not use
+        elif error.fatal() or not error.retriable():
+            hint = f": {_NO_READ}" if _is_refused(error) else ""
+            raise BrokerError(f"events topic {self._topic!r}: {error.str()}{hint}")
+
+    def _decoded(self) -> Iterator[Found]:
+        while self._undecoded:
+            message = self._undecoded[0]
+            found: Found | None
+            try:
+                found = self._found(message)
+            except RegistryUnavailableError as exc:
+                raise BrokerError(str(exc)) from exc
+            except BadEventError as exc:
+                where = f"{message.topic()}-{message.partition()}@{message.offset()}"
+                found = BadEventError(exc.why, f"{where}: {exc}", _key_of(message) if _is_incidents(message) else None)
+            self._undecoded.popleft()
+            if found is not None:
+                yield found
+
+    def _found(self, message: Message) -> Found | None:
+        """The decoded record; None for a tombstone whose key is no incident id.
+
+        Raises:
+            BadEventError: the record is not valid.
+            RegistryUnavailableError: the record cannot be decoded now.
+        """
+        key, value = _key_of(message), message.value()
+        if value is None:  # a tombstone ends no incident, so it needs no signature
+            return Overwritten(key) if _is_incidents(message) else None
+        value, signature = without_signature(value)
+        self._check_signature(key, value, signature)
+        if key.startswith(heartbeat.KEY_PREFIX):
+            return heartbeat.from_bytes(value, key)
+        event = self._decode(value)
+        if event.incident_id != key:
+            raise BadEventError(SkipReason.WRONG_KEY, "expected the incident's id as the record's key")
+        return event
+
+    def _check_signature(self, key: str, value: bytes, signature: bytes | None) -> None:
+        if self._keys is None:
+            return
+        problem = self._keys.problem(self._place, key, value, signature)
+        if problem is not None:
+            message = "no signature" if problem is SkipReason.UNSIGNED else "a signature of another key"
+            raise BadEventError(problem, f"expected a signature of --events-key-file, found {message}")
+
+
+def _is_refused(error: KafkaError) -> bool:
+    return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def _key_of(message: Message) -> str:
+    key = message.key()
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key or "")
+
+
+def _is_incidents(message: Message) -> bool:
+    return is_incident_id(_key_of(message))
+
+
+def read_events(
+    client_config: Mapping[str, Any],
+    topic: str,
+    of_history: Callable[[Iterable[Found]], Iterable[Found]] = iter,
+    *,
+    follow: bool = False,
+    decode: Decoder = from_bytes,
+    keys: Keys | None = None,
+) -> Iterator[Found]:
+    """All records of the topic in order, then new ones with `follow`; an invalid record is returned as its error.
+
+    `of_history` selects from the records that are there when the reading begins.
+
+    Raises:
+        BrokerError: the topic does not exist, or cannot be read to its end.
+    """
+    log = EventLog(client_config, topic, decode, keys)
+    try:
+        yield from of_history(log.history())
+        if follow:
+            yield from log.follow()
+    finally:
+        log.close()
+
+
+# Counts the invalid records of the events topic, and reports their number from time to time.
+
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(60_000), DurationMs(3_600_000)
+
+
+@dataclass(slots=True)
+class SkippedRecords:
+    """Counts skipped records; `report_when_due` reports new ones, with pauses that grow while more of them come.
+
+    Attributes:
+        counts: all skipped records, by the reason.
+        last: the last one of each reason, as a text.
+    """
+
+    report: Callable[[str], None]
+    now_ms: Callable[[], TimestampMs]
+    counts: Counter[SkipReason] = field(default_factory=Counter)
+    last: dict[SkipReason, str] = field(default_factory=dict)
+    _reported: Counter[SkipReason] = field(default_factory=Counter)
+    _due_ms: TimestampMs = AT_ONCE
+    _reports: int = 0
+
+    def take(self, error: BadEventError) -> None:
+        """Counts one more."""
+        self.counts[error.why] += 1
+        self.last[error.why] = str(error)
+
+    def report_when_due(self) -> None:
+        """Reports how many came since the last report, if the pause is over."""
+        now_ms = self.now_ms()
+        if now_ms < self._due_ms:
+            return
+        if self.counts == self._reported:
+            self._reports = 0
+            return
+        self.report_new()
+        self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._reports)
+        self._reports += 1
+
+    def report_new(self) -> None:
+        """Reports how many came since the last report."""
+        new = self.counts - self._reported
+        for why, count in new.items():
+            records = "a record" if count == 1 else f"{count} records"
+            self.report(f"skipped {records} of the events topic ({why}), the last: {self.last[why]}")
+        self._reported = self.counts.copy()

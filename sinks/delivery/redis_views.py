@@ -1,4 +1,4 @@
-"""Reads the incidents and heartbeats of all clusters from Redis, for `txnwatch status`; redis.py writes them.
+"""Reads the incidents and heartbeats of all clusters from Redis, for `txnwatch status`; redis_sink.py writes them.
 
 Law: anyone who may write to Redis can write anything. An invalid key is reported with the reason, and the others are
 still read. It is never used as information about a cluster.

@@ -24,7 +24,7 @@ from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets
 from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
-from txnwatch.sinks.delivery.event_log import SkippedRecords
+from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import SparkStart, pid_of_jvm
 from txnwatch.state.model.errors import TxnwatchError

@@ -13,8 +13,7 @@ from confluent_kafka import KafkaException, Producer
 
 from txnwatch.config import CONFLUENT_AVRO, RunSettings
 from txnwatch.setting_sources import expanded, registry_config
-from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, Keys, from_bytes, mode_warning, read_keys
-from txnwatch.sinks.delivery.registry import RegistryCodec
+from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, Keys, RegistryCodec, from_bytes, mode_warning, read_keys
 from txnwatch.state.model.errors import ConfigError, MissingMechanismError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text import Grantee

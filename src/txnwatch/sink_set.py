@@ -18,14 +18,10 @@ from txnwatch.page.document import document_of, encoded
 from txnwatch.page.store import PageStore
 from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
-from txnwatch.sinks.delivery.background import BackgroundMirror
-from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.outbox import MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
-from txnwatch.sinks.delivery.redis_page import PAGE_PAUSE_MS, PageKeys, Wish
-from txnwatch.sinks.delivery.redis_sink import RedisMirror
-from txnwatch.sinks.incidents.evidence_file import EvidenceFile
-from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
+from txnwatch.sinks.delivery.outbox import BackgroundMirror, MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
+from txnwatch.sinks.delivery.redis_sink import PAGE_PAUSE_MS, PageKeys, RedisMirror, Wish
+from txnwatch.sinks.incidents.run_ledger import EvidenceFile, RunningLedger
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.incidents.remediation import OFF

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from txnwatch.state.abort.case import Case
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Refusal
+from txnwatch.state.model.incident import ExpectedOutcome, Refusal
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import SpanData, epoch_text
-from txnwatch.state.model.values import CoordinatorEpoch, TopicPartition
+from txnwatch.state.model.values import CoordinatorEpoch
 
 
 class RefusalRule(NamedTuple):
@@ -276,7 +276,7 @@ RULE_OF_REFUSAL: dict[Refusal, RefusalRule] = {rule.refusal: rule for rule in RE
 #
 # * Never against the outcome. This process found the outcome for the data of one moment. It applies to the data that is
 #   aborted, because nothing was appended since (same start, epoch, last sequence and last timestamp at the leader). The
-#   partition's log is read once more directly before the marker (state/incidents/own_findings.py), and must give the
+#   partition's log is read once more directly before the marker (state/incidents/confirm.py), and must give the
 #   same outcome.
 # * Never under an epoch that may be used again. The coordinator must have handed out a newer epoch, or another producer
 #   id, or no longer know the id; then no transaction can begin under the marker's epoch. An idle client is not a dead
@@ -342,10 +342,3 @@ def objection(case: Case) -> Refused | None:
         if detail is not None:
             return Refused(rule.refusal, detail)
     return None
-
-
-def partition_of(incident: IncidentEvent) -> TopicPartition:
-    """The partition of an incident about a span."""
-    assert incident.topic is not None
-    assert incident.partition is not None
-    return TopicPartition(incident.topic, incident.partition)

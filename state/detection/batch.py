@@ -1,19 +1,36 @@
-"""The facts of one batch, sorted: they are always applied in the same order, whatever order they arrive in.
+"""One batch in a bucket: its facts, sorted, and what they show about the readings of the bucket's partitions. Pure.
 
-First come partition-wide facts, then the facts of each log by offset, then the tombstones of the coordinators' log,
-then the census, then the barrier. A tombstone is the last record of an id, so the records before it count first.
+The facts are always applied in the same order, whatever order they arrive in. First come partition-wide facts, then the
+facts of each log by offset, then the tombstones of the coordinators' log, then the census, then the barrier. A
+tombstone is the last record of an id, so the records before it count first.
+
+`reading.py` has the value for one partition and its table. This file finds the events of a batch, in the order in which
+they count, and answers what the phases of bucket.py ask about the readings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView
+from collections.abc import Iterable, Iterator, KeysView
 from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from txnwatch.state.model.clocks import both
+from txnwatch.state.detection.bucket_state import BucketState
+from txnwatch.state.detection.reading import (
+    OF_DATA,
+    OF_LOG,
+    UNREAD,
+    Besides,
+    Lack,
+    Lacking,
+    ReadEvent,
+    Standing,
+    after,
+)
+from txnwatch.state.model.clocks import both, was_listed
 from txnwatch.state.model.facts import (
     KEEPS_WHAT_IS_KNOWN,
+    READ_LATER,
     Barrier,
     CensusListing,
     CensusTaken,
@@ -28,7 +45,19 @@ from txnwatch.state.model.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.findings import BlockedOffset
+from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.values import (
+    FIRST_OFFSET,
+    NO_BARRIER,
+    TRANSACTION_STATE_TOPIC,
+    BarrierNumber,
+    Offset,
+    TimestampMs,
+    TopicPartition,
+    is_log,
+)
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 
 class Batch:
@@ -126,3 +155,305 @@ def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrie
         for broker, clock in read.clocks.items():
             clocks[broker] = both(clocks.get(broker), clock)
     return replace(barrier, holes=holes, clocks=clocks, elected=elected)
+
+
+# The readings.
+
+_ASKED_AGAIN = 10  # barriers: a request can be lost, so it is repeated; it ends, because the partition may be gone
+
+
+# Ranges that their leader lists and repeatedly cannot read: a bad disk, remote storage that does not answer.
+#
+# Law: a data range that failed several times over a while counts as lost. Then a census can make its partition
+# complete. Without this rule, the partition would never be complete. If the log can be read again later, nothing is
+# wrong: the census has shown what was open. No census can replace the coordinators' log: it is retried for ever with
+# growing pauses, and what depends on it stays unproven.
+
+
+def give_up(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> None:
+    """Turns the notices of ranges that have failed for too long into notices of lost ranges."""
+    tries: dict[TopicPartition, int] = {}
+    for number, notice in enumerate(batch.notices):
+        if notice.kind is NoticeKind.GAP:
+            tries[notice.partition] = tries.get(notice.partition, 0) + 1
+            batch.notices[number] = _looked_at(bucket, notice, tries[notice.partition], batch.barrier, policy)
+
+
+def _looked_at(
+    bucket: BucketState, notice: PartitionNotice, tries: int, barrier: Barrier, policy: DetectionPolicy
+) -> PartitionNotice:
+    """The notice of a gap, after so many tries in this batch."""
+    if is_log(notice.partition):
+        return replace(
+            notice, detail=f"{notice.detail}; a census cannot replace this log: verdicts that need it are unproven"
+        )
+    now_ms, known = barrier.coordinator_listed_ms, bucket.reading(notice.partition).lacks.get(Lack.RANGE)
+    times = tries if known is None else known.times + tries
+    for_ms = now_ms - (now_ms if known is None else known.since_ms)
+    if times < policy.unreadable_tries or for_ms < policy.unreadable_ms:
+        return notice
+    detail = f"given up after {times} tries in {for_ms // 1000} s; a census will show what is open: {notice.detail}"
+    return replace(notice, kind=NoticeKind.LOST, detail=detail, is_decode_failure=False)
+
+
+# The events of a batch, in the order in which they count.
+#
+# First what the batch has read again, and what a census describes; then what could not be read. So a range that has
+# failed again is lacking again.
+
+
+def follow(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> set[int]:
+    """Changes the readings by what a batch shows; returns the logs of which a new reading is complete.
+
+    Only the bucket that reports on partitions requests censuses of those that are hidden or were not described.
+    """
+    barrier, finished = batch.barrier, set[int]()
+    for partition, event, at in _events(bucket, batch, reports_partitions=reports_partitions):
+        shown = Lacking(at, barrier.number, 1, barrier.coordinator_listed_ms)
+        reading, besides = after(bucket.reading(partition), event, shown)
+        bucket.keep_reading(partition, reading)
+        if event is ReadEvent.REPLACED:
+            bucket.clocks.reigns.pop(partition.partition, None)  # the epochs of a new log start again
+        if Besides.FORGET in besides:
+            finished.add(partition.partition)
+    return finished
+
+
+_Event = tuple[TopicPartition, ReadEvent, Offset]
+
+
+def _events(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> Iterator[_Event]:
+    """The events of a batch; each one counts before the next one is found."""
+    for partition, start in batch.barrier.reread.items():
+        yield partition, ReadEvent.READ_AGAIN, start
+    brackets = batch.brackets()
+    for partition in bucket.lacking(Lack.CENSUS):
+        bracket = brackets.of(partition)
+        if bracket is not None and bracket.is_scanned:
+            yield partition, ReadEvent.DESCRIBED_AS_READ, FIRST_OFFSET
+    yield from _noticed(batch, reports_partitions=reports_partitions)
+    if reports_partitions:
+        for partition in sorted({partition for census in batch.censuses for partition in census.failed_scanned}):
+            yield partition, ReadEvent.UNDESCRIBED, FIRST_OFFSET
+        for partition in bucket.lacking(Lack.DESCRIPTION):
+            if brackets.of(partition) is not None:
+                yield partition, ReadEvent.DESCRIBED, FIRST_OFFSET
+        yield from _named(bucket, batch.barrier)
+    yield from _reached(bucket, batch.barrier)
+
+
+def _noticed(batch: Batch, *, reports_partitions: bool) -> Iterator[_Event]:
+    gone = {(notice.partition, notice.topic_id): None for notice in batch.notices if notice.kind is NoticeKind.DELETED}
+    for partition, _ in gone:
+        yield partition, (OF_LOG if is_log(partition) else OF_DATA)[NoticeKind.DELETED], FIRST_OFFSET
+    for notice in batch.notices:
+        if (notice.partition, notice.topic_id) in gone:
+            continue  # a new topic of the same name has its own gaps, whatever the order
+        event = (OF_LOG if is_log(notice.partition) else OF_DATA).get(notice.kind)
+        if event is not None and (reports_partitions or event is not ReadEvent.HIDDEN):
+            yield notice.partition, event, notice.from_offset if notice.kind in READ_LATER else FIRST_OFFSET
+
+
+def _named(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
+    for partition in bucket.lacking(Lack.NAME):
+        if partition in barrier.stale_data:
+            yield partition, ReadEvent.LISTED, FIRST_OFFSET
+        elif barrier.number - bucket.reading(partition).lacks[Lack.NAME].barrier > _ASKED_AGAIN:
+            yield partition, ReadEvent.UNANSWERED, FIRST_OFFSET
+
+
+def _reached(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
+    """What is read to its listed end. Of data, the barrier itself names what is not."""
+    unread = barrier.stale_coordinator | {
+        partition.partition for partition in bucket.lacking(*UNREAD) if is_log(partition)
+    }
+    for partition in bucket.lacking(Lack.RANGE_BEGUN, Lack.NEW_READING_BEGUN, Lack.RECREATED):
+        if not is_log(partition) or partition.partition not in unread:
+            yield partition, ReadEvent.REACHED, FIRST_OFFSET
+        if is_log(partition) and not unread:
+            yield partition, ReadEvent.ALL_REACHED, FIRST_OFFSET
+
+
+# What the facts of a batch follow: what was known about the readings before it.
+#
+# For data, that includes at which barrier its partition was last read to its listed end: what is read after that began
+# after that listing. An outcome rests on this (state/evidence/outcome.py): a span that began after an end D, which was
+# listed after the coordinators' log already had its present leader, has no owner whose record an earlier election can
+# have removed.
+#
+# Nearly all partitions are read to their end in every batch, and then the last barrier is the one before. So the state
+# keeps the number only for a partition that is not.
+#
+# Law: the number is never too high. It stays while the partition is not listed, not read to its end, or has a gap.
+# After a truncation or a loss, reading does not continue where it ended, so no barrier counts for that batch, nor for
+# the next ones until the partition is read whole. None counts for the batch in which reading begins, nor for a range
+# that is read again although the state has read it.
+
+
+class ReadBefore:
+    """What was known about the readings before a batch; made before the batch changes them.
+
+    Attributes:
+        again: partitions of the coordinators' log that are being read from their beginning once more.
+        unread: partitions with data missing between what is known and what the batch has read.
+        unread_logs: those of the coordinators' log among them, by number.
+    """
+
+    def __init__(self, bucket: BucketState, batch: Batch) -> None:
+        back = batch.barrier.reread
+        begun = bucket.lacking(Lack.NEW_READING_BEGUN, Lack.RECREATED)
+        self.again = {partition.partition for partition, start in back.items() if is_log(partition) and start <= 0} | {
+            partition.partition for partition in begun
+        }
+        rests = {partition: bucket.reading(partition).lacks[Lack.REST] for partition in bucket.lacking(Lack.REST)}
+        self.unread = {
+            *(partition for partition, reading in bucket.readings.items() if reading.is_unproven),
+            *(at for at, rest in rests.items() if at not in back or back[at] > rest.from_offset),
+            *(notice.partition for notice in batch.notices if notice.kind is not NoticeKind.LEFT),
+        }
+        self.unread_logs = {partition.partition for partition in self.unread if is_log(partition)}
+        self._whole_at = {
+            partition: reading.whole_at
+            for partition, reading in bucket.readings.items()
+            if reading.whole_at is not None
+        }
+        self._previous = _previous(batch)
+        self._without = _without_barrier(batch) | set(_read_twice(bucket, batch))
+
+    def whole_at(self, partition: TopicPartition) -> BarrierNumber:
+        """The last barrier before the batch at which a data partition was read whole; NO_BARRIER if none counts."""
+        return NO_BARRIER if partition in self._without else self._whole_at.get(partition, self._previous)
+
+
+def note_whole(bucket: BucketState, batch: Batch) -> None:
+    """Records the data partitions that this batch did not read to their listed ends; gaps are recorded before."""
+    barrier = batch.barrier
+    lacking = bucket.lacking(Lack.REST, *UNREAD)
+    unread = {
+        *barrier.stale_data,
+        *barrier.limited_data,
+        *(partition for partition in lacking if not is_log(partition)),
+    }
+    previous, without = _previous(batch), _without_barrier(batch)
+    read = [at for at, known in bucket.readings.items() if known.whole_at is not None and at not in unread]
+    for partition in (*read, *unread):
+        reading = bucket.reading(partition)
+        known = previous if reading.whole_at is None else reading.whole_at
+        whole_at = None if partition not in unread else NO_BARRIER if partition in without else known
+        if whole_at != reading.whole_at:
+            bucket.keep_reading(partition, replace(reading, whole_at=whole_at))
+
+
+def _without_barrier(batch: Batch) -> frozenset[TopicPartition]:
+    """Partitions whose reading begins in this batch, or does not continue where it ended."""
+    return batch.barrier.begun | {notice.partition for notice in batch.notices if notice.kind not in READ_LATER}
+
+
+def _read_twice(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:
+    """Partitions with a range in this batch that begins below what is unread."""
+    for partition, start in batch.barrier.reread.items():
+        unread = bucket.reading(partition).unread_from(Lack.REST, Lack.RANGE)
+        if unread is None or start < unread:
+            yield partition
+
+
+def _previous(batch: Batch) -> BarrierNumber:
+    return BarrierNumber(batch.barrier.number - 1)
+
+
+def as_read(bucket: BucketState, partition: TopicPartition, bracket: CensusListing | None) -> CensusListing | None:
+    """The bracket, corrected by what the state knows to be unread; the planner of the census may not know it."""
+    if bracket is None or not bracket.is_scanned:
+        return bracket
+    is_unread = bucket.reading(partition).unread_from(Lack.REST, Lack.RANGE) is not None
+    return bracket._replace(is_scanned=False, is_behind=True) if is_unread else bracket
+
+
+class LogReadings:
+    """The readings of the coordinators' log while the facts of a batch are applied, by the number of the partition."""
+
+    def __init__(self, bucket: BucketState) -> None:
+        logs = {partition.partition: known for partition, known in bucket.readings.items() if is_log(partition)}
+        self._numbers = {log_partition: known.number for log_partition, known in logs.items()}
+        self._hole_ends = {log_partition: known.hole_end for log_partition, known in logs.items()}
+
+    def number(self, log_partition: int) -> int:
+        """The number of the reading."""
+        return self._numbers.get(log_partition, 0)
+
+    def in_reading(self, seen: TransactionSeen, barrier: Barrier) -> TransactionSeen:
+        """The fact, with the number of its log partition's reading and the time at which it was seen."""
+        since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
+        view = replace(seen.view, reading=self.number(seen.view.log_partition), since_ms=since_ms)
+        return TransactionSeen(
+            seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past, seen.decided
+        )
+
+    def pass_over(self, view: CoordinatorView) -> None:
+        """Records a hole for a record that is skipped: never carry the known state of its id across it."""
+        self._note_hole(view.log_partition, view.log_offset + 1)
+
+    def is_before_hole(self, view: CoordinatorView | None) -> bool:
+        """Whether records are missing between a view and what is read from now on, or it is of an earlier reading."""
+        if view is None:
+            return False
+        is_earlier = view.reading < self.number(view.log_partition)
+        return is_earlier or view.is_unseen or view.log_offset < self._hole_ends.get(view.log_partition, 0)
+
+    def keep(self, bucket: BucketState, barrier: Barrier) -> None:
+        """Keeps the holes for later batches, with those that the folds of this batch know already."""
+        for log_partition, end in barrier.holes.items():
+            self._note_hole(log_partition, end)
+        for log_partition, end in self._hole_ends.items():
+            partition = TopicPartition(TRANSACTION_STATE_TOPIC, log_partition)
+            reading = bucket.reading(partition)
+            if reading.hole_end != end:
+                bucket.keep_reading(partition, replace(reading, hole_end=end))
+
+    def _note_hole(self, log_partition: int, end: Offset) -> None:
+        self._hole_ends[log_partition] = max(end, self._hole_ends.get(log_partition, end))
+
+
+# Last stable offsets that do not move: since when, and which of them are blocked.
+#
+# A last stable offset below the end of its partition is reported in each batch that reads the partition. The bucket
+# that reports on partitions keeps it until it is not reported for a while: it has reached the end, or nothing is
+# written above it.
+#
+# Law: an offset that does not move and is reported in every batch changes nothing that is stored. So the time of the
+# last report is not kept, only the time of the first barrier without one.
+
+
+def note_last_stable(bucket: BucketState, batch: Batch, policy: DetectionPolicy) -> None:
+    """Records what the batch reports about last stable offsets."""
+    now_ms, reported = batch.barrier.coordinator_listed_ms, set()
+    for stable in batch.last_stable:
+        reported.add(stable.partition)
+        known = bucket.reading(stable.partition).standing
+        if known is None or known.offset != stable.offset:
+            _stand(bucket, stable.partition, Standing(stable.offset, now_ms))
+        elif not known.is_repeated or known.silent_ms is not None:
+            _stand(bucket, stable.partition, known._replace(is_repeated=True, silent_ms=None))
+    for partition, standing in list(bucket.standing()):
+        if partition in reported:
+            continue
+        if standing.silent_ms is None:
+            _stand(bucket, partition, standing._replace(silent_ms=now_ms))
+        elif now_ms - standing.silent_ms >= policy.blocked_offset_ms:
+            _stand(bucket, partition, None)
+
+
+def _stand(bucket: BucketState, partition: TopicPartition, standing: Standing | None) -> None:
+    bucket.keep_reading(partition, replace(bucket.reading(partition), standing=standing))
+
+
+def blocked_offsets(bucket: BucketState, now_ms: TimestampMs, policy: DetectionPolicy) -> tuple[BlockedOffset, ...]:
+    """Those that have not moved for a while; the transaction that holds one may be in any bucket.
+
+    One report alone does not count: a transaction that ended before the next batch also leaves one.
+    """
+    return tuple(
+        BlockedOffset(partition, standing.offset)
+        for partition, standing in sorted(bucket.standing())
+        if standing.is_repeated and now_ms - standing.since_ms >= policy.blocked_offset_ms
+    )

@@ -33,7 +33,7 @@ from txnwatch.state.model.verdicts import Verdict, doubt_ms, is_two_phase, overd
 # The answer comes from the ledger's fresh read. The ledger may report these spans, so their ends are always emitted.
 
 
-def ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
+def _ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
     """Asks the coordinator about spans held by an overdue transaction: an old view must not hide a hang for ever.
 
     The coordinator can be asked if its log partition has a leader, even if that log cannot be read.
@@ -57,7 +57,7 @@ def ask_about_covers(producer: ProducerState, context: BarrierContext) -> Step:
     return _in_doubt(CoverInDoubt, producer, held, _repeat(before, after, context), context)
 
 
-def ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
+def _ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
     """Asks for the owner of open data whose producer id is in no read part of the log, while another part is unread.
 
     A log that was re-created since names no owner. A part that its leader lists and cannot read names none either: the
@@ -133,7 +133,7 @@ def _in_doubt(
 # requests for one open transaction and for two hundred.
 
 
-def ask_without_log(producer: ProducerState, context: BarrierContext) -> Step:
+def _ask_without_log(producer: ProducerState, context: BarrierContext) -> Step:
     """The producer with its open data asked about, or reported as late, where that is due."""
     if context.policy.coordinator_access is CoordinatorAccess.LOG:
         return Step(producer)
@@ -145,13 +145,13 @@ def ask_without_log(producer: ProducerState, context: BarrierContext) -> Step:
     return Step(replace(producer, spans={**producer.spans, **spans}) if spans else producer, tuple(emitted))
 
 
-def rests_until(producer: ProducerState, context: BarrierContext) -> TimestampMs | None:
+def _rests_until(producer: ProducerState, context: BarrierContext) -> TimestampMs | None:
     """When open data of a producer is due without the log; None if it is due now, or a census did not show it."""
-    next_ms = next_due_ms(producer, context)
+    next_ms = _next_due_ms(producer, context)
     return None if next_ms <= context.now_ms else next_ms
 
 
-def next_due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
+def _next_due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     """When, by our clock, the open data of a producer must be evaluated next."""
     return min((_due_ms(span, context) for span in producer.spans.values()), default=NEVER_MS)
 
@@ -210,7 +210,7 @@ def judge(producer: ProducerState, context: BarrierContext) -> Step:
     if spans:
         producer = replace(producer, spans={**producer.spans, **spans})
     producer = _listed(producer, context)
-    for rule in (_judge_time, ask_about_covers, ask_about_owner, ask_without_log):
+    for rule in (_judge_time, _ask_about_covers, _ask_about_owner, _ask_without_log):
         producer, findings = rule(producer, context)
         emitted.extend(findings)
     return Step(producer, tuple(emitted))
@@ -223,7 +223,7 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
     that holds everything open.
     """
     if producer.spans and context.policy.coordinator_access is not CoordinatorAccess.LOG:
-        return rests_until(producer, context)
+        return _rests_until(producer, context)
     view = producer.view
     if view is None or not view.is_live:
         is_idle = not producer.spans and (view is None or view.since_ms is not None)
@@ -248,7 +248,7 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
 def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
     """When, by our clock, the producer must be evaluated next if no fact arrives before; 0 is at every barrier."""
     if context.policy.coordinator_access is not CoordinatorAccess.LOG:
-        return next_due_ms(producer, context)
+        return _next_due_ms(producer, context)
     view = producer.view
     if view is not None and view.since_ms is None:
         return AT_ONCE

@@ -6,10 +6,17 @@ open start in this bucket. If there are too many partitions, the oldest of these
 
 Law: the list must not cause an evaluation. A producer is added or removed when it is evaluated anyway. Each bucket
 keeps the oldest. When a place gets free, the oldest open producer without a place gets it in the same batch: it is read
-(open_ages.py finds it), but not evaluated. So a list that is not full has everything that is open. The places of the
-second kind are given anew in each batch that has touched a producer. A healthy transaction is over within moments, so
-it is reported from `listed_after_ms` on. Prepare* is reported at once, because it either ends soon or is a problem. The
-number of transactions in each state is counted exactly, apart from the list. Times are our clock.
+(bucket_indexes.py finds it), but not evaluated. So a list that is not full has everything that is open. The places of
+the second kind are given anew in each batch that has touched a producer. A healthy transaction is over within moments,
+so it is reported from `listed_after_ms` on. Prepare* is reported at once, because it either ends soon or is a problem.
+The number of transactions in each state is counted exactly, apart from the list. Times are our clock.
+
+The offsets of the partitions that only a census watches come with the list: the end and the last stable offset, which a
+census lists around the description, so they cost no request. Every bucket gets the census of all partitions, and knows
+its own open transactions. So it emits the offsets of those partitions where a transaction of its open list has data, or
+one without an owner, which may soon be an incident. For scanned partitions, the progress of the query has the ends.
+What is emitted follows only from the batch and the open transactions, so only a digest of what was emitted last is
+stored. If that may not have arrived, it is emitted again.
 """
 
 from __future__ import annotations
@@ -18,14 +25,21 @@ import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping
 from zlib import crc32
 
+from txnwatch.state.detection.batch import Batch, Brackets
+from txnwatch.state.detection.bucket_indexes import Age, HolderIndex, age_of
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.open_ages import Age, HolderIndex, age_of
-from txnwatch.state.detection.partition_ends import after_census
 from txnwatch.state.detection.proof import BarrierContext
-from txnwatch.state.model.findings import Finding, OpenSpan, OpenTransaction, OpenTransactions, PartitionEnds
+from txnwatch.state.model.findings import (
+    CensusOffsets,
+    Finding,
+    OpenSpan,
+    OpenTransaction,
+    OpenTransactions,
+    PartitionEnds,
+)
 from txnwatch.state.model.serializer import encode
 from txnwatch.state.model.transaction import ProducerState
-from txnwatch.state.model.values import BarrierNumber, CoordinatorAccess, ProducerId, TimestampMs
+from txnwatch.state.model.values import BarrierNumber, CoordinatorAccess, ProducerId, TimestampMs, TopicPartition
 
 FOLLOWED = 128  # per bucket
 HOLDING = 128  # per bucket, beside them
@@ -138,7 +152,7 @@ class LastOpenLists:
             if isinstance(finding, OpenTransactions):
                 self._by_bucket[finding.bucket] = finding
             elif isinstance(finding, PartitionEnds):
-                self._ends[finding.bucket] = after_census(self._ends.get(finding.bucket), finding)
+                self._ends[finding.bucket] = _after_census(self._ends.get(finding.bucket), finding)
             else:
                 others.append(finding)
         lists = [self._by_bucket[bucket] for bucket in sorted(self._by_bucket)]
@@ -174,3 +188,50 @@ def oldest(transactions: Iterable[OpenTransaction]) -> tuple[TimestampMs | None,
     known = list(transactions)
     prepared = [one.prepared_ms for one in known if one.prepared_ms is not None]
     return min((one.since_ms for one in known), default=None), min(prepared, default=None)
+
+
+# The offsets of the partitions that only a census watches.
+
+SHOWN_ENDS = 32  # per bucket
+
+
+def ends_to_emit(bucket: BucketState, batch: Batch, transactions: Iterable[OpenTransaction]) -> PartitionEnds | None:
+    """The offsets to emit at a batch's barrier, None if there are none; records that they are emitted.
+
+    Assumes that `must_emit` has not recorded the barrier yet, and that the transactions are sorted, the oldest first.
+    """
+    if bucket.is_another_attempt(batch.barrier.number):
+        bucket.ends_digest = None
+    if not batch.censuses:
+        return None
+    brackets = batch.brackets()
+    found = PartitionEnds(bucket.number, _listed(transactions, brackets), brackets.is_round)
+    if not (found.offsets or found.is_round):
+        return None
+    digest = crc32(encode(found))
+    if digest == bucket.ends_digest:
+        return None
+    bucket.ends_digest = digest
+    return found
+
+
+def _listed(transactions: Iterable[OpenTransaction], brackets: Brackets) -> tuple[CensusOffsets, ...]:
+    """What the census has listed where the transactions have data."""
+    found: dict[TopicPartition, CensusOffsets] = {}
+    for transaction in transactions:
+        for partition, _, _ in transaction.spans:
+            bracket = brackets.of(partition)
+            if bracket is None or bracket.is_scanned or bracket.is_behind or bracket.stable is None:
+                continue
+            found[partition] = CensusOffsets(partition, bracket.stable, max(bracket.below, bracket.stable))
+            if len(found) == SHOWN_ENDS:
+                return tuple(found.values())
+    return tuple(found.values())
+
+
+def _after_census(known: PartitionEnds | None, found: PartitionEnds) -> PartitionEnds:
+    """All offsets that are known of a bucket after the next ones."""
+    if known is None or found.is_round:
+        return found
+    offsets = {one.partition: one for one in (*known.offsets, *found.offsets)}
+    return PartitionEnds(found.bucket, tuple(offsets.values()), known.is_round)

@@ -89,7 +89,7 @@ def look_at(
     return Look.UNCOVERED if barrier.number >= span.eligible_from else Look.TOO_EARLY
 
 
-def reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason:
+def _reason_of(view: CoordinatorView | None, partition: TopicPartition) -> Reason:
     """Why the span has no owner, according to the coordinators' log; the confirming read may find a better reason."""
     if view is None or view.state is TransactionState.DEAD:
         return Reason.NO_TRANSACTIONAL_ID
@@ -254,7 +254,7 @@ class BarrierContext:
         return self.clocks.age_ms(view, self.now_ms)
 
     def assumed_age_ms(self, view: CoordinatorView) -> DurationMs:
-        """The age for due times: as if the bound of the coordinator's clock rose by RESERVE_MS (bucket_clocks.py)."""
+        """The age for due times: as if the bound of the coordinator's clock rose by RESERVE_MS (bucket.py)."""
         age_ms = self.age_ms(view)
         return age_ms if self.clocks.of(view) is None else DurationMs(age_ms + RESERVE_MS)
 
@@ -385,7 +385,7 @@ def candidate_of(
     reign = context.clocks.reigns.get(producer.view.log_partition) if producer.view is not None else None
     return SpanCandidate(
         verdict=Verdict.HANGING,
-        reason=reason_of(producer.view, partition),
+        reason=_reason_of(producer.view, partition),
         producer_id=producer.producer_id,
         partition=partition,
         span=span,

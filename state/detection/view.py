@@ -411,7 +411,7 @@ def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
     return prior.is_unseen or view.log_offset > prior.log_offset
 
 
-def after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
+def _after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
     """The producer after a tombstone: the coordinator has forgotten the id."""
     view = producer.view
     if view is None or view.transactional_id != fact.transactional_id:
@@ -439,7 +439,7 @@ def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd |
     return Step(ProducerState(producer.producer_id, producer.spans, view, emissions), tuple(emitted))
 
 
-def after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
+def _after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
     """The coordinator's partition is read again: the new reading replaces what is known."""
     view = producer.view
     if notice.kind is NoticeKind.GAP or view is None or view.log_partition != notice.partition.partition:
@@ -460,10 +460,10 @@ def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0)
 # The transitions: how one fact changes the state of one producer id.
 #
 # `apply(producer, fact, barrier) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made by
-# span.py, this file, census.py (what leaders describe) or evaluate.py (barriers). Rule
-# 2: facts are merged, not replayed. A range read twice, or a longer range read after a shorter one, leads to the same
-# state, because a span is decided by offsets (its start against the markers read) and a coordinator record by its
-# offset in the log. Rule 3: an end is emitted only if a finding was emitted before.
+# span.py, this file or evaluate.py (barriers). Rule 2: facts are merged, not replayed. A range read twice, or a longer
+# range read after a shorter one, leads to the same state, because a span is decided by offsets (its start against the
+# markers read) and a coordinator record by its offset in the log. Rule 3: an end is emitted only if a finding was
+# emitted before.
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
 
@@ -489,8 +489,8 @@ def apply(
             held = held_between_barriers(producer, fact)
             return after_record(held, fact.view, barrier_number, fact.decided, is_consecutive=is_consecutive)
         case TransactionalIdGone():
-            return after_tombstone(producer, fact)
+            return _after_tombstone(producer, fact)
         case PartitionNotice(partition=partition) if partition.topic == TRANSACTION_STATE_TOPIC:
-            return after_log_notice(producer, fact)
+            return _after_log_notice(producer, fact)
         case PartitionNotice():
             return after_notice(producer, fact)

@@ -68,7 +68,7 @@ def _cannot_have_written(owner: TransactionDescription | None, incident: Inciden
     return owner.producer_id != incident.producer_id or has_not_begun_since
 
 
-def span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
+def _span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
     """Why a span is certainly no longer open, None while it is open or this is not known."""
     if reading.problem is not None:
         return None
@@ -176,7 +176,7 @@ def _ending(end: TransactionEnd, before: CoordinatorView) -> str:
     return f"{aborted}, {end.open_for_ms} ms after its start, with a timeout of {before.timeout_ms} ms"
 
 
-def described_end(incident: IncidentEvent, owner: DescribedTransaction, now_ms: TimestampMs) -> Resolution | None:
+def _described_end(incident: IncidentEvent, owner: DescribedTransaction, now_ms: TimestampMs) -> Resolution | None:
     """The resolution by the answer of the coordinator, if it shows how this transaction ended, and not a later one.
 
     A commit keeps the start of its own transaction. An abort that has the same start under another epoch may be that of
@@ -273,7 +273,7 @@ def transaction_end(
     if isinstance(owner, UnknownTransactionalId):
         return no_longer_open(now_ms, "the coordinator no longer has the id")
     if isinstance(owner, DescribedTransaction) and not is_same_transaction(owner, incident):
-        found = described_end(incident, owner, now_ms)
+        found = _described_end(incident, owner, now_ms)
         return found or no_longer_open(now_ms, f"the coordinator has the id in state {owner.state}")
     return None
 
@@ -288,7 +288,7 @@ def span_end(
     """The end of an incident about a span; `absences` counts the reads in a row that did not find its partition."""
     if absences >= ABSENCES_OF_A_DELETED_TOPIC:
         return partition_gone(now_ms)
-    over = span_is_over(reading, incident)
+    over = _span_is_over(reading, incident)
     if over is not None:
         return no_longer_open(now_ms, over)
     is_hanging = incident.verdict == Verdict.HANGING

@@ -1,45 +1,347 @@
 """What is known about the incidents of one cluster: the events on the topic, and what this process has found itself.
 
+`IncidentStore` has the latest event of every incident, from this instance and from others. `Book` adds what this
+process has found.
+
 Law: a claim never replaces a finding. Anyone who may write the events topic can write an `opened` about a healthy
 transaction, a `resolved` about a hanging one, any outcome and any command. So of an event of another writer about an
 incident that this process has found, only the sequence, the status, the time, the action and the resolution are used.
+
+Law: the order on the events topic decides (life.py).
+  * The writer of the second of two events with one sequence takes over the first.
+  * An abort by hand has its own incident, which does not take the span.
+  * Of an incident that ended long ago only its id and last sequence are kept, so that the id is not used again. After
+    the retention (ledger.py) these go too, if this process has itself known for an hour that the incident ended.
+  * A tombstone, or any invalid record, ends nothing: an open incident is published again after it.
+
+An id whose sequences another writer has used up is spent: its incident ends, and continues under another id.
 
 Pure: the book answers questions. Only the ledger changes incidents; its parts add what they find to `findings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple
 
 from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.outcome import unknown
 from txnwatch.state.incidents.commands import Origin, suggested
-from txnwatch.state.incidents.event_order import (
+from txnwatch.state.incidents.confirm import Findings, key_of
+from txnwatch.state.incidents.event_builder import LookTimes, named
+from txnwatch.state.incidents.life import (
+    Arrival,
+    EndedIncident,
+    Happening,
+    Known,
+    NextStep,
+    arrival,
     claimed,
+    differs,
+    end_after,
+    hides,
+    is_left_to_watch,
+    is_long_over,
     is_own,
     is_same_span,
+    is_usable,
     keeps_content,
     outcome_as_found,
+    step,
     with_claim,
 )
-from txnwatch.state.incidents.incident_store import IncidentStore
-from txnwatch.state.incidents.life import Happening, NextStep, step
-from txnwatch.state.incidents.listing_times import LookTimes
-from txnwatch.state.incidents.naming import named
-from txnwatch.state.incidents.own_findings import Findings, key_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
+    SPENT_SEQUENCE,
     Action,
     IncidentEvent,
     OutcomeDoubt,
+    Overwritten,
     Resolution,
+    SpanKey,
+    repeat_incident_id,
     resolved,
     transaction_incident_id,
 )
 from txnwatch.state.model.transaction import TransactionView
-from txnwatch.state.model.values import ProducerId, TimestampMs
+from txnwatch.state.model.values import DurationMs, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
+
+_USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
+
+
+class Received(NamedTuple):
+    """What a record of the events topic is.
+
+    Attributes:
+        is_new: whether it is the next event of its incident, of another writer.
+        happens: what it means for its incident; None for nothing.
+        known: the latest event of the incident, with this one.
+        was: what this process knew of the incident before.
+        end: the end that this process has sent, and that the record came before; None for none.
+    """
+
+    is_new: bool
+    happens: Happening | None = None
+    known: IncidentEvent | None = None
+    was: Known = Known.NOTHING
+    end: Resolution | None = None
+
+
+_OF_NO_MEANING = Received(is_new=False)
+
+
+@dataclass(slots=True)
+class IncidentStore:
+    """The incidents of one cluster.
+
+    Attributes:
+        content_of: what to store of another writer's event: its sequence and status, and its content only if this
+            process has none of its own.
+        is_found: whether this process has found the subject of an incident.
+        known: the latest event of each incident that is open, or ended less than a day ago.
+    """
+
+    cluster_id: str
+    content_of: Callable[[IncidentEvent, TimestampMs], IncidentEvent] = lambda event, _: event
+    is_found: Callable[[IncidentEvent], bool] = lambda _: True
+    known: dict[str, IncidentEvent] = field(default_factory=dict)
+    _spans: dict[SpanKey, str] = field(default_factory=dict)
+    _on_topic: dict[str, int] = field(default_factory=dict)
+    _in_flight: dict[str, IncidentEvent] = field(default_factory=dict)
+    _ended: dict[str, EndedIncident] = field(default_factory=dict)
+    _overwritten: set[str] = field(default_factory=set)
+    _spent: list[IncidentEvent] = field(default_factory=list)
+
+    def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
+        """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
+        for event in found:
+            incident_id = event.incident_id
+            if isinstance(event, Overwritten):
+                self._overwritten.add(incident_id)
+                continue
+            self._overwritten.discard(incident_id)
+            if not self._is_usable(event):
+                self._pass_over(event, now_ms)
+                continue
+            if event.sequence > self._last_on_topic(incident_id):
+                self._on_topic[incident_id] = event.sequence
+            if event.sequence > self.sequence(incident_id):
+                self.known.pop(incident_id, None)
+                self._ended.pop(incident_id, None)
+                self.known[incident_id] = self.content_of(event, now_ms)
+                if is_long_over(event, now_ms):
+                    self._let_go(event, now_ms)
+        for event in list(self.known.values()):
+            self.enter(event)
+
+    def known_as(self, known: IncidentEvent | None) -> Known:
+        """What this process knows of an incident."""
+        if known is None:
+            return Known.NOTHING
+        return self._found_or_claimed(known) if known.is_open else Known.ENDED
+
+    def _found_or_claimed(self, known: IncidentEvent) -> Known:
+        """Only its command has found an abort by hand."""
+        return Known.FOUND if self.is_found(known) and not known.is_by_hand else Known.CLAIMED
+
+    def overwritten(self) -> list[IncidentEvent]:
+        """Open incidents whose last record is invalid, and that must be published again; each is returned once."""
+        known = [self.known.get(incident_id) for incident_id in sorted(self._overwritten)]
+        steps = [(one, step(self.known_as(one), Happening.RECORD_IS_INVALID)) for one in known if one is not None]
+        self._overwritten = {one.incident_id for one, then in steps if then is NextStep.WAIT}
+        return [one for one, then in steps if then is NextStep.PUBLISH_AGAIN]
+
+    def overwrite(self, incident_id: str) -> None:
+        """Records that an invalid record follows those of an incident."""
+        self._overwritten.add(incident_id)
+
+    def expired(self, now_ms: TimestampMs, retention_ms: DurationMs, most: int) -> list[str]:
+        """The ids of incidents that ended before the retention, at most `most`."""
+        found = (one for one, ended in self._ended.items() if ended.is_expired(now_ms, retention_ms))
+        return list(islice(found, most))
+
+    def drop(self, incident_ids: Iterable[str]) -> None:
+        """Forgets incidents completely: their ids may be used again."""
+        for incident_id in incident_ids:
+            self._ended.pop(incident_id, None)
+
+    def forget(self, now_ms: TimestampMs) -> None:
+        """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
+        on_their_way = {event.incident_id for event in self._in_flight.values()}
+        for event in list(self.known.values()):
+            if is_long_over(event, now_ms) and event.incident_id not in on_their_way:
+                self._let_go(event, now_ms)
+
+    def _let_go(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
+        del self.known[event.incident_id]
+        sequence = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
+        self._ended[event.incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
+
+    def take_spent(self) -> list[IncidentEvent]:
+        """The ends of incidents whose ids are spent; each is returned once."""
+        spent, self._spent = self._spent, []
+        return spent
+
+    def _is_usable(self, event: IncidentEvent) -> bool:
+        return is_usable(event, self.cluster_id, self._in_flight.get(event.event_id))
+
+    def _pass_over(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
+        """Skips an event that is not valid in this cluster; an id that it has used up is never used again."""
+        incident_id = event.incident_id
+        if event.cluster_id != self.cluster_id:
+            if self.is_used(incident_id):
+                self.overwrite(incident_id)
+            return
+        known = self.known.pop(incident_id, None)
+        self._on_topic.pop(incident_id, None)
+        self._ended[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
+        self._in_flight = {key: sent for key, sent in self._in_flight.items() if sent.incident_id != incident_id}
+        if known is not None and known.is_open:
+            self._release(known)
+        elif event.is_open and not event.is_spent:  # no other instance would end this incident
+            known = replace(event, action=None)
+        if known is not None and step(self.known_as(known), Happening.ID_IS_SPENT) is NextStep.END_AND_READ_AGAIN:
+            above = known.sequence if event.is_spent else max(known.sequence, event.sequence)
+            self._spent.append(resolved(replace(known, sequence=above), now_ms, no_longer_open(now_ms, _USED_UP)))
+
+    def has_ended(self, incident_id: str) -> bool:
+        """Whether the incident ended long ago."""
+        return incident_id in self._ended
+
+    def is_spent(self, incident_id: str) -> bool:
+        """Whether another writer has used up its sequences."""
+        return self._ended_sequence(incident_id) == SPENT_SEQUENCE
+
+    def is_used(self, incident_id: str) -> bool:
+        """Whether an incident with this id exists, or existed."""
+        return incident_id in self.known or incident_id in self._ended
+
+    def sequence(self, incident_id: str) -> int:
+        """The sequence of the latest event, 0 for none."""
+        known = self.known.get(incident_id)
+        return known.sequence if known is not None else self._ended_sequence(incident_id)
+
+    def _last_on_topic(self, incident_id: str) -> int:
+        return self._on_topic.get(incident_id, self._ended_sequence(incident_id))
+
+    def _ended_sequence(self, incident_id: str) -> int:
+        ended = self._ended.get(incident_id)
+        return ended.sequence if ended is not None else 0
+
+    @property
+    def open_incidents(self) -> list[IncidentEvent]:
+        """The latest event of every open incident, oldest first."""
+        return sorted((event for event in self.known.values() if event.is_open), key=lambda event: event.open_since_ms)
+
+    def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
+        """Open incidents, without aborts by hand whose command may still publish the end."""
+        return [one for one in self.open_incidents if is_left_to_watch(one, now_ms)]
+
+    def enter(self, event: IncidentEvent) -> IncidentEvent:
+        """Stores an event as the latest of its incident."""
+        self._ended.pop(event.incident_id, None)
+        self.known[event.incident_id] = event
+        if event.is_by_hand:
+            return event  # the span stays with the watcher's own incident
+        if not event.is_open:
+            self._release(event)
+        elif event.span is not None and not self._has_another(event.span, event.incident_id):
+            self._spans[event.span] = event.incident_id
+        return event
+
+    def _release(self, event: IncidentEvent) -> None:
+        if event.span is not None and self._spans.get(event.span) == event.incident_id:
+            del self._spans[event.span]
+
+    def _has_another(self, span: SpanKey, incident_id: str) -> bool:
+        """Whether another open incident is about the span already."""
+        other = self._spans.get(span, incident_id)
+        return other != incident_id and other in self.known and self.known[other].is_open
+
+    def is_double(self, event: IncidentEvent) -> bool:
+        """Whether another open incident is about the same span."""
+        return event.span is not None and not event.is_by_hand and self._has_another(event.span, event.incident_id)
+
+    def is_next(self, event: IncidentEvent) -> bool:
+        """Whether it comes after all known events of its incident, which is still open."""
+        known = self.known.get(event.incident_id)
+        return known is not None and known.is_open and known.sequence < event.sequence
+
+    def is_behind(self, event: IncidentEvent) -> bool:
+        """Whether the topic has a later event of the incident."""
+        return event.sequence < self._on_topic.get(event.incident_id, 0)
+
+    def open_span(self, topic_id: str, partition: TopicPartition, producer_id: ProducerId) -> IncidentEvent | None:
+        """The open incident about a span."""
+        incident_id = self._spans.get((topic_id, partition, producer_id))
+        return self.known.get(incident_id) if incident_id is not None else None
+
+    def open_one(self, incident_id: str) -> IncidentEvent | None:
+        """The open incident of this id, or of an id under which it was opened again."""
+        found, times = incident_id, 0
+        while self.is_used(found):
+            known = self.known.get(found)
+            if known is not None and known.is_open:
+                return known
+            times += 1
+            found = repeat_incident_id(incident_id, times)
+        return None
+
+    def unused(self, incident_id: str) -> str:
+        """The id for a newly confirmed incident; another one if an incident with this id was resolved.
+
+        A leader election can remove the marker that ended a transaction, which then hangs again, at the same offset.
+        And anyone who may write the topic can write a false end.
+        """
+        found, times = incident_id, 0
+        while self.is_used(found):
+            times += 1
+            found = repeat_incident_id(incident_id, times)
+        return found
+
+    def sent(self, events: Iterable[IncidentEvent]) -> None:
+        """Registers events that are on their way to the topic and will be read back from it."""
+        self._in_flight.update({event.event_id: event for event in events})
+
+    def receive(self, event: IncidentEvent, now_ms: TimestampMs) -> Received:
+        """Takes the next event on the topic, from this instance or another."""
+        if not self._is_usable(event):
+            self._pass_over(event, now_ms)
+            return _OF_NO_MEANING
+        incident_id, known = event.incident_id, self.known.get(event.incident_id)
+        sent = self._in_flight.pop(event.event_id, None)
+        self._overwritten.discard(incident_id)
+        match arrival(event, self._last_on_topic(incident_id), known, sent):
+            case Arrival.OLDER:
+                return Received(False, Happening.RECORD_IS_OLDER, known, self.known_as(known))
+            case Arrival.REPEATED:
+                happens = Happening.RECORD_HIDES_LAST if known is not None and hides(event, known) else None
+                return Received(False, happens, known, self.known_as(known))
+            case Arrival.KNOWN:
+                self._on_topic[incident_id] = event.sequence
+                return _OF_NO_MEANING
+            case Arrival.NEW:
+                self._on_topic[incident_id] = event.sequence
+        taken = self.content_of(event, now_ms)
+        if known is not None:
+            self._release(known)
+        self.enter(taken)
+        self._in_flight = {key: other for key, other in self._in_flight.items() if other.incident_id != incident_id}
+        end = end_after(event, sent)
+        if end is not None:
+            return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED, end)
+        return Received(True, meaning(event, taken), taken, self._found_or_claimed(taken))
+
+
+def meaning(event: IncidentEvent, taken: IncidentEvent) -> Happening:
+    """What the next event of another writer is, compared with what is known with it."""
+    if not taken.is_open:
+        return Happening.RECORD_ENDS
+    return Happening.RECORD_DIFFERS if differs(event, taken) else Happening.RECORD_AGREES
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The abort by hand: finds one hanging transaction and its outcome, ends it, and publishes the events.
 
 It has the proof, the rules and the protocol of the automatic abort, with the policy of an operator. It decides only by
-what the brokers and the logs show, never by the events topic. sinks/abort/run_by_hand.py carries out the plans.
+what the brokers and the logs show, never by the events topic. sinks/abort/run_abort.py carries out the plans.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.confirm import confirm_spans
-from txnwatch.state.incidents.event_builder import span_event
-from txnwatch.state.incidents.event_order import found_too
+from txnwatch.state.incidents.confirm import confirm_spans, read_anew
+from txnwatch.state.incidents.event_builder import named, span_event
+from txnwatch.state.incidents.life import found_too
 from txnwatch.state.incidents.marker import MarkerProtocol, too_old
-from txnwatch.state.incidents.naming import named
-from txnwatch.state.incidents.own_findings import read_anew
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate

@@ -1,8 +1,12 @@
-"""Checks open incidents again: an end that was missed, the state of the partition, and the affected consumer groups.
+"""Checks open incidents again: an end that was missed, the state of the partition, the affected groups, false claims.
 
-Open incidents are read again from time to time, because an end may be missed before a restart, or in a gap. ending.py
-and affected_groups.py of state/evidence decide. A missing answer changes nothing that is known. Its reason is reported
-once until it changes.
+Open incidents are read again from time to time, because an end may be missed before a restart, or in a gap.
+`state/evidence` decides (ending.py, read_committed.py). A missing answer changes nothing that is known. Its reason is
+reported once until it changes.
+
+What the events topic claims is read again if it contradicts this process, or if nobody here has found it. An incident
+that another writer has ended and that still hangs is opened again under another id. An incident that another writer has
+opened and that a fresh read contradicts ends.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from txnwatch.state.evidence.affected_groups import UnmovedOffset, look_again
+from txnwatch.state.evidence import ending
+from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.ending import (
     LOG_SHOWS_MS,
     absences_in_a_row,
@@ -26,8 +31,9 @@ from txnwatch.state.evidence.ending import (
     with_blocked_reads,
     with_owner,
 )
+from txnwatch.state.evidence.read_committed import UnmovedOffset, look_again
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.doubts import Doubts
+from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions, key_of
 from txnwatch.state.incidents.life import Happening, NextStep
 from txnwatch.state.incidents.wanted import (
     Change,
@@ -39,11 +45,160 @@ from txnwatch.state.incidents.wanted import (
     Say,
     ask,
 )
-from txnwatch.state.model.incident import AffectedGroup, IncidentEvent, Resolution, WaitingGroup, updated
+from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
+from txnwatch.state.model.incident import (
+    AffectedGroup,
+    IncidentEvent,
+    Resolution,
+    SpanKey,
+    WaitingGroup,
+    partition_of,
+    updated,
+)
 from txnwatch.state.model.ports import PartitionReading, SpanStart
-from txnwatch.state.model.transaction import TransactionDescription
-from txnwatch.state.model.values import AT_ONCE, FIRST_OFFSET, DurationMs, TimestampMs, TopicPartition, elapsed
+from txnwatch.state.model.transaction import DescribedTransaction, Span, TransactionDescription
+from txnwatch.state.model.values import (
+    AT_ONCE,
+    FIRST_OFFSET,
+    LONG_AGO,
+    NO_BARRIER,
+    DurationMs,
+    TimestampMs,
+    TopicPartition,
+    elapsed,
+)
+from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
 from txnwatch.state.text import Said
+
+# What others claim.
+
+_EARLY_MS = DurationMs(5_000)  # how much two clocks may differ
+Ends = list[tuple[IncidentEvent, Resolution]]
+
+
+@dataclass(slots=True)
+class Doubts:
+    """What must be read again.
+
+    Attributes:
+        spans: the spans whose incident an event of another writer has ended.
+    """
+
+    book: Book
+    spans: dict[SpanKey, None] = field(default_factory=dict)
+    _transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.spans or self._transactions)
+
+    def add(self, incident: IncidentEvent) -> None:
+        """Plans a fresh read of an incident that another writer has ended."""
+        candidate = self.book.findings.transactions.pop(incident.incident_id, None)
+        if candidate is not None:
+            first = self.book.transaction_id(candidate.producer_id, candidate.view, candidate)
+            self._transactions[first] = candidate
+        elif incident.span is not None:
+            self.spans[incident.span] = None
+
+    def gone_on(self) -> Plan[list[SpanCandidate | TransactionCandidate]]:
+        """Candidates that others have ended and a fresh read confirms; read again until they are open, or over."""
+        spans = yield from self._spans_gone_on()
+        transactions = yield from self._transactions_gone_on()
+        return [*spans, *transactions]
+
+    def _spans_gone_on(self) -> Plan[list[SpanCandidate]]:
+        findings = self.book.findings
+        left = {key: findings.get(key) for key in self.spans if not self._is_published_by_us(key)}
+        asked = [evidence.candidate for evidence in left.values() if evidence is not None][:CANDIDATES_AT_A_TIME]
+        self.spans = {key: None for key, evidence in left.items() if evidence is not None}
+        confirmed = []
+        for candidate, now in (yield from confirm_spans(asked)):
+            key = key_of(candidate)
+            if now.answer is Answer.CONFIRMED:
+                confirmed.append(candidate)
+            elif now.answer is Answer.REFUTED:
+                del self.spans[key]
+                findings.over(key)
+        return confirmed
+
+    def _is_published_by_us(self, key: SpanKey) -> bool:
+        known = self.book.store.open_span(*key)
+        return known is not None and self.book.is_found(known)
+
+    def _transactions_gone_on(self) -> Plan[list[TransactionCandidate]]:
+        is_open = self.book.store.open_one
+        self._transactions = {one: found for one, found in self._transactions.items() if is_open(one) is None}
+        asked = dict(list(self._transactions.items())[:CANDIDATES_AT_A_TIME])
+        answers = yield from confirm_transactions(list(asked.values()))
+        confirmed = []
+        for incident_id, (candidate, now) in zip(asked, answers, strict=True):
+            if now.answer is Answer.CONFIRMED:
+                confirmed.append(candidate)
+            elif now.answer is Answer.REFUTED:
+                del self._transactions[incident_id]
+        return confirmed
+
+    def contradicted(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
+        """The ends of incidents that this process has not found, and that a fresh read contradicts."""
+        spans = [one for one in incidents if is_doubtful_span(one, was_found=self.book.was_found(one))]
+        spans = spans[:CANDIDATES_AT_A_TIME]
+        ends: Ends = []
+        answers = yield from confirm_spans([candidate_of(one) for one in spans])
+        for one, (_, found) in zip(spans, answers, strict=True):
+            if found.answer is Answer.REFUTED and found.description is not None:
+                ends.append((one, ending.refuted(now_ms, found.description)))
+        late = [one for one in incidents if is_doubtful_transaction(one, is_found=self.book.is_found(one))]
+        names = [one.transactional_id or "" for one in late]
+        owners = (yield from ask(DescribeTransactions(names))) if late else {}
+        for one in late:
+            owner = owners[one.transactional_id or ""]
+            if isinstance(owner, DescribedTransaction) and _is_premature(owner, one, now_ms):
+                ends.append((one, ending.refuted(now_ms, owner)))
+        return ends
+
+
+def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
+    """Whether another writer published a hang that this process has not found, not even before a restart."""
+    if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
+        return False
+    return incident.span is not None and not was_found
+
+
+def is_doubtful_transaction(incident: IncidentEvent, *, is_found: bool) -> bool:
+    """Whether another writer published an overdue transaction that this process has not found."""
+    return RULE_OF[incident.verdict].is_past_timeout and not is_found and incident.transactional_id is not None
+
+
+def candidate_of(incident: IncidentEvent) -> SpanCandidate:
+    """A published incident as a candidate for a fresh read: does this producer's transaction hang there?"""
+    assert incident.span is not None
+    assert incident.txn_start_offset is not None
+    (topic_id, partition, producer_id), start = incident.span, incident.txn_start_offset
+    epoch = incident.producer_epoch
+    return SpanCandidate(
+        verdict=Verdict.HANGING,
+        reason=Reason.NO_TRANSACTIONAL_ID,
+        producer_id=producer_id,
+        partition=partition,
+        span=Span(topic_id, start, epoch, epoch, start, LONG_AGO, LONG_AGO, NO_BARRIER),
+        view=None,
+        first_barrier=NO_BARRIER,
+        second_barrier=NO_BARRIER,
+        data_listed_ms=LONG_AGO,
+        coordinator_listed_ms=LONG_AGO,
+    )
+
+
+def _is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
+    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
+    if not isinstance(owner, DescribedTransaction) or not ending.is_same_transaction(owner, incident):
+        return False
+    if owner.start_ms is None:
+        return False
+    return now_ms + _EARLY_MS < owner.start_ms + owner.timeout_ms
+
+
+# The checks from time to time.
 
 
 class Checked(NamedTuple):
@@ -100,7 +255,7 @@ class FollowUp:
     def _checked(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         names = sorted({name for incident in incidents if (name := incident.transactional_id) is not None})
         owners = (yield from ask(DescribeTransactions(names))) if names else {}
-        spans = {one.incident_id: where(one) for one in incidents if one.topic is not None}
+        spans = {one.incident_id: partition_of(one) for one in incidents if one.topic is not None}
         readings = (yield from ask(ReadPartitions(set(spans.values())))) if spans else {}
         self._absences = absences_in_a_row(self._absences, readings)
         checked = [(one, self._end(one, owners, readings, now_ms)) for one in incidents]
@@ -134,7 +289,7 @@ class FollowUp:
         owner = _owner(incident, owners)
         if incident.topic is None:
             return transaction_end(incident, owner, now_ms)
-        partition = where(incident)
+        partition = partition_of(incident)
         return span_end(incident, owner, readings[partition], self._absences.get(partition, 0), now_ms)
 
     def around(
@@ -157,7 +312,9 @@ class FollowUp:
         waiting = yield from ask(ReadWaitingGroups([span for span in spans if span.partition in readable]))
         yield from self._report_once(frozenset((*answer.problems, *waiting.problems)))
         before = {**_recalled(known), **self._unmoved}
-        affected_before = {where(one): one.consumer_groups for one in known if one.topic is not None} | self._affected
+        affected_before = {
+            partition_of(one): one.consumer_groups for one in known if one.topic is not None
+        } | self._affected
         for partition, (stable, end) in readable.items():
             seen = look_again(
                 before.get(partition),
@@ -180,16 +337,9 @@ class FollowUp:
             yield Say(f"the list of affected groups is incomplete: {problem}")
 
 
-def where(incident: IncidentEvent) -> TopicPartition:
-    """The partition of an incident."""
-    assert incident.topic is not None
-    assert incident.partition is not None
-    return TopicPartition(incident.topic, incident.partition)
-
-
 def _span_of(incident: IncidentEvent) -> SpanStart:
     start = FIRST_OFFSET if incident.txn_start_offset is None else incident.txn_start_offset
-    return SpanStart(where(incident), incident.producer_id, start)
+    return SpanStart(partition_of(incident), incident.producer_id, start)
 
 
 def _owner(incident: IncidentEvent, owners: Mapping[str, TransactionDescription]) -> TransactionDescription | None:
@@ -199,7 +349,7 @@ def _owner(incident: IncidentEvent, owners: Mapping[str, TransactionDescription]
 def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOffset]:
     """Since when each last stable offset has not moved, by events that were published before a restart."""
     return {
-        where(event): UnmovedOffset(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
+        partition_of(event): UnmovedOffset(event.last_stable_offset, event.time_ms - event.lso_standing_ms)
         for event in known
         if event.topic is not None and event.last_stable_offset is not None and event.lso_standing_ms is not None
     }

@@ -13,6 +13,7 @@ from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.model.incident import (
     ExpectedOutcome,
     IncidentEvent,
+    partition_of,
 )
 from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
 from txnwatch.state.model.transaction import DescribedTransaction
@@ -86,12 +87,9 @@ class HangingData(NamedTuple):
 
 def data_of(incident: IncidentEvent) -> HangingData:
     """The data of an incident about a hanging transaction."""
-    assert incident.topic is not None
-    assert incident.partition is not None
     assert incident.txn_start_offset is not None
     written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
-    partition = TopicPartition(incident.topic, incident.partition)
-    return HangingData(partition, incident.txn_start_offset, written_by, incident.expected_outcome)
+    return HangingData(partition_of(incident), incident.txn_start_offset, written_by, incident.expected_outcome)
 
 
 def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction | None) -> str:

@@ -1,9 +1,20 @@
-"""Builds events from confirmed candidates. All fields come from evidence. Pure: no I/O, no clock, no decisions."""
+"""Builds events from confirmed candidates: what evidence shows, the owner of the transaction, and lists that fit.
+
+All fields come from evidence. Pure: no I/O, no clock, no decisions.
+
+Law: no decision reads what `named` adds. An owner is found by the table of this process: of an event of another writer,
+the owner in it is replaced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+import msgspec
 
 from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
@@ -16,8 +27,9 @@ from txnwatch.state.incidents.commands import (
     explain_id,
     explain_partition,
 )
-from txnwatch.state.incidents.listing_times import NOT_LISTED, ListedAt, LookTimes
 from txnwatch.state.model.findings import (
+    BucketCount,
+    Finding,
     SpanCandidate,
     StrayWrite,
     TransactionCandidate,
@@ -31,16 +43,63 @@ from txnwatch.state.model.incident import (
     span_incident_id,
     transaction_incident_id,
 )
+from txnwatch.state.model.ownership import FLINK, Advice, IdMaker, OwnerLookup, Subject
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading
-from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, TransactionView
+from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, TransactionState, TransactionView
 from txnwatch.state.model.values import (
     NO_TIME,
+    BarrierNumber,
     Offset,
     TimestampMs,
     TopicPartition,
     elapsed,
 )
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
+
+# When the listings of the last barriers were made: an event has the times of both looks of its proof.
+#
+# A candidate has the number of its first look and no time of it, because the state of a span keeps the number only.
+# After a restart between the looks the time is not known, and the event has null.
+
+MOST_LISTED: Final = 4_096  # at the default trigger, half an hour
+
+
+class ListedAt(NamedTuple):
+    """When the ends of a barrier were listed, by our clock; None if that is not known.
+
+    Attributes:
+        data_ms: those of the data partitions (D).
+        log_ms: those of the coordinators' log (T).
+    """
+
+    data_ms: TimestampMs | None
+    log_ms: TimestampMs | None
+
+
+NOT_LISTED: Final = ListedAt(None, None)
+
+
+@dataclass(slots=True)
+class LookTimes:
+    """The last barriers."""
+
+    _times: dict[BarrierNumber, ListedAt] = field(default_factory=dict)
+
+    def take(self, emitted: Iterable[Finding]) -> None:
+        """Takes the barriers of a micro-batch; all buckets have the same one."""
+        for finding in emitted:
+            if isinstance(finding, BucketCount):
+                listed_ms = finding.data_listed_ms
+                self._times[finding.barrier] = ListedAt(listed_ms, listed_ms + finding.log_after_ms)
+        while len(self._times) > MOST_LISTED:
+            del self._times[next(iter(self._times))]
+
+    def of(self, barrier: BarrierNumber | None) -> ListedAt:
+        """The times of a barrier."""
+        return self._times.get(barrier, NOT_LISTED) if barrier is not None else NOT_LISTED
+
+
+# The events.
 
 
 def span_event(
@@ -263,3 +322,75 @@ def _coordinators(origin: Origin, view: TransactionView | None, description: Des
         coordinator_producer_epoch=description.producer_epoch,
         coordinator_partitions=_sorted(description.partitions),
     )
+
+
+# The owner of a transaction, what has made its transactional id, and what to know before it is ended.
+
+
+def named(event: IncidentEvent, owners: OwnerLookup) -> IncidentEvent:
+    """The event with the owner of its transaction."""
+    owner, application = owners.of(subject_of(event))
+    return replace(event, owner=owner, application=application, advice=_advice(event, application))
+
+
+def subject_of(event: IncidentEvent) -> Subject:
+    """What the owner of an event's transaction is found by."""
+    participants = (*event.evidence.coordinator_partitions, *event.pending_partitions)
+    affected = {group.group_id for group in event.consumer_groups}
+    return Subject(
+        event.transactional_id,
+        event.topic,
+        frozenset(topics_of(participants)) | ({event.topic} if event.topic is not None else frozenset()),
+        frozenset(affected | {group.group_id for group in event.waiting_groups}),
+    )
+
+
+def topics_of(partitions: Iterable[str]) -> Iterable[str]:
+    """The topics of partitions that are given as text."""
+    return (TopicPartition.parse(one).topic for one in partitions)
+
+
+def _advice(event: IncidentEvent, application: IdMaker | None) -> Advice | None:
+    if RULE_OF[event.verdict].needs_marker:
+        is_undecided = event.expected_outcome is ExpectedOutcome.UNKNOWN
+    else:
+        is_undecided = event.topic is None and event.transaction_state is TransactionState.ONGOING
+    return advice_about(application) if is_undecided and event.is_open else None
+
+
+def advice_about(application: IdMaker | None) -> Advice | None:
+    """What to know before a transaction without an outcome is ended."""
+    return Advice.RESUME_FLINK_JOB if application is not None and application.framework == FLINK else None
+
+
+# Cuts an event so that it fits into a record of the events topic.
+#
+# Clients choose the names of groups and topics: as long as Kafka allows, and as many as they like. A record that is too
+# large is never delivered, and every later event would wait behind it. So each list of an event is cut to its first
+# entries; the first consumer groups are the most affected ones.
+
+# Brokers accept 1 MiB by default, librdkafka 1,000,000 bytes. A transactional id can take 200 kB of JSON, and it can
+# also be in the command and in two texts.
+LIST_BYTES: Final = 60_000
+
+
+def fitting(event: IncidentEvent) -> IncidentEvent:
+    """The event, with its lists cut if they are too long; the same object if they are not."""
+    partitions = event.evidence.coordinator_partitions
+    lists = (event.pending_partitions, event.consumer_groups, event.waiting_groups, partitions)
+    pending, groups, waiting, participants = fits = tuple(_first(one) for one in lists)
+    if fits == tuple(map(len, lists)):
+        return event
+    return replace(
+        event,
+        pending_partitions=event.pending_partitions[:pending],
+        consumer_groups=event.consumer_groups[:groups],
+        waiting_groups=event.waiting_groups[:waiting],
+        evidence=replace(event.evidence, coordinator_partitions=partitions[:participants]),
+    )
+
+
+def _first(values: Sequence[object]) -> int:
+    """How many values fit."""
+    sizes = (len(json.dumps(msgspec.to_builtins(value))) + 1 for value in values)
+    return sum(total <= LIST_BYTES for total in accumulate(sizes))

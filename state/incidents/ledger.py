@@ -29,18 +29,19 @@ from typing import Any, Final
 
 from txnwatch.state.abort.case import StoredFindings
 from txnwatch.state.evidence.ending import needs_update
-from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.checking import FollowUp, OpenChecks
+from txnwatch.state.incidents.book import Book, IncidentStore
+from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
 from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
-from txnwatch.state.incidents.doubts import Doubts
-from txnwatch.state.incidents.event_order import fitting
-from txnwatch.state.incidents.found_incidents import OUTCOME_BUDGET_MS, SpanIncidents, TransactionIncidents
-from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues, Findings
+from txnwatch.state.incidents.event_builder import fitting, named
+from txnwatch.state.incidents.found_incidents import (
+    OUTCOME_BUDGET_MS,
+    OutcomeRetries,
+    OwnerSearch,
+    SpanIncidents,
+    TransactionIncidents,
+)
 from txnwatch.state.incidents.life import Happening, NextStep, step
-from txnwatch.state.incidents.naming import named
-from txnwatch.state.incidents.outcomes import OutcomeRetries, OwnerSearch
-from txnwatch.state.incidents.own_findings import Findings
 from txnwatch.state.incidents.wanted import (
     Bury,
     Change,

@@ -22,9 +22,9 @@ from txnwatch.state.abort.protocol import (
     still_open_or_unreadable,
     with_answer,
 )
-from txnwatch.state.abort.rules import AbortSpec, partition_of
+from txnwatch.state.abort.rules import AbortSpec
 from txnwatch.state.incidents.wanted import FindClosingMarker, Now, Plan, ReadPartitions, WriteMarker, ask
-from txnwatch.state.model.incident import Action, IncidentEvent, updated
+from txnwatch.state.model.incident import Action, IncidentEvent, partition_of, updated
 from txnwatch.state.model.ports import NotSent, PartitionReading
 from txnwatch.state.model.values import DurationMs, TimestampMs
 

@@ -1,7 +1,7 @@
 """The automatic abort: ends hanging transactions one at a time, with an event before and after each marker.
 
 Law:
-  * It acts only on what this process has found itself (own_findings.py), and reads that again right before it acts.
+  * It acts only on what this process has found itself (confirm.py), and reads that again right before it acts.
     Events are not a source.
   * It writes only a marker that a fresh read and state/abort/rules.py allow.
   * An event that announces the marker is on the topic before the marker is written. A read and an event with the result
@@ -37,10 +37,9 @@ from txnwatch.state.abort.protocol import (
 )
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Refused, decide_abort, objection
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.incidents.confirm import confirm_spans
+from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.state.incidents.marker import MarkerProtocol, read_after, too_old
-from txnwatch.state.incidents.own_findings import read_anew
 from txnwatch.state.incidents.wanted import HoldLease, Now, Plan, Say, Within, ask
 from txnwatch.state.model.incident import Decision, IncidentEvent, Refusal, updated
 from txnwatch.state.model.ports import NotSent

@@ -33,7 +33,7 @@ clock, whoever stamped the start. So once `now + lowest - start` is above the ti
 transaction as expired. But it has had no more time to act on it than it has led the partition. That time, too, is a
 lower bound.
 
-If our own clock is set, the barrier names by how much, and all these times are moved (detection/bucket_clocks.py).
+If our own clock is set, the barrier names by how much, and all these times are moved (detection/bucket.py).
 
 What cannot be detected: a clock that was set forward between a record and the start of the first watch, and our own
 clock if it is set while no watch runs and the machine is restarted meanwhile.

@@ -359,6 +359,13 @@ class IncidentEvent:
         return span_incident_id(self.cluster_id, topic_id, partition.partition, producer_id, self.txn_start_offset)
 
 
+def partition_of(incident: IncidentEvent) -> TopicPartition:
+    """The partition of an incident about a span."""
+    assert incident.topic is not None
+    assert incident.partition is not None
+    return TopicPartition(incident.topic, incident.partition)
+
+
 class Overwritten(NamedTuple):
     """A record under an incident's key that is not an event; it replaces the event before it in the compacted topic."""
 

@@ -22,7 +22,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar, get_type_hints
 
-from txnwatch.state.detection.bucket_state import Awaited, BucketState, SharedState
+from txnwatch.state.detection.bucket_indexes import Awaited
+from txnwatch.state.detection.bucket_state import BucketState, SharedState
 from txnwatch.state.detection.reading import Reading
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.serializer import PartSerializer, Serializer

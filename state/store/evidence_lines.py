@@ -1,6 +1,6 @@
 """Stored evidence as lines of JSON that later versions of txnwatch read too.
 
-Apart: it is pure, and evidence_file.py reads and writes the file.
+Apart: it is pure, and run_ledger.py reads and writes the file.
 
 Evidence cannot be collected again if the coordinator has moved on. So unlike the state, it must survive an upgrade. A
 line has the name of each value: a later version ignores a name that it does not know, and uses the default of a name

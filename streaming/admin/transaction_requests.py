@@ -434,7 +434,7 @@ def names_of(
 
 # How long a transaction has been open by its coordinator's clock.
 #
-# state/evidence/ages.py explains what that proves.
+# state/evidence/screening.py explains what that proves.
 
 _NOT_ASKED = Problem("brokers before 3.8 cannot answer this, and no timestamp of its coordinator is recent enough")
 

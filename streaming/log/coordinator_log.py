@@ -19,8 +19,8 @@ from functools import partial
 from typing import NamedTuple
 
 from txnwatch.state.detection.view import is_newer, view_of_two
-from txnwatch.state.evidence.ages import LeaderStamp
 from txnwatch.state.evidence.past_ends import IdRecord
+from txnwatch.state.evidence.screening import LeaderStamp
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.ports import FormerOwnersRead, ListedOffset

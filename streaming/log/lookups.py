@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from txnwatch.state.evidence.visibility import BatchPlace, RecordPlace
+from txnwatch.state.evidence.read_committed import BatchPlace, RecordPlace
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.ports import BEING_READ, ListedOffset, PartitionReading, SpanHistory, SpanStart

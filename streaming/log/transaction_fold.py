@@ -343,7 +343,7 @@ class TransactionFold(BatchWalker):
 #    producer ids that are not wanted, and their facts are dropped.
 # 4. The exact fold reports nothing of the other producer ids either: they are idle and past, and their tombstones are
 #    past. In later ranges it does report such ids, and the state drops these facts unless it awaits the id (`pass_over`
-#    in state/detection/bucket_readings.py). At a first read the state awaits only ids that the log itself has shown.
+#    in state/detection/batch.py). At a first read the state awaits only ids that the log itself has shown.
 #
 # The first pass reads a batch directly from its bytes (`quick_decode`). If the bytes are unusual, it decodes
 # the batch at once, so damaged bytes stop both passes where they stop the exact fold. The first pass also sets

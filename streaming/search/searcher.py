@@ -13,9 +13,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from txnwatch.state.evidence.ages import Claim, claims
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.screening import OwnerViews, Search, open_spans, overdue_transaction, screen, settled
+from txnwatch.state.evidence.screening import (
+    Claim,
+    OwnerViews,
+    Search,
+    claims,
+    open_spans,
+    overdue_transaction,
+    screen,
+    settled,
+)
 from txnwatch.state.incidents.confirm import confirm_spans, confirm_transactions, with_histories
 from txnwatch.state.incidents.wanted import FreshReads, Plan, T
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate

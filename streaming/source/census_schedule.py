@@ -2,7 +2,7 @@
 
 A census is the leader's own list of open transactions (DescribeProducers). The logs alone are not enough:
 retention may have removed the beginning of a transaction, a truncated or skipped log can hide markers, and topics that
-are not scanned are known from censuses only. state/detection/census.py explains why two listings enclose a
+are not scanned are known from censuses only. state/detection/span.py explains why two listings enclose a
 census.
 
 Scanned partitions are described when reading begins, every `heal_interval_s`, and when the job requests it: a last

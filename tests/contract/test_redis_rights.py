@@ -14,8 +14,7 @@ from support.redis_users import RedisUser, documented, of_cluster, of_one_server
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.doctor import Health, check_redis
-from txnwatch.sinks.delivery.redis_page import PageKeys, RedisPage
-from txnwatch.sinks.delivery.redis_sink import RedisMirror
+from txnwatch.sinks.delivery.redis_sink import PageKeys, RedisMirror, RedisPage
 from txnwatch.sinks.delivery.redis_views import COMMANDS, read_shown
 from txnwatch.state.model.errors import SinkError
 from txnwatch_demo.embedded.redis import EmbeddedRedis

@@ -85,7 +85,7 @@ def test_the_image_has_the_locked_versions_and_the_registry_client(image: str) -
     found = json.loads(inside(image, "python", "-c", listed, *names))
     lock = (ROOT / "deploy" / "image" / "requirements.txt").read_text()
     assert {f"\n{name}=={version} \\" in lock for name, version in found.items()} == {True}
-    inside(image, "python", "-c", "import txnwatch.sinks.delivery.registry, confluent_kafka.schema_registry.avro")
+    inside(image, "python", "-c", "import txnwatch.sinks.delivery.encoding, confluent_kafka.schema_registry.avro")
 
 
 def test_spark_is_where_its_variables_say(image: str) -> None:

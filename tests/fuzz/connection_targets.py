@@ -19,8 +19,7 @@ from fuzz.answers import BROKER, packed, unpacked
 from fuzz.target import Target
 from support.incidents import an_event
 from support.scripted_brokers import api_versions, framed, handshake, has_sent, sasl_answer, server_final
-from txnwatch.sinks.delivery.encoding import schema_text
-from txnwatch.sinks.delivery.registry import RegistryCodec
+from txnwatch.sinks.delivery.encoding import RegistryCodec, schema_text
 from txnwatch.state.model.errors import AuthorizationError, BadEventError, BrokerError, WireError
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.security import Login, PasswordLogin, Security, TokenLogin

@@ -23,8 +23,7 @@ from support.watch import RunningPage
 from txnwatch.page.document import document_of, encoded
 from txnwatch.sinks.delivery.encoding import Keys, read_keys
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
-from txnwatch.sinks.delivery.redis_page import PageKeys
-from txnwatch.sinks.delivery.redis_sink import RedisMirror, prefix_of
+from txnwatch.sinks.delivery.redis_sink import PageKeys, RedisMirror, prefix_of
 from txnwatch.state.incidents.heartbeat import to_bytes
 from txnwatch_demo.embedded.kafka import EmbeddedKafka
 from txnwatch_demo.embedded.redis import EmbeddedRedis

@@ -12,7 +12,7 @@ import pytest
 from support.attempts import USUAL_CHANGES, Query
 from support.seeds import in_proportion
 from txnwatch.state.detection import open_transactions
-from txnwatch.state.detection.bucket_state import Agenda, Awaited
+from txnwatch.state.detection.bucket_indexes import Agenda, Awaited
 from txnwatch.state.store.bucket_log import KeptBucket
 
 SEEDS, BATCHES = in_proportion(10), 120

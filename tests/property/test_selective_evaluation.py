@@ -12,8 +12,8 @@ import pytest
 from support.changing_clocks import Differential
 from support.seeds import in_proportion
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection import bucket_clocks, evaluate
-from txnwatch.state.detection.bucket_clocks import Concerned
+from txnwatch.state.detection import evaluate
+from txnwatch.state.detection.bucket import Concerned
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.model.clocks import RESERVE_MS, Clock
@@ -44,7 +44,7 @@ def test_both_find_the_same_at_the_same_barrier() -> None:
     assert seen["evaluated"] < seen["evaluated of all"] / 2
 
 
-_take, _is_assumed = bucket_clocks.take_clocks, bucket_clocks.is_assumed
+_take, _is_assumed = buckets.take_clocks, buckets.is_assumed
 
 
 def concern_nobody(bucket: BucketState, barrier: Barrier) -> Concerned:
@@ -95,9 +95,9 @@ _BUGS: dict[str, tuple[Any, str, Callable[..., Any], int]] = {
     "no change concerns anybody": (buckets, "take_clocks", concern_nobody, 2),
     "elections concern nobody": (buckets, "take_clocks", without_elections, 8),
     "bounds concern nobody": (buckets, "take_clocks", without_bounds, 3),
-    "a first bound concerns nobody": (bucket_clocks, "is_assumed", first_bound_is_assumed, 3),
-    "only the last due times count": (bucket_clocks, "is_assumed", last_due_times_count, 3),
-    "only the first due times count": (bucket_clocks, "is_assumed", first_due_times_count, 9),
+    "a first bound concerns nobody": (buckets, "is_assumed", first_bound_is_assumed, 3),
+    "only the last due times count": (buckets, "is_assumed", last_due_times_count, 3),
+    "only the first due times count": (buckets, "is_assumed", first_due_times_count, 9),
     "no reserve": (BarrierContext, "assumed_age_ms", BarrierContext.age_ms, 3),
     "another policy changes no due time": (DetectionPolicy, "digest", lambda *_: 0, 38),
     "a look that is still to come waits": (evaluate, "is_settled", lambda *_, **__: True, 24),

@@ -40,13 +40,12 @@ from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import AbortPolicy, ProvenHang
-from txnwatch.state.abort.rules import partition_of
-from txnwatch.state.incidents import incident_store
+from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, IncidentStatus
+from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, IncidentStatus, partition_of
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
 from txnwatch.state.model.verdicts import Verdict
 
@@ -196,7 +195,7 @@ def believing() -> Iterator[None]:
     with (
         mock.patch.object(Book, "proven", as_published),
         mock.patch.object(Book, "content_of", lambda _, event, __: event),
-        mock.patch.object(incident_store, "meaning", return_value=Happening.RECORD_AGREES),
+        mock.patch.object(book, "meaning", return_value=Happening.RECORD_AGREES),
         as_it_was_found(),
     ):
         yield

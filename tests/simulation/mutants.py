@@ -21,9 +21,8 @@ from simulation.world import Setting, World
 from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import proof, span
-from txnwatch.state.detection.census import described_open
 from txnwatch.state.detection.proof import BarrierContext, Look, look_at
-from txnwatch.state.detection.span import Step
+from txnwatch.state.detection.span import Step, described_open
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,

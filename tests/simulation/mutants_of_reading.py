@@ -16,8 +16,7 @@ from simulation.view import View
 from simulation.world import Setting, World
 from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection.batch import Batch
-from txnwatch.state.detection.bucket_readings import give_up
+from txnwatch.state.detection.batch import Batch, give_up
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import READING_TRANSITIONS, Besides, Lack, Next, ReadEvent
 from txnwatch.state.detection.reading import ReadEvent as E

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from support.shared_log import SharedLog
-from txnwatch.state.incidents.event_order import differs
 from txnwatch.state.incidents.ledger import Ledger
+from txnwatch.state.incidents.life import differs
 from txnwatch.state.model.incident import IncidentEvent
 
 

@@ -12,8 +12,7 @@ from simulation.encoding import Data
 from simulation.owners import Owner
 from simulation.partition import DataPartition
 from simulation.world import World
-from txnwatch.state.abort.rules import partition_of
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, partition_of
 
 
 class Truth:

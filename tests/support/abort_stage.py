@@ -9,8 +9,7 @@ from support.fake_admin import FakeAdmin
 from support.fake_lease import FakeLease
 from support.ledger_world import LedgerWorld
 from support.one_look import a_searcher
-from txnwatch.sinks.abort.run_abort import RunningAbort
-from txnwatch.sinks.abort.run_by_hand import ManualAbort
+from txnwatch.sinks.abort.run_abort import ManualAbort, RunningAbort
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.incidents.by_hand import ManualTarget
 from txnwatch.state.incidents.commands import Origin

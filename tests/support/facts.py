@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from txnwatch.state.detection.bucket import process
-from txnwatch.state.detection.bucket_state import Agenda, BucketState
+from txnwatch.state.detection.bucket_indexes import Agenda
+from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import Reading
 from txnwatch.state.model.facts import (
     Barrier,

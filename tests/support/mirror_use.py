@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from support.heartbeats import a_heartbeat
 from support.incidents import a_life, an_event, id_of
-from txnwatch.sinks.delivery.redis_page import PageKeys
-from txnwatch.sinks.delivery.redis_sink import RedisMirror
+from txnwatch.sinks.delivery.redis_sink import PageKeys, RedisMirror
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.model.findings import OpenTransaction
 

@@ -15,7 +15,7 @@ from txnwatch.owners.owners_file import owners_of
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
 from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.naming import named
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.findings import (
     BlockedOffset,
     BucketCount,

@@ -7,7 +7,8 @@ from functools import partial
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from txnwatch.state.detection.bucket_state import Agenda, BucketState
+from txnwatch.state.detection.bucket_indexes import Agenda
+from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, Lacking, Reading, Standing
 from txnwatch.state.model.clocks import Clock, Clocks, Leader, Leadership
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage

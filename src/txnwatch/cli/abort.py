@@ -33,7 +33,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
-from txnwatch.sinks.abort.run_by_hand import ManualAbort, OperatorsTopic
+from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import ManualTarget

@@ -22,7 +22,7 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import CLEAN, FAILURE, delivering, event_line
 from txnwatch.cli.topic_reading import read_events_topic
 from txnwatch.sinks.delivery.encoding import to_json
-from txnwatch.sinks.delivery.event_log import Found, SkippedRecords
+from txnwatch.sinks.delivery.events_topic import Found, SkippedRecords
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import TimestampMs

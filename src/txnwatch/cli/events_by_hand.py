@@ -14,10 +14,9 @@ from txnwatch.cli.topic_reading import keys_of
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
 from txnwatch.setting_sources import client_properties
-from txnwatch.sinks.abort.run_by_hand import KafkaOperatorsTopic, NoTopic
+from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.sinks.delivery.encoding import FORMATS
-from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic
+from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.checks.preflight import check_write

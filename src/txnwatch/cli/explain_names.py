@@ -18,8 +18,8 @@ from txnwatch.cli.explanation import ALL_CLEAR, Explanation, end_text, of_id, of
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, participants_of, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
+from txnwatch.state.evidence.read_committed import Visibility
 from txnwatch.state.evidence.screening import FOREIGN, is_foreign
-from txnwatch.state.evidence.visibility import Visibility
 from txnwatch.state.incidents.commands import explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.incident import IncidentEvent

@@ -16,7 +16,7 @@ from txnwatch.cli.explanation import Explanation, of_span, open_in
 from txnwatch.cli.output import duration, utc
 from txnwatch.cli.past_ids import name_in_log, nobody_has
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, past_ends
-from txnwatch.state.evidence.visibility import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
+from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
 from txnwatch.state.incidents.commands import explain_id, explain_partition
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.transaction import Marker

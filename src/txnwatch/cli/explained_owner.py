@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from txnwatch.cli.explanation import Explanation
-from txnwatch.state.incidents.naming import advice_about, topics_of
+from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.transaction import TransactionState

@@ -30,7 +30,7 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
 from txnwatch.cluster_connection import options_of
 from txnwatch.owners.id_shapes import taken_apart
-from txnwatch.sinks.abort.run_by_hand import KafkaOperatorsTopic, NoTopic
+from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
     FenceNext,
     FenceStep,
@@ -49,7 +49,7 @@ from txnwatch.state.abort.fencing import (
     why_not,
 )
 from txnwatch.state.incidents.commands import Origin, explain_id
-from txnwatch.state.incidents.naming import advice_about
+from txnwatch.state.incidents.event_builder import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.ownership import ADVICE_MEANS, Subject

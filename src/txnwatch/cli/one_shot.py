@@ -29,7 +29,7 @@ from txnwatch.config import (
 from txnwatch.owners.owners_file import read_owners
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
 from txnwatch.state.incidents.commands import EventsFlags, Origin, suggested
-from txnwatch.state.incidents.naming import named
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name

@@ -41,8 +41,8 @@ from txnwatch.page.own_hosts import OwnHosts
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.setting_sources import client_properties
-from txnwatch.sinks.delivery.event_log import EventLog
-from txnwatch.sinks.delivery.redis_page import RedisPage
+from txnwatch.sinks.delivery.events_topic import EventLog
+from txnwatch.sinks.delivery.redis_sink import RedisPage
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.errors import ConfigError, TxnwatchError
 from txnwatch.streaming.client.clock import wall_clock_ms

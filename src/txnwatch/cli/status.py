@@ -37,7 +37,7 @@ from txnwatch.cli.output import (
     write,
 )
 from txnwatch.cli.topic_reading import keys_of, read_events_topic
-from txnwatch.sinks.delivery.event_log import SkippedRecords
+from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.incidents.heartbeat import (
     Heartbeat,

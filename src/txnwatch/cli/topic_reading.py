@@ -11,7 +11,7 @@ from txnwatch.cluster_connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.encoding import Keys
-from txnwatch.sinks.delivery.event_log import Found, read_events
+from txnwatch.sinks.delivery.events_topic import Found, read_events
 
 
 def keys_of(parsed: argparse.Namespace) -> Keys | None:

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from txnwatch.page.document import PageDocument
 from txnwatch.page.store import KnownNow, Reach, Watched, WatcherRow
 from txnwatch.page.truth import JUDGED_WITHIN_MS
-from txnwatch.state.incidents.event_order import KEPT_MS
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.heartbeat import (
     FRESH_MS,
     Heartbeat,
@@ -32,7 +32,7 @@ from txnwatch.state.incidents.heartbeat import (
     last_of_each,
     uncovered,
 )
-from txnwatch.state.incidents.naming import named
+from txnwatch.state.incidents.life import KEPT_MS
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.findings import OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, LatestEvents, Overwritten

@@ -19,8 +19,8 @@ from typing import Final, Protocol
 from txnwatch.page.announced import Announced, FromRedis
 from txnwatch.page.document import decoded
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.sinks.delivery.background import WorkerThread
-from txnwatch.sinks.delivery.event_log import EventLog, Found
+from txnwatch.sinks.delivery.events_topic import EventLog, Found
+from txnwatch.sinks.delivery.outbox import WorkerThread
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.errors import BadEventError, SinkError, TxnwatchError
 from txnwatch.state.model.ownership import OwnerLookup

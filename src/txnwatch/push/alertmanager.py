@@ -15,8 +15,7 @@ from txnwatch.push.http_client import Address, HttpClient
 from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Sender, TargetAnswer, TargetThread
-from txnwatch.sinks.delivery.background import WHEN_WOKEN
-from txnwatch.sinks.delivery.outbox import DeliveryCounts
+from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs

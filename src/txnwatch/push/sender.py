@@ -21,7 +21,7 @@ from typing import Final
 from txnwatch.push.http_client import HttpClient, Reply
 from txnwatch.push.journal import STOPPED, Journal
 from txnwatch.push.push_file import HttpTarget
-from txnwatch.sinks.delivery.background import WorkerThread
+from txnwatch.sinks.delivery.outbox import WorkerThread
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import AT_ONCE, NO_TIME, DurationMs, TimestampMs, doubled

@@ -13,7 +13,7 @@ from txnwatch.push.journal import Journal, journal_name
 from txnwatch.push.push_file import HttpTarget, PushFile
 from txnwatch.push.webhook import Webhook
 from txnwatch.state.incidents.commands import Origin, suggested
-from txnwatch.state.incidents.naming import named
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs

@@ -27,9 +27,8 @@ from txnwatch.push.http_client import HttpClient, Reply
 from txnwatch.push.journal import Journal, TargetPosition
 from txnwatch.push.push_file import WebhookTarget
 from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Sender, TargetAnswer, TargetThread
-from txnwatch.sinks.delivery.background import WHEN_WOKEN
 from txnwatch.sinks.delivery.encoding import cloud_event_attributes, to_json
-from txnwatch.sinks.delivery.outbox import DeliveryCounts, QueueBound
+from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts, QueueBound
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log

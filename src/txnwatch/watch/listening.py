@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch import __version__
-from txnwatch.sinks.delivery.event_log import Found, SkippedRecords
+from txnwatch.sinks.delivery.events_topic import Found, SkippedRecords
 from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached

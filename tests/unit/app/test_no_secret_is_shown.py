@@ -15,9 +15,9 @@ from txnwatch.cli.main import main
 from txnwatch.cli.one_shot import as_seen_from_here
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.setting_sources import client_properties, load_settings
+from txnwatch.sinks.delivery.encoding import RegistryCodec
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.sinks.delivery.redis_views import read_shown
-from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.ownership import NO_OWNERS
 

@@ -18,7 +18,7 @@ from txnwatch.page.follower import ClusterSource, Follower
 from txnwatch.page.picture import Knowledge
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.page.truth import PageState, judge
-from txnwatch.sinks.delivery.event_log import Found
+from txnwatch.sinks.delivery.events_topic import Found
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError, SkipReason
 from txnwatch.state.model.values import TimestampMs

@@ -15,7 +15,7 @@ from txnwatch.page import details
 from txnwatch.page.picture import Knowledge, picture_of
 from txnwatch.page.whom_to_call import about_client, about_event, owners_of
 from txnwatch.page.words import as_text
-from txnwatch.state.incidents.naming import named
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.ownership import NO_OWNERS, FoundBy, OwningTeam
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import Verdict

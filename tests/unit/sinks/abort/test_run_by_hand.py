@@ -9,9 +9,9 @@ import pytest
 
 from support.incidents import an_event
 from support.shared_log import SharedLog
-from txnwatch.sinks.abort import run_by_hand
-from txnwatch.sinks.abort.run_by_hand import KafkaOperatorsTopic
-from txnwatch.state.incidents.event_order import ROOM
+from txnwatch.sinks.abort import run_abort
+from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic
+from txnwatch.state.incidents.life import ROOM
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, span_incident_id, updated
 
@@ -63,8 +63,8 @@ class Log(SharedLog):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_by_hand, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(run_by_hand, "PAUSE_S", 0.01)
+    monkeypatch.setattr(run_abort, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(run_abort, "PAUSE_S", 0.01)
 
 
 def on(log: Log) -> KafkaOperatorsTopic:

@@ -10,8 +10,7 @@ from support.incidents import a_life, an_event
 from support.log_lines import LogLines
 from support.recording_sink import RecordingMirror
 from support.waiting import eventually
-from txnwatch.sinks.delivery.background import BackgroundMirror, WorkerThread
-from txnwatch.sinks.delivery.outbox import MirrorOutbox
+from txnwatch.sinks.delivery.outbox import BackgroundMirror, MirrorOutbox, WorkerThread
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 

@@ -9,8 +9,7 @@ import pytest
 
 from support.facts import START_MS, DictStore, transaction
 from txnwatch.state.detection import bucket as buckets
-from txnwatch.state.detection.bucket import process
-from txnwatch.state.detection.bucket_clocks import take_clocks
+from txnwatch.state.detection.bucket import process, take_clocks
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.clocks import RESERVE_MS, Clock, Leader
 from txnwatch.state.model.facts import Barrier, Fact

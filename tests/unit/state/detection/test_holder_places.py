@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.facts import START_MS, BucketRun, Kept, a_marker, decode_bucket, encode_bucket, seen, transaction
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import open_transactions
-from txnwatch.state.detection.open_ages import LowestData
+from txnwatch.state.detection.bucket_indexes import LowestData
 from txnwatch.state.detection.open_transactions import FOLLOWED, HOLDING
 from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Fact

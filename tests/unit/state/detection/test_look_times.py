@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txnwatch.state.detection.bucket_state import Agenda
+from txnwatch.state.detection.bucket_indexes import Agenda
 
 producer_ids, times = st.integers(0, 5), st.integers(0, 9)
 steps = st.lists(

@@ -24,7 +24,7 @@ from support.facts import (
 )
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import open_transactions
-from txnwatch.state.detection.open_ages import OpenAges, starts_of
+from txnwatch.state.detection.bucket_indexes import OpenAges, starts_of
 from txnwatch.state.detection.open_transactions import FOLLOWED, LastOpenLists
 from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Fact, LastStable, NoticeKind

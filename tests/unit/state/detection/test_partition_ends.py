@@ -8,8 +8,7 @@ import pytest
 
 from support.facts import ORDERS, PAYMENTS, START_MS, BucketRun, Kept, notice, seen, transaction
 from support.facts import census as census_of
-from txnwatch.state.detection.open_transactions import LastOpenLists
-from txnwatch.state.detection.partition_ends import SHOWN_ENDS
+from txnwatch.state.detection.open_transactions import SHOWN_ENDS, LastOpenLists
 from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, NoticeKind, OpenDescribed
 from txnwatch.state.model.findings import CensusOffsets, Finding, PartitionEnds
 from txnwatch.state.model.transaction import TransactionState as S

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from txnwatch.state.evidence.affected_groups import (
+from txnwatch.state.evidence.read_committed import (
     NEAR_OFFSETS,
     UnmovedOffset,
     affected_groups,

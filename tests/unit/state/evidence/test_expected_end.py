@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from txnwatch.state.evidence.ages import EndsBy, ExpectedEnd, expected_end
+from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, expected_end
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from txnwatch.state.evidence.visibility import RULES, VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
+from txnwatch.state.evidence.read_committed import (
+    RULES,
+    VISIBILITY_MEANS,
+    BatchPlace,
+    RecordPlace,
+    Visibility,
+    visibility,
+)
 from txnwatch.state.model.transaction import Marker
 
 V = Visibility

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.outcome import Outcome, unknown
-from txnwatch.state.incidents.doubts import candidate_of, is_doubtful_span, is_doubtful_transaction
-from txnwatch.state.incidents.event_order import (
+from txnwatch.state.incidents.book import IncidentStore, meaning
+from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span, is_doubtful_transaction
+from txnwatch.state.incidents.life import (
+    NextStep,
     believed_action,
     claimed,
     differs,
@@ -21,11 +23,10 @@ from txnwatch.state.incidents.event_order import (
     is_same_span,
     keeps_content,
     outcome_as_found,
+    step,
     with_claim,
     with_newer_verdict,
 )
-from txnwatch.state.incidents.incident_store import IncidentStore, meaning
-from txnwatch.state.incidents.life import NextStep, step
 from txnwatch.state.model.incident import (
     ActionResult,
     Decision,

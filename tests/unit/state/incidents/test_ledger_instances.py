@@ -12,7 +12,7 @@ from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.case import AbortPolicy
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, no_longer_open
-from txnwatch.state.incidents.incident_store import IncidentStore
+from txnwatch.state.incidents.book import IncidentStore
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import resolved
 

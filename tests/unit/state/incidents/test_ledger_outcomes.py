@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from support.ledger_world import LedgerWorld
 from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME
-from txnwatch.state.incidents.outcomes import AT_A_TIME
+from txnwatch.state.incidents.found_incidents import OUTCOMES_AT_A_TIME
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import BEING_READ, SpanHistory
@@ -232,7 +232,7 @@ def test_the_history_of_an_ended_span_is_not_requested(world: LedgerWorld) -> No
 
 
 def test_many_at_once_are_reported_at_once_and_their_outcomes_follow_in_groups(world: LedgerWorld) -> None:
-    count = 3 * AT_A_TIME
+    count = 3 * OUTCOMES_AT_A_TIME
     candidates = []
     for number in range(count):
         name = f"checkout-{number}"
@@ -245,6 +245,6 @@ def test_many_at_once_are_reported_at_once_and_their_outcomes_follow_in_groups(w
         world.batch(after_ms=0)  # the state need not emit the waiting candidates again
     assert len(outcomes(world)) == count
     world.admin.unreadable.clear()
-    for _ in range(count // AT_A_TIME):
+    for _ in range(count // OUTCOMES_AT_A_TIME):
         world.batch(after_ms=MINUTE_MS)
     assert outcomes(world)[count:] == [("updated", "abort")] * count

@@ -6,15 +6,15 @@ import pytest
 
 from support.ledger_world import LedgerWorld
 from support.page_world import a_count
-from txnwatch.state.incidents.listing_times import MOST, NOT_LISTED, LookTimes
+from txnwatch.state.incidents.event_builder import MOST_LISTED, NOT_LISTED, LookTimes
 from txnwatch.state.model.values import BarrierNumber
 
 
 def test_the_times_of_the_last_barriers_are_known() -> None:
     looks = LookTimes()
-    for number in range(MOST + 10):
+    for number in range(MOST_LISTED + 10):
         looks.take([a_count({"Ongoing": 1}, number)])
-    last = looks.of(BarrierNumber(MOST + 9))
+    last = looks.of(BarrierNumber(MOST_LISTED + 9))
     assert last.data_ms is not None
     assert last.log_ms == last.data_ms + 40
     assert looks.of(BarrierNumber(9)) == NOT_LISTED

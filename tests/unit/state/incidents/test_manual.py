@@ -11,7 +11,7 @@ import pytest
 from support.abort_stage import a_manual_abort
 from support.fake_admin import FakeAdmin
 from support.operators import RecordingOperatorsTopic
-from txnwatch.sinks.abort.run_by_hand import FoundHang, ManualAbort, ManualTarget
+from txnwatch.sinks.abort.run_abort import FoundHang, ManualAbort, ManualTarget
 from txnwatch.state.abort.protocol import FRESH_BY_HAND_MS, MarkerResult
 from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError

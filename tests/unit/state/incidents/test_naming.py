@@ -13,7 +13,7 @@ from support.incidents import an_event, an_evidence
 from support.ledger_world import ORIGIN, LedgerWorld
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.owners.owners_file import owners_of
-from txnwatch.state.incidents.naming import named
+from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.ownership import Advice, FoundBy, OwningTeam
 
 ROOT = Path(__file__).parents[4]
@@ -128,14 +128,17 @@ def test_no_decision_reads_an_owner() -> None:
         ),
         *(
             ROOT / "state" / "incidents" / f"{name}.py"
-            for name in ("remediation", "marker", "own_findings", "outcomes")
+            for name in ("remediation", "marker", "confirm", "found_incidents")
         ),
         *(ROOT / "sinks" / "abort").rglob("*.py"),
     ]
     assert len(deciding) > 20
     for path in deciding:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert not {one for one in modules if one.endswith(("ownership", "naming"))}, path
+        imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert not [node for node in imported if (node.module or "").endswith("ownership")], path
+        assert not {alias.name for node in imported for alias in node.names} & {
+            *("named", "subject_of", "topics_of", "advice_about"),
+        }, path
         read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert not read & {"owner", "application", "advice"}, path

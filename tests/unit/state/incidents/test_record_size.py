@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.incidents import an_event
 from support.ledger_world import LedgerWorld
 from txnwatch.sinks.delivery.encoding import to_json
-from txnwatch.state.incidents.event_order import fitting
+from txnwatch.state.incidents.event_builder import fitting
 from txnwatch.state.incidents.value_rules import NAME_BYTES
 from txnwatch.state.model.incident import IncidentEvent
 
