@@ -90,9 +90,9 @@ class Batch:
         """Facts that concern every producer with something open; they are applied first."""
         return tuple(notice for notice in self.notices if notice.kind not in KEEPS_WHAT_IS_KNOWN)
 
-    def brackets(self) -> Brackets:
-        """The brackets of the batch's census, with the notices as they are now."""
-        return Brackets(self.censuses, self.notices)
+    def brackets(self, unread: Iterable[TopicPartition] = ()) -> Brackets:
+        """The brackets of the batch's census, with the notices as they are now; see Brackets for `unread`."""
+        return Brackets(self.censuses, self.notices, unread)
 
 
 class Brackets:
@@ -105,22 +105,36 @@ class Brackets:
     that is behind may lose a range in every batch, and the leader still knows what is open. If a range could not be
     read, the census replaces the log, whatever was planned; this can also happen in every batch. The deletion of a
     topic does not make the census of a new topic with the same name invalid.
+
+    `unread` are the partitions with a range or a rest that the state knows to be unread; the planner of the census may
+    not know it.
     """
 
-    def __init__(self, censuses: Iterable[CensusTaken], notices: Iterable[PartitionNotice]) -> None:
+    def __init__(
+        self,
+        censuses: Iterable[CensusTaken],
+        notices: Iterable[PartitionNotice],
+        unread: Iterable[TopicPartition] = (),
+    ) -> None:
         self._censuses, noticed = tuple(censuses), tuple(notices)
         harmless = KEEPS_WHAT_IS_KNOWN | {NoticeKind.LOST, NoticeKind.DELETED}
         read = {NoticeKind.GAP, NoticeKind.DELETED}
         self._changed = {notice.partition for notice in noticed if notice.kind not in harmless}
-        self._failed = {notice.partition for notice in noticed if notice.kind is NoticeKind.GAP}
+        self._failed = {notice.partition for notice in noticed if notice.kind is NoticeKind.GAP}.union(unread)
         self._unread = {notice.partition for notice in noticed if notice.kind not in read}
         deleted = (notice for notice in noticed if notice.kind is NoticeKind.DELETED)
         self._gone = {(notice.partition, notice.topic_id) for notice in deleted}
         self._noticed = {notice.partition for notice in noticed}
+        self._found: dict[TopicPartition, CensusListing | None] = {}
         self.is_round = any(census.is_round for census in self._censuses)
 
     def of(self, partition: TopicPartition) -> CensusListing | None:
         """The bracket of a partition; None if the census is not valid for it, or has not described it."""
+        if partition not in self._found:
+            self._found[partition] = self._find(partition)
+        return self._found[partition]
+
+    def _find(self, partition: TopicPartition) -> CensusListing | None:
         for census in reversed(self._censuses):
             bracket = census.taken.get(partition)
             if bracket is None or partition in (self._unread if bracket.is_scanned else self._changed):
@@ -359,14 +373,6 @@ def _read_twice(bucket: BucketState, batch: Batch) -> Iterator[TopicPartition]:
 
 def _previous(batch: Batch) -> BarrierNumber:
     return BarrierNumber(batch.barrier.number - 1)
-
-
-def as_read(bucket: BucketState, partition: TopicPartition, bracket: CensusListing | None) -> CensusListing | None:
-    """The bracket, corrected by what the state knows to be unread; the planner of the census may not know it."""
-    if bracket is None or not bracket.is_scanned:
-        return bracket
-    is_unread = bucket.reading(partition).unread_from(Lack.REST, Lack.RANGE) is not None
-    return bracket._replace(is_scanned=False, is_behind=True) if is_unread else bracket
 
 
 class LogReadings:

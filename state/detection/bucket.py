@@ -28,7 +28,6 @@ from txnwatch.state.detection.batch import (
     Batch,
     LogReadings,
     ReadBefore,
-    as_read,
     blocked_offsets,
     follow,
     give_up,
@@ -206,11 +205,11 @@ def take_census(run: BucketBatch) -> None:
     batch, loaded = run.batch, run.loaded
     if not batch.censuses:
         return
-    brackets = batch.brackets()
+    brackets = batch.brackets(run.bucket.lacking(Lack.REST, Lack.RANGE))
     number = batch.barrier.number
     shown: set[tuple[int, TopicPartition]] = set()
     for fact in batch.described:
-        bracket = as_read(run.bucket, fact.partition, brackets.of(fact.partition))
+        bracket = brackets.of(fact.partition)
         if bracket is not None and fact.start_offset < bracket.below:
             shown.add((fact.producer_id, fact.partition))
             step = described_open(loaded.known(fact.producer_id), fact, bracket, number)
@@ -221,7 +220,7 @@ def take_census(run: BucketBatch) -> None:
     looked_at = brackets.described(awaited.partitions) | brackets.missing(awaited.known_by_census)
     for producer_id in sorted({*awaited.on(looked_at), *loaded.touched}):
         for partition, span in loaded.known(producer_id).spans.items():
-            bracket = as_read(run.bucket, partition, brackets.of(partition))
+            bracket = brackets.of(partition)
             if brackets.is_missing(partition):
                 if is_known_by_census(span):
                     loaded.take(not_there(loaded.load(producer_id), partition))
