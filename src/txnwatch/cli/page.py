@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
 
-from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.log_output import log_to_stdout
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -28,7 +26,7 @@ from txnwatch.cli.one_shot import (
     add_owners_flag,
     redis_url,
 )
-from txnwatch.cli.output import CLEAN
+from txnwatch.cli.output import CLEAN, LOG, log_to_stdout
 from txnwatch.cluster_connection import options_of
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec

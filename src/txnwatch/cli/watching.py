@@ -13,10 +13,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
-from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.log_output import log_incident, log_step
-from txnwatch.cli.reload import Reload
-from txnwatch.cli.stop_request import CLOSE_S, KILL_S, StepTooLongError, StopRequest
+from txnwatch.cli.output import LOG, log_incident, log_step
+from txnwatch.cli.watch_process import CLOSE_S, KILL_S, Reload, StepTooLongError, StopRequest
 from txnwatch.config import RunSettings
 from txnwatch.named_files import NamedFiles
 from txnwatch.page.own_hosts import OwnHosts

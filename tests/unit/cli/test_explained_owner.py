@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from txnwatch.cli.explained_owner import with_owner
+from txnwatch.cli.explain import with_owner
 from txnwatch.cli.explanation import Explanation
 from txnwatch.cli.fence import what_it_ends
 from txnwatch.owners.owners_file import owners_of
