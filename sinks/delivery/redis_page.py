@@ -1,7 +1,7 @@
 """The key `page` in Redis: a watcher writes it while a page asks for it, and `txnwatch page` reads it.
 
 Keys, under `txnwatch:{<cluster id>}:`
-  page         the document (src/txnwatch/page/document.py), compressed, and its signature; expires after a minute
+  page         the document (src/txnwatch/page/announced.py), compressed, and its signature; expires after a minute
   page-wanted  exists while a page asks for the document; expires after half a minute
 
 Law: the watcher looks and writes in the thread of its mirror, so a micro-batch never waits. The reader takes at most

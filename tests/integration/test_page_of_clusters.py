@@ -20,7 +20,7 @@ from support.servers import connect
 from support.topics import unique
 from support.waiting import eventually
 from support.watch import RunningPage
-from txnwatch.page.document import document_of, encoded
+from txnwatch.page.announced import document_of, encoded
 from txnwatch.sinks.delivery.encoding import Keys, read_keys
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis_page import PageKeys

@@ -22,8 +22,8 @@ from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.push.alertmanager import STATUS_PATH
 from txnwatch.push.http_client import Address, HttpClient
-from txnwatch.push.journal import STOPPED, Journal, journal_name
 from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget, read_push_file
+from txnwatch.push.sender import STOPPED, Journal, journal_name
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import (

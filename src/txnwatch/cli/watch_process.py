@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from txnwatch.cli.output import JSON, LOG, log_to_stdout
 from txnwatch.config import THRESHOLDS, RunSettings
 from txnwatch.named_files import read_named_files
-from txnwatch.owners.owners_file import read_owners
+from txnwatch.owners.owner_table import read_owners
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, load_settings
 from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.errors import TxnwatchError

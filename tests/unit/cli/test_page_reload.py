@@ -14,7 +14,7 @@ import pytest
 from support.log_lines import log_restored
 from txnwatch.cli import output, page
 from txnwatch.cli.page import FollowedClusters
-from txnwatch.owners.owners_file import read_owners
+from txnwatch.owners.owner_table import read_owners
 from txnwatch.page.follower import Follower
 
 TEAM = '[[owner]]\nteam = "{}"\ntransactional_ids = ["app-*"]\n'

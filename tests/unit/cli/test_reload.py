@@ -20,8 +20,7 @@ from support.log_lines import log_restored
 from txnwatch.cli import output, watching
 from txnwatch.cli.watch_process import AT_ONCE, OF_THE_QUERY, Reload, StopRequest
 from txnwatch.config import RunSettings
-from txnwatch.owners.owner_table import OwnerTable
-from txnwatch.owners.owners_file import read_owners
+from txnwatch.owners.owner_table import OwnerTable, read_owners
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ownership import FoundBy

@@ -22,7 +22,7 @@ from support.recording_sink import RecordingTopic
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.table import METRICS, Kind
-from txnwatch.push.alert_book import ALERT_NAMES
+from txnwatch.push.alertmanager import ALERT_NAMES
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.commands import Origin
