@@ -1,6 +1,6 @@
 """The environment of the demo: servers, applications, a watch as a user runs it, and the consumer that is measured.
 
-Apart: a test checks it without the steps, which are in play.py.
+Apart: a test checks it without the steps, which are in command.py.
 """
 
 from __future__ import annotations

@@ -259,5 +259,5 @@ def test_the_image_gets_every_file_that_it_copies() -> None:
     files = [file for copied in copies for file in copied.split() if file != "."]
     assert "deploy/image/entrypoint.py" in files
     assert [file for file in files if not is_in_the_context(file, patterns)] == []
-    assert not is_in_the_context("src/txnwatch_demo/play.py", patterns)
+    assert not is_in_the_context("src/txnwatch_demo/command.py", patterns)
     assert not is_in_the_context(".git/config", patterns)
