@@ -33,9 +33,7 @@ from txnwatch_demo.embedded.applications import (
     idempotent_writer,
     transactional_writer,
 )
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.process import free_ports
-from txnwatch_demo.embedded.redis import EmbeddedRedis, redis_program
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis, free_ports, redis_program
 from txnwatch_demo.late_write import set_verification
 from txnwatch_demo.screen import DemoView, PartitionRow
 

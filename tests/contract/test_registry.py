@@ -30,7 +30,7 @@ from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.delivery.registry import RegistryCodec
 from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, RegistryUnavailableError, SinkError
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 @pytest.fixture

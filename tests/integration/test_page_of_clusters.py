@@ -26,8 +26,7 @@ from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis_page import PageKeys
 from txnwatch.sinks.delivery.redis_sink import RedisMirror, prefix_of
 from txnwatch.state.incidents.heartbeat import to_bytes
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 SEEN_S = 30.0
 

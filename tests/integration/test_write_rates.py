@@ -18,7 +18,7 @@ from support.topics import create_topic, unique
 from txnwatch.streaming.admin.log_traffic import LogBytes, coordinator_log_bytes, write_rates
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import CensusBytes, census_bytes
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 def test_the_rate_of_a_topic_is_what_was_written_in_the_last_hour(kafka: EmbeddedKafka) -> None:
