@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from txnwatch.config import INT64, RunSettings
-from txnwatch.page.clusters_file import MOST_CLUSTERS, NAME, ClusterEntry
+from txnwatch.page.clusters import MOST_CLUSTERS, NAME, ClusterEntry
 
 SOURCE = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "values.schema.yaml"
 # Values of the chart set these: `secret`, `checkpoint` and `metrics`.

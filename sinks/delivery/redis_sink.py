@@ -8,7 +8,7 @@ Keys, under `txnwatch:{<cluster id>}:`
   heartbeat:<hash>  hash of a watcher's heartbeat and its signature; expires a day after the last one
   open              sorted set of the oldest open transactions, also healthy ones, by their start; each member is a
                     JSON object; expires a minute after the last write
-  page              the document (src/txnwatch/page/document.py), compressed, and its signature; expires after a minute
+  page              the document (src/txnwatch/page/announced.py), compressed, and its signature; expires after a minute
   page-wanted       exists while a page asks for the document; expires after half a minute
 
 One script changes the first three, and only if the event's sequence is higher than the one in the hash: events may

@@ -18,7 +18,7 @@ from txnwatch.config import RunSettings
 from txnwatch.librdkafka import events_topic, grantee_of, librdkafka_config
 from txnwatch.metrics.collector import Metrics
 from txnwatch.named_files import NamedFiles
-from txnwatch.owners.owners_file import read_owners
+from txnwatch.owners.owner_table import read_owners
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
 from txnwatch.push.push_file import NO_TARGETS
 from txnwatch.push.targets import PushTargets

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import EventsTopic, LibrdkafkaConfig, grantee_of, librdkafka_config
-from txnwatch.page.document import document_of, encoded
+from txnwatch.page.announced import document_of, encoded
 from txnwatch.page.store import PageStore
 from txnwatch.push.targets import PushTargets
 from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort

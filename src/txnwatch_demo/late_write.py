@@ -1,16 +1,31 @@
-"""The fault of the demo, made with real requests. Nothing here writes an incident event or calls the detector."""
+"""The fault of the demo, made with real requests, and the producer that sends them one by one.
+
+The fault is an ordinary request at the wrong time: a produce request that arrives after the abort of its transaction.
+No client library sends requests in this order. Nothing here writes an incident event or calls the detector.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import BrokerId, DurationMs, Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.stepwise_producer import StepwiseProducer
+from txnwatch.streaming.client.connection import Connection, error_name
 
 VERIFICATION = "transaction.partition.verification.enable"
 
@@ -52,3 +67,168 @@ def await_end(cluster: Cluster, producer: StepwiseProducer, partition: TopicPart
             return
         time.sleep(0.05)
     raise TxnwatchError(f"the transaction of {producer.transactional_id} did not end on {partition}")
+
+
+_RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
+PRODUCE_VERSION = 11  # of clients before Kafka 4.0: the broker does not add the partition to the transaction
+END_VERSION = 4  # of clients before Kafka 4.0: the producer epoch stays
+_BATCH_SIZE = 1 << 20
+_TRANSACTION = 1  # key type of FindCoordinator
+
+
+@dataclass
+class StepwiseProducer:
+    """One transactional id, with the producer id and epoch that it received last."""
+
+    cluster: Cluster
+    transactional_id: str
+    timeout_ms: DurationMs = DurationMs(60_000)
+    producer_id: ProducerId = ProducerId(-1)
+    producer_epoch: ProducerEpoch = ProducerEpoch(-1)
+
+    def __post_init__(self) -> None:
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def init(self) -> Self:
+        """Sends InitProducerId: the id gets a new epoch, and its open transaction is aborted."""
+        answer = self._at_coordinator(
+            lambda connection: InitProducerIdRequest(
+                version=connection.require_version(InitProducerIdRequest, highest=4),
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self.timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+        )
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+        return self
+
+    def add(self, *partitions: TopicPartition) -> None:
+        """Sends AddPartitionsToTxn, version 3; the transaction is then open at the coordinator."""
+        version, topic = 3, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        names: dict[str, list[int]] = {}
+        for partition in partitions:
+            names.setdefault(partition.topic, []).append(partition.partition)
+        request = AddPartitionsToTxnRequest(
+            version=version,
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.producer_epoch,
+            v3_and_below_topics=[topic(version=version, name=name, partitions=ids) for name, ids in names.items()],
+        )
+        answer = self._at_coordinator(lambda _: request)
+        for result in answer.results_by_topic_v3_and_below:
+            for partition in result.results_by_partition:
+                raise_for(partition.partition_error_code, f"AddPartitionsToTxn {result.name}")
+
+    def produce(self, partition: TopicPartition, values: Iterable[bytes] = (b"x",)) -> Offset:
+        """Produces one batch and returns its base offset.
+
+        Clients before Kafka 4.0 send version 11. It does not add the partition to the transaction, and a broker with
+        `transaction.partition.verification.enable=false` (or older than 3.6) does not check that it was added.
+        """
+        records = list(values)
+        batch = self._batch(partition, records, time.time_ns() // 1_000_000)
+        request = produce_request(partition, batch, transactional_id=self.transactional_id)
+        return self._append(partition, request, len(records))
+
+    def _batch(
+        self, partition: TopicPartition, values: list[bytes], timestamp_ms: int, *, transactional: bool = True
+    ) -> bytes:
+        sequence = self._sequences.get(partition, 0)
+        batch = DefaultRecordBatchBuilder(
+            2, 0, transactional, self.producer_id, self.producer_epoch, sequence, _BATCH_SIZE
+        )
+        for position, value in enumerate(values):
+            batch.append(position, timestamp_ms, None, value, [])
+        return bytes(batch.build())
+
+    def _append(self, partition: TopicPartition, request: ProduceRequest, count: int) -> Offset:
+        for _ in _attempts():
+            info = self.cluster.refresh().info(partition)
+            if info is None or info.leader is None:
+                continue
+            response = self.cluster.node(info.leader).call(request, 15.0)
+            answer = response.responses[0].partition_responses[0]
+            if answer.error_code not in _RETRY:
+                raise_for(answer.error_code, f"Produce to {partition}")
+                self._sequences[partition] = self._sequences.get(partition, 0) + count
+                return Offset(answer.base_offset)
+        raise TxnwatchError(f"could not produce to {partition}")
+
+    def end(self, *, commit: bool) -> None:
+        """Sends EndTxn."""
+        self._send_end(commit=commit, version=END_VERSION)
+
+    def _send_end(self, *, commit: bool, version: int) -> Any:
+        return self._at_coordinator(
+            lambda _: EndTxnRequest(
+                version=version,
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                committed=commit,
+            )
+        )
+
+    def _at_coordinator(self, build: Any) -> Any:
+        return self._at_coordinator_of(_TRANSACTION, self.transactional_id, build)
+
+    def _at_coordinator_of(self, key_type: int, key: str, build: Any) -> Any:
+        error = "no answer"
+        for _ in _attempts():
+            coordinator = self._coordinator(key_type, key)
+            if coordinator is None:
+                continue
+            connection = self.cluster.node(coordinator)
+            request = build(connection)
+            response = connection.call(request, 15.0)
+            code = getattr(response, "error_code", 0)
+            if code not in _RETRY:
+                raise_for(code, request.name)
+                return response
+            error = error_name(code)
+        raise TxnwatchError(f"the coordinator of {key} kept answering {error}")
+
+    def _coordinator(self, key_type: int, key: str) -> BrokerId | None:
+        connection: Connection = self.cluster.connection(self.cluster.bootstrap[0])
+        request = FindCoordinatorRequest(version=4, key_type=key_type, coordinator_keys=[key])
+        answer = connection.call(request, 15.0).coordinators[0]
+        if answer.error_code:
+            return None
+        if answer.node_id not in self.cluster.known.brokers:
+            self.cluster.refresh()
+        return BrokerId(answer.node_id)
+
+
+def produce_request(
+    partition: TopicPartition, records: bytes, *, transactional_id: str | None = None, version: int = PRODUCE_VERSION
+) -> ProduceRequest:
+    """The request that produces an encoded batch to one partition."""
+    topic = ProduceRequest.TopicProduceData
+    data = topic.PartitionProduceData(version=version, index=partition.partition, records=records)
+    return ProduceRequest(
+        version=version,
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[topic(version=version, name=partition.topic, partition_data=[data])],
+    )
+
+
+def _attempts() -> Iterable[int]:
+    for attempt in range(150):
+        if attempt:
+            time.sleep(0.1)
+        yield attempt
+
+
+def raise_for(code: int, what: str) -> None:
+    """Raises the error that an answer reports.
+
+    Raises:
+        TxnwatchError: the code is not 0; the message has the request and Kafka's name of the error.
+    """
+    if code:
+        raise TxnwatchError(f"{what}: {error_name(code)}")

@@ -1,6 +1,6 @@
 """The environment of the demo: servers, applications, a watch as a user runs it, and the consumer that is measured.
 
-Apart: a test checks it without the steps, which are in play.py.
+Apart: a test checks it without the steps, which are in command.py.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from txnwatch_demo.embedded.applications import (
     idempotent_writer,
     transactional_writer,
 )
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.process import free_ports
-from txnwatch_demo.embedded.redis import EmbeddedRedis, redis_program
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis, free_ports, redis_program
 from txnwatch_demo.late_write import set_verification
 from txnwatch_demo.screen import DemoView, PartitionRow
 

@@ -23,7 +23,7 @@ from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 SIZES = (100, 1_000, 10_000)
 PARTITIONS_OF_A_TOPIC = 500

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from bench.results import Point, Row
 from support.process_memory import descendants
 from support.watch import RunningWatch
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 PARTITIONS = (16, 160, 1_600)
 WARM_UP_S, MEASURED_S = 120.0, 60.0

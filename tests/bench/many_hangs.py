@@ -26,9 +26,8 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.late_write import await_end, set_verification
-from txnwatch_demo.stepwise_producer import produce_request
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
+from txnwatch_demo.late_write import await_end, produce_request, set_verification
 
 SIZES = (10, 100, 1_000)
 PARTITIONS = 250

@@ -31,7 +31,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 LARGEST = int(os.environ.get("BENCH_MILLION_MAX", "1000000"))

@@ -22,7 +22,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 RATE, BATCH, BYTES = 1_000_000, 100_000, 40_000_000
 COUNTS = (1, 10, 100)

@@ -37,7 +37,7 @@ from bench.scan_ways import (
 )
 from support.certificates import Authority
 from txnwatch.streaming.log.partition_fold import PartitionFold
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 ROUNDS, PARTITIONS = 3, 2
 SIZES_MB = (4, 40, 400)

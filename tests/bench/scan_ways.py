@@ -35,7 +35,7 @@ from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.rows import packed_batch
 from txnwatch.streaming.wire.record_batch import BatchWalker
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 BUCKETS, PATIENCE_S, AT_ONCE = 16, 5.0, 16 << 20
 _LARGE_QUEUE = 10_000_000

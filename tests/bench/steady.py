@@ -30,7 +30,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 MINUTES = int(os.environ.get("BENCH_STEADY_MINUTES", "60"))
 CLIENTS, PARTITIONS, WARM_UP_MINUTES, EVERY_MINUTES = 4, 12, 5, 5

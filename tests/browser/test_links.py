@@ -16,7 +16,7 @@ from support.browsers import Tab, a_tab
 from support.forwarder import Forwarder
 from support.page_client import a_stream
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, now_ms
-from txnwatch.page.stream import MOST_OF_ONE
+from txnwatch.page.live_picture import MOST_OF_ONE
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web.server import WebServer
 from txnwatch.web.web_config import WebConfig, read_web_config

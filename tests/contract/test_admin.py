@@ -26,7 +26,7 @@ from txnwatch.state.model.transaction import NotDescribed, TransactionState, Unk
 from txnwatch.state.model.values import Problem, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 class FakeStage:

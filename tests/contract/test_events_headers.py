@@ -19,7 +19,7 @@ from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ens
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 BAD = (b"\xff\xfe", b"v")
 HEADERS = {

@@ -24,7 +24,7 @@ from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError,
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.values import is_topic_name
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
 

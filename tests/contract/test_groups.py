@@ -21,7 +21,7 @@ from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import security_of
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 MANY = 1_200
 

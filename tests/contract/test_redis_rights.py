@@ -17,7 +17,7 @@ from txnwatch.cli.doctor import Health, check_redis
 from txnwatch.sinks.delivery.redis_sink import PageKeys, RedisMirror, RedisPage
 from txnwatch.sinks.delivery.redis_views import COMMANDS, read_shown
 from txnwatch.state.model.errors import SinkError
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedRedis
 
 POINTER = "`txnwatch doctor --redis-url` lists the missing rights"
 OF_THE_CLIENT = {

@@ -28,7 +28,7 @@ from txnwatch.sinks.delivery.encoding import FORMATS, RegistryCodec, schema_text
 from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic, read_events
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.state.model.errors import BadEventError, BrokerError, ConfigError, RegistryUnavailableError, SinkError
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 @pytest.fixture

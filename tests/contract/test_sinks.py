@@ -23,8 +23,7 @@ from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import OpenSpan, OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 _QUICK = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "200"}
 _END_AT_ONCE = {"fetch.wait.max.ms": "20"}

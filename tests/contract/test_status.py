@@ -23,8 +23,7 @@ from txnwatch.sinks.delivery.redis_sink import RedisMirror
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 WHOLE: dict[str, Any] = {"unproven_partitions": 0, "unproven_names": ()}
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}

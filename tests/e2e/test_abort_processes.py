@@ -25,7 +25,7 @@ from txnwatch.sinks.abort.run_abort import SESSION_MS
 from txnwatch.state.model.incident import ActionResult, Decision, IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 IN_TIME_S, PAUSE_S = 60.0, 3.0

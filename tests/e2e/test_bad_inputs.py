@@ -22,7 +22,7 @@ from support.watch import RunningWatch
 from txnwatch.cli.output import FAILURE, USAGE
 from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.streaming.job.state_directory import state_name
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 ENDS_S = 120.0
 EVENTS = ("--events-topic", "bad-inputs.events")

@@ -19,7 +19,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import last_offset
 from txnwatch.streaming.source.offsets import Position
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

@@ -17,7 +17,7 @@ from support.watch import RunningWatch, events_about, events_of, statuses
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

@@ -23,7 +23,7 @@ from support.spark_pages import SparkPages
 from support.waiting import eventually
 from support.watch import RunningWatch
 from support.ways import SECRET, Broker
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import free_ports
 
 pytestmark = pytest.mark.long
 NAME = "cluster-secrets"

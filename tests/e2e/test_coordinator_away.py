@@ -17,7 +17,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification
 
 pytestmark = pytest.mark.long

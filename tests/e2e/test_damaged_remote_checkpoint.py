@@ -17,7 +17,7 @@ from support.hdfs import EmbeddedHdfs
 from support.watch import RunningWatch
 from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.streaming.job.state_directory import state_name
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 PATH = "damaged"

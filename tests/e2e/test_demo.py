@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import eventually
-from txnwatch_demo.play import STEPS
+from txnwatch_demo.command import STEPS
 
 ROOT = Path(__file__).parents[2]
 DEMO_S = 300.0

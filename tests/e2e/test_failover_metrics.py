@@ -18,7 +18,7 @@ from support.watch import RunningWatch
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

@@ -21,8 +21,7 @@ from txnwatch.sinks.delivery.events_topic import ensure_topic, read_events
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 pytestmark = pytest.mark.long
 

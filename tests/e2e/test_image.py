@@ -22,8 +22,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import events_about
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, free_ports
 
 pytestmark = pytest.mark.long
 

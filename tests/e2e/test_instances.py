@@ -21,8 +21,7 @@ from txnwatch.sinks.delivery.events_topic import read_events
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 VERDICT_S, UPDATE_S = 30.0, 60.0
 

@@ -30,8 +30,7 @@ from support.watch import RunningWatch
 from support.ways import Broker, Way
 from support.wire import WireTap
 from txnwatch.cli.main import main
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, free_ports
 
 pytestmark = pytest.mark.long
 NAME, EVENTS = "logins", "logins.events"

@@ -19,7 +19,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch, events_of
 from txnwatch.state.model.ownership import Advice
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

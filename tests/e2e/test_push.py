@@ -22,8 +22,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, free_ports
 
 VERDICT_S, LONG_S = 30.0, 120.0
 HANGING = "KafkaTransactionHanging"

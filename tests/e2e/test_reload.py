@@ -13,7 +13,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_of, statuses
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

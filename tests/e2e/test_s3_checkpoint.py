@@ -17,7 +17,7 @@ from support.upgrade import Upgrade
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, statuses
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 EVENTS = "s3.events"

@@ -25,8 +25,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from txnwatch.cli.main import main
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 VERDICT_S = 30.0
 EVENTS = "secrets.events"

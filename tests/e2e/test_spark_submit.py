@@ -15,7 +15,7 @@ import pytest
 from support.spark_submit import driver_of, submit
 from support.waiting import eventually
 from support.watch import RunningWatch
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 STOPS_S = 3.0

@@ -32,8 +32,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.state_directory import CONTINUES
 from txnwatch_demo.embedded.applications import transactional_writer
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 RECORDS = 200_000
 UNDER_LOAD = 5  # micro-batches

@@ -28,7 +28,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from support.ways import Broker, Way
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

@@ -19,7 +19,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.fetch import read_ranges
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 pytestmark = pytest.mark.long

@@ -17,7 +17,7 @@ from txnwatch.state.abort.case import StoredFindings
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import SideFiles
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 VERDICT_S = 30.0
 

@@ -22,7 +22,7 @@ from support.ways import WAYS, Broker, Way
 from support.wire import WireTap
 from txnwatch.cli.main import main
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 NAME = "ways-in-of-users"

@@ -17,7 +17,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch, events_about
 from support.wire import WireTap
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 EVENTS = "wire.events"

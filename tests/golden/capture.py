@@ -22,7 +22,7 @@ from support.servers import connect
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch_demo.embedded.jars import KAFKA_VERSION
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 Captured = list[tuple[RawBatch, DumpedBatch]]
 _UNTAGGED = frozenset(

@@ -24,7 +24,7 @@ from support.servers import connect
 from support.topics import create_topic
 from support.waiting import eventually
 from support.watch import RunningWatch, events_of
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 EVENTS, TOPIC = "upgrade.events", "upgrade.stays"

@@ -17,7 +17,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 BEFORE, MORE, IN_TIME_S = 7, 5, 60.0
 IDLE_MS, TOOL_S = 20_000, 150.0  # a new share group can take 10 s before its first record

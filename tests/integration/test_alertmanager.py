@@ -22,7 +22,7 @@ from txnwatch.push.targets import PushTargets
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import free_ports
 
 pytestmark = pytest.mark.integration
 _LONG_S = 30.0

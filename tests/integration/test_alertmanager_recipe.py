@@ -18,7 +18,7 @@ from support.waiting import eventually
 from txnwatch.push.push_file import AlertmanagerTarget, PushFile
 from txnwatch.push.targets import PushTargets
 from txnwatch.streaming.client.clock import wall_clock_ms
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import free_ports
 
 pytestmark = pytest.mark.integration
 RECIPE = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yaml"

@@ -9,7 +9,7 @@ import pytest
 
 from txnwatch.java import java
 from txnwatch_demo.embedded.jars import class_options, kafka_jars
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 def test_every_broker_maps_the_archive_beside_its_jars(kafka3: EmbeddedKafka) -> None:

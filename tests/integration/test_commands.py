@@ -22,7 +22,7 @@ from txnwatch.cli.main import main
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import await_end
 
 Row = dict[str, Any]

@@ -28,7 +28,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security, security_of
 from txnwatch.streaming.source.options import parse_options
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 NAME = "secured"
 LISTENERS = {"SASL": "SASL_PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}

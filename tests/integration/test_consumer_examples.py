@@ -22,8 +22,7 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis_sink import RedisMirror
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 PAGE = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()
 GROUP = {"group_id": "billing", "state": "stopped", "committed_offset": 99, "hidden_lag": 21}

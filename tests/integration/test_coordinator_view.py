@@ -26,7 +26,7 @@ from txnwatch.cli.main import main
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.state_directory import state_name
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

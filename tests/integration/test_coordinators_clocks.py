@@ -15,7 +15,7 @@ from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import SourceOptions, parse_options
 from txnwatch.streaming.source.tasks import TaskPlan, plan_reads, run_plan
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 IDS = 12
 

@@ -25,7 +25,7 @@ from support.topics import create_topic
 from txnwatch.cli.main import main
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, DurationMs, TopicPartition
 from txnwatch.streaming.log.lookups import list_extents
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 NAME = "decode-files"
 PROPERTIES = {"transaction.state.log.num.partitions": "1", "log.index.interval.bytes": "1"}

@@ -33,7 +33,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue, decode_key, decode_value
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 LOGGED = [state for state in TransactionState if state.id <= TransactionState.COMPLETE_ABORT.id]
 NAME = "decoder-oracles"

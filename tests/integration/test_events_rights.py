@@ -25,7 +25,7 @@ from txnwatch.streaming.checks.preflight import check_events_rights
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import parse_bootstrap
 from txnwatch.streaming.client.security import security_of
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, read_events
 from txnwatch.state.model.incident import IncidentEvent, repeat_incident_id
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import await_end
 
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import await_end, set_verification
 
 Row = dict[str, Any]

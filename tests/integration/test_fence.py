@@ -23,7 +23,7 @@ from txnwatch.state.model.transaction import DescribedTransaction, TransactionSt
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 OTHERS: dict[str, dict[str, Any]] = {
     "cluster": {"cluster_id": "another"},

@@ -22,7 +22,7 @@ from txnwatch.streaming.log import fetch
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.wire.fetch_response import FetchAnswer, decode_fetch_response
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.fetch import read_ranges
 from txnwatch.streaming.log.range_reading import RangeReading
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 KEPT, CUT = 6, 14  # offsets both replicas had, and offsets that were read from the one that died

@@ -21,7 +21,7 @@ from txnwatch.streaming.admin.transaction_requests import is_open_for_longer
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 AHEAD_MS = 62_000
 STUCK_S = 60.0

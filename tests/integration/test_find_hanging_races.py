@@ -14,7 +14,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.applications import exactly_once_copier, transactional_writer
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 LOOKS_S = 8.0
 

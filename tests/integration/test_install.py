@@ -14,7 +14,7 @@ import pytest
 from support.raw_producer import RawProducer
 from support.topics import create_topic, unique
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 

@@ -23,7 +23,7 @@ from support.topics import create_topic, unique
 from txnwatch.cli.abort import NOT_TAKEN
 from txnwatch.cli.main import main, parser
 from txnwatch.state.model.values import TopicPartition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-transactions.md"
 SUBCOMMANDS = ("list", "describe", "describe-producers", "find-hanging", "abort", "forceTerminateTransaction")

@@ -25,7 +25,7 @@ from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import SourceOptions, parse_options
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 pytest.importorskip("gssapi", reason="the extra txnwatch[kerberos] is not installed")

@@ -24,7 +24,7 @@ from txnwatch.cli.main import main
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 pytestmark = pytest.mark.long
 SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}

@@ -15,7 +15,7 @@ from support.topics import FAILOVER_S, await_leader, coordinated_by, create_topi
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 @pytest.fixture(scope="module")

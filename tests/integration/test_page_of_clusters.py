@@ -20,13 +20,12 @@ from support.servers import connect
 from support.topics import unique
 from support.waiting import eventually
 from support.watch import RunningPage
-from txnwatch.page.document import document_of, encoded
+from txnwatch.page.announced import document_of, encoded
 from txnwatch.sinks.delivery.encoding import Keys, read_keys
 from txnwatch.sinks.delivery.events_topic import KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.redis_sink import PageKeys, RedisMirror, prefix_of
 from txnwatch.state.incidents.heartbeat import to_bytes
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 SEEN_S = 30.0
 

@@ -21,7 +21,7 @@ from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.log.fetch import ReadRate, read_ranges
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 BATCH = 500_000
 PATIENCE_S = 2.0

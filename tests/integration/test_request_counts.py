@@ -20,7 +20,7 @@ from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 SIZES = (3, 48)
 ENDS_OF_DATA_AND_LOG = 2

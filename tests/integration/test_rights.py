@@ -28,7 +28,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.kafka_settings import ScanInterval, scan_interval_warning
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.options import parse_options
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 READER = "reader"

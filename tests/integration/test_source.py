@@ -33,7 +33,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.query import BatchErrors, JobSettings, start
 from txnwatch.streaming.job.spark_conf import SessionSettings
 from txnwatch.streaming.source.datasource import FORMAT
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

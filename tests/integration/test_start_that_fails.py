@@ -18,7 +18,7 @@ from support.process_memory import descendants
 from support.waiting import eventually
 from txnwatch.cli.output import FAILURE, USAGE
 from txnwatch.streaming.job.checkpoint import locked
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 NOBODY = "127.0.0.1:1"
 BEGINS_S, ENDS_S = 30.0, 60.0

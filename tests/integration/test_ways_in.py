@@ -22,7 +22,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.tokens import HELD_TOKENS
 from txnwatch.streaming.source.options import SourceOptions, parse_options
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 NAME = "ways-in"
 WITH_TLS = {"security.protocol": "SSL"}

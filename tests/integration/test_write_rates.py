@@ -17,7 +17,7 @@ from support.servers import Clusters, connect
 from support.topics import create_topic, unique
 from txnwatch.streaming.checks.checkup import CensusBytes, LogBytes, census_bytes, coordinator_log_bytes, write_rates
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 def test_the_rate_of_a_topic_is_what_was_written_in_the_last_hour(kafka: EmbeddedKafka) -> None:

@@ -47,8 +47,7 @@ from support.metrics import Scrape
 from support.servers import connect
 from support.topics import create_topic
 from support.watch import RunningWatch
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
 EVENTS, TARGET = "soak.events", "soak.target"
 COPIERS, LOG_PARTITIONS = 3, 10

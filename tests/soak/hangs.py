@@ -14,7 +14,7 @@ from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.values import ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 TOPIC = "soak.hangs"

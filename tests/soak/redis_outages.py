@@ -12,7 +12,7 @@ import redis
 from support.event_tail import EventTail
 from support.redis_view import RedisView
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedRedis
 
 RIGHT_WITHIN_S = 60.0
 

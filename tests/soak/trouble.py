@@ -17,7 +17,7 @@ from support.topics import admin_of
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.values import DurationMs, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 SOURCE = "soak.source"
 PARTITIONS = 6

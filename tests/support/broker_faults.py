@@ -19,7 +19,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.record_batch import walk
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 _PATIENCE_S = 60.0
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from support.heartbeats import a_heartbeat
 from support.page_world import HANG, ORIGIN, OWNERS, PageWorld, a_busy_cluster, an_incident, now_ms, served_site
-from txnwatch.page.announced import Announced, Announcement, FromRedis
-from txnwatch.page.clusters_site import ClustersSite
-from txnwatch.page.document import PageDocument, document_of
+from txnwatch.page.announced import Announced, Announcement, FromRedis, PageDocument, document_of
+from txnwatch.page.clusters import ClustersSite
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.state.incidents.commands import Origin

@@ -20,8 +20,7 @@ from testcontainers.core.container import DockerContainer
 from support.waiting import eventually
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress
-from txnwatch_demo.embedded.kafka import READY_LINE, EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import READY_LINE, EmbeddedKafka, EmbeddedRedis
 
 KAFKA_IMAGE = os.environ.get("TXNWATCH_TEST_KAFKA_IMAGE") or f"apache/kafka:{KAFKA_VERSION}"
 REDIS_IMAGE = os.environ.get("TXNWATCH_TEST_REDIS_IMAGE") or "redis:7-alpine"

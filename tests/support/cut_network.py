@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.forwarder import Forwarder
 from support.shim import Shim
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 _OUTSIDE = "OUTSIDE"
 _READY_S = 180.0  # on a busy machine

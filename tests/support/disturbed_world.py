@@ -28,7 +28,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
 
 NODES = [1, 2]

@@ -22,7 +22,7 @@ from kafka.protocol.producer import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from txnwatch_demo.stepwise_producer import END_VERSION, PRODUCE_VERSION
+from txnwatch_demo.late_write import END_VERSION, PRODUCE_VERSION
 
 CONNECTIONS, AT_ONCE, PAUSE_S, PATIENCE_S = 4, 200, 0.005, 300.0
 INIT_VERSION, ADD_VERSION = 4, 3

@@ -26,7 +26,7 @@ from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.jars import KAFKA_VERSION
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 NODES = [1, 2, 3]

@@ -16,7 +16,7 @@ from typing import Self
 
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest
 
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 Act = Callable[[], bool]
 METADATA, OFFSET_COMMIT, API_VERSIONS, WRITE_TXN_MARKERS = 3, 8, 18, 27

@@ -18,7 +18,7 @@ from support.servers import Clusters, connect, create_coordinators
 from support.topics import commit_an_offset, create_topic
 from txnwatch.cli.main import main
 from txnwatch.config import EVENTS_TOPIC
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 USER = "txnwatch"

@@ -10,7 +10,7 @@ from typing import Self
 
 from txnwatch.java import java
 from txnwatch_demo.embedded.jars import jars
-from txnwatch_demo.embedded.process import ServerProcess, free_ports
+from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports
 
 VERSION = "3.5.0"  # that of the client that PySpark has
 _MODULES = (("org.apache.hadoop", "hadoop-client-minicluster", VERSION),)

@@ -28,7 +28,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 LOG_PARTITIONS = 2
 _LAST_USABLE_EPOCH = 32766  # one more and the coordinator hands out another producer id

@@ -12,7 +12,7 @@ from typing import Any
 from support.raw_log import RawBatch
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _TOOLS = "org.apache.kafka.tools"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from support.waiting import eventually
-from txnwatch_demo.embedded.process import ServerProcess, free_ports
+from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports
 
 REALM = "TXNWATCH.TEST"
 _SBIN = "/usr/sbin:/sbin"

@@ -15,7 +15,7 @@ from txnwatch.state.model.incident import span_incident_id
 from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _A_TIME_MS = 1_000_000_000_000

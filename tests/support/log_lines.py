@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from txnwatch.cli.log_output import ROOT
+from txnwatch.cli.output import LOG
 
 
 class LogLines(list[str]):
@@ -21,9 +21,9 @@ class LogLines(list[str]):
 @contextmanager
 def log_restored() -> Iterator[None]:
     """Takes back what `log_to_stdout` does inside."""
-    handlers, level, propagate = ROOT.handlers[:], ROOT.level, ROOT.propagate
+    handlers, level, propagate = LOG.handlers[:], LOG.level, LOG.propagate
     try:
         yield
     finally:
-        ROOT.handlers[:], ROOT.propagate = handlers, propagate
-        ROOT.setLevel(level)
+        LOG.handlers[:], LOG.propagate = handlers, propagate
+        LOG.setLevel(level)

@@ -9,7 +9,7 @@ import redis
 
 from support.redis_servers import Server, value_of
 from support.redis_users import documented
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import free_ports
 
 _READER, _READER_PASSWORD = "reader", "of-the-test"
 

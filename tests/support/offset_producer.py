@@ -6,7 +6,7 @@ from kafka.protocol.producer import AddOffsetsToTxnRequest, TxnOffsetCommitReque
 
 from support.raw_producer import RawProducer
 from txnwatch.state.model.values import Offset, TopicPartition
-from txnwatch_demo.stepwise_producer import raise_for
+from txnwatch_demo.late_write import raise_for
 
 _GROUP = 0  # key type of FindCoordinator
 

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from support.incidents import an_event, an_evidence
-from txnwatch.owners.owners_file import owners_of
+from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
 from txnwatch.state.incidents.commands import Origin

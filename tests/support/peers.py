@@ -10,7 +10,7 @@ from typing import Any
 
 from support.fault_world import FaultWorld
 from support.scenarios import Fault
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import free_ports
 
 _TOOLS = "org.apache.kafka.tools"
 _GAUGE = "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount"

@@ -11,8 +11,8 @@ from typing import Any
 from support.http_receiver import ReceivedRequest, Receiver
 from support.incidents import an_event
 from support.log_lines import LogLines
-from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import WebhookTarget
+from txnwatch.push.sender import Journal
 from txnwatch.push.webhook import Webhook
 
 START_MS = an_event().time_ms

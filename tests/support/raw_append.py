@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.connection import Connection
-from txnwatch_demo.stepwise_producer import produce_request
+from txnwatch_demo.late_write import produce_request
 
 _TIMEOUT_S = 10.0
 

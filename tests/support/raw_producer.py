@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
-from txnwatch_demo.stepwise_producer import END_VERSION, PRODUCE_VERSION, StepwiseProducer, produce_request
+from txnwatch_demo.late_write import END_VERSION, PRODUCE_VERSION, StepwiseProducer, produce_request
 
 CURRENT_TIMESTAMP = TimestampMs(-1)
 

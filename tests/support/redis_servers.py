@@ -9,9 +9,8 @@ from pathlib import Path
 import redis
 
 from support.waiting import eventually
-from txnwatch_demo.embedded import process
-from txnwatch_demo.embedded.process import ServerProcess, free_ports, is_free
-from txnwatch_demo.embedded.redis import redis_program
+from txnwatch_demo.embedded import real_servers
+from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports, is_free, redis_program
 
 PASSWORD, SENTINEL_PASSWORD, SERVICE = "of-the-server", "of-the-sentinel", "the-service"
 _SLOTS, _BUS = 16_384, 10_000
@@ -19,8 +18,8 @@ _SLOTS, _BUS = 16_384, 10_000
 
 def _ports_of_nodes(count: int) -> list[int]:
     """Free ports of nodes. The port of a node's bus is 10,000 above; it is no port of outgoing connections either."""
-    last = max(process.PORTS) - _BUS
-    among = [port for port in process.PORTS if port <= last]
+    last = max(real_servers.PORTS) - _BUS
+    among = [port for port in real_servers.PORTS if port <= last]
     found = [port for port in free_ports(100, among) if is_free(port + _BUS)]
     return found[:count]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import redis
 
 from support.redis_servers import PASSWORD, SENTINEL_PASSWORD, RedisCluster, WithSentinel
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedRedis
 
 _DOCUMENTED = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
 _USER, _USER_PASSWORD = "watch", "of-the-watch"

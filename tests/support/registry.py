@@ -19,8 +19,7 @@ from filelock import FileLock
 
 from txnwatch.java import java
 from txnwatch_demo.embedded.jars import cache_directory
-from txnwatch_demo.embedded.kafka import SHORT_LIVED
-from txnwatch_demo.embedded.process import ServerProcess, free_ports
+from txnwatch_demo.embedded.real_servers import SHORT_LIVED, ServerProcess, free_ports
 
 _VERSION = "3.0.9"
 _ARCHIVE = f"apicurio-registry-app-{_VERSION}"

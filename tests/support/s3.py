@@ -10,7 +10,7 @@ from typing import Self
 
 from support.hdfs import VERSION
 from txnwatch_demo.embedded.jars import jars
-from txnwatch_demo.embedded.process import ServerProcess, free_ports
+from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports
 
 _MODULES = (("org.apache.hadoop", "hadoop-aws", VERSION),)
 _BUCKET = "bucket"

@@ -11,7 +11,7 @@ from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.ways import Broker, Way
 from txnwatch.state.model.values import TopicPartition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
 

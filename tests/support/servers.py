@@ -23,9 +23,8 @@ from support.waiting import eventually
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
-from txnwatch_demo.embedded import process
-from txnwatch_demo.embedded.kafka import SHORT_LIVED, EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded import real_servers
+from txnwatch_demo.embedded.real_servers import SHORT_LIVED, EmbeddedKafka, EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
 
 _SERVERS = "TXNWATCH_TEST_SERVERS"
@@ -87,13 +86,13 @@ def on_docker(environ: Mapping[str, str] = os.environ) -> bool:
 def ports_of_worker(environ: Mapping[str, str] = os.environ) -> Sequence[int]:
     """The ports of one worker of pytest-xdist: while its cluster is stopped, no other worker takes a port of it."""
     worker = int(environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    return process.PORTS[worker :: int(environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    return real_servers.PORTS[worker :: int(environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
 
 
 def pytest_configure() -> None:
     """An unknown value ends the session before any test."""
     on_docker()
-    process.PORTS = ports_of_worker()
+    real_servers.PORTS = ports_of_worker()
     EmbeddedKafka.broker_options = SHORT_LIVED
 
 

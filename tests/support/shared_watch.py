@@ -17,8 +17,7 @@ from support.http_receiver import Receiver, receiving
 from support.page_client import get
 from support.servers import Clusters, create_coordinators
 from support.watch import RunningWatch
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
-from txnwatch_demo.embedded.redis import EmbeddedRedis
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 from txnwatch_demo.late_write import set_verification
 
 EVENTS = "e2e.events"

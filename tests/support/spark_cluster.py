@@ -13,7 +13,7 @@ from typing import Self
 import psutil
 import pyspark
 
-from txnwatch_demo.embedded.process import ServerProcess, free_ports
+from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports
 
 SECRET = "kanarienvogel"
 # What a JVM of Spark needs on Java 17; Spark gives it to those that it starts itself.

@@ -13,7 +13,7 @@ from support.waiting import eventually
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 FAILOVER_S = 30.0
 _NUMBERS = itertools.count(1)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from support.certificates import Authority
 from support.java_keys import PASSWORD, keystore, truststore
 from support.token_server import AUDIENCE, CLIENT, CLIENT_SECRET, TOKEN_MARK, TokenServer
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 USER, SECRET = "alice", "alice-secret"
 _SECURITY = "org.apache.kafka.common.security"

@@ -14,8 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from txnwatch.cli.doctor_http import HTTP_SETTINGS, http_rows
 from txnwatch.cli.doctor_rows import (
+    HTTP_SETTINGS,
     SETTINGS,
     Caller,
     CheckRow,
@@ -24,6 +24,7 @@ from txnwatch.cli.doctor_rows import (
     egress_rows,
     fix_notes,
     grant_line,
+    http_rows,
     internal_right,
     owner_rows,
     push_rows,

@@ -1,7 +1,9 @@
-"""The rows of `txnwatch doctor`: rights on topics, traffic, the targets of the push, and owners of transactional ids.
+"""The rows of `txnwatch doctor`: rights on topics, traffic, the targets of the push, the HTTP port, and owners of ids.
 
-Law: no event is sent to a target. A web hook is only connected to, because every request to it could be taken for an
-event.
+Apart: doctor.py asks the cluster and judges brokers; both together would have a thousand lines.
+
+Law: no port is opened. No event is sent to a target: a web hook is only connected to, because every request to it could
+be taken for an event.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.push.alertmanager import STATUS_PATH
 from txnwatch.push.http_client import Address, HttpClient
-from txnwatch.push.journal import STOPPED, Journal, journal_name
 from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget, read_push_file
+from txnwatch.push.sender import STOPPED, Journal, journal_name
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import (
@@ -486,3 +488,31 @@ def beginning(transactional_id: str) -> str:
     if transactional_id.startswith(application.name):
         return f"{application.name}*"
     return f"application {application.name}"
+
+
+# The HTTP port of `run`: who reaches the page and the metrics.
+
+HTTP_SETTINGS: Final = ("http_port", "http_host", "http_web_config_file")
+_NEEDED_BY: Final = "run --http-port"
+
+
+def http_rows(parsed: argparse.Namespace) -> Iterator[CheckRow]:
+    """One row if `run` serves HTTP; a warning if everybody who reaches the address can read the page."""
+    if parsed.http_port is None:
+        return
+    from txnwatch.web.server import is_private  # noqa: PLC0415 - imports Starlette, which no other check needs
+    from txnwatch.web.web_config import read_web_config  # noqa: PLC0415 - imports bcrypt
+
+    where = f"{parsed.http_host}:{parsed.http_port}"
+    try:
+        web = read_web_config(parsed.http_web_config_file)
+    except ConfigError as exc:
+        yield CheckRow("http", where, Health.MISSING, str(exc), _NEEDED_BY, None)
+        return
+    if is_private(parsed, web):
+        detail = "reached from this machine, or with a password or a certificate"
+        yield CheckRow("http", where, Health.OK, detail, _NEEDED_BY, None)
+        return
+    detail = "no users: whoever reaches this address reads the names of topics, ids and groups on the page"
+    fix = "set basic_auth_users in --http-web-config-file (docs/hardening.md), or --http-host 127.0.0.1"
+    yield CheckRow("http", where, Health.WARNING, detail, _NEEDED_BY, fix)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -19,7 +18,7 @@ from txnwatch.cli.one_shot import (
     as_seen_from_here,
     count,
 )
-from txnwatch.cli.output import CLEAN, FAILURE, delivering, event_line
+from txnwatch.cli.output import CLEAN, FAILURE, LOG, delivering, event_line
 from txnwatch.cli.topic_reading import read_events_topic
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.sinks.delivery.events_topic import Found, SkippedRecords

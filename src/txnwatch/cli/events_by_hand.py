@@ -8,8 +8,8 @@ import getpass
 import socket
 from collections.abc import Iterator
 
-from txnwatch.cli.log_output import ROOT as LOG
 from txnwatch.cli.one_shot import add_events_flags
+from txnwatch.cli.output import LOG
 from txnwatch.cli.topic_reading import keys_of
 from txnwatch.config import CONFLUENT_AVRO
 from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config

@@ -1,24 +1,31 @@
 """`txnwatch explain`: what holds a partition, an id or a group, or who gets a record; and the next command.
 
-This file finds out what the target is, and reads what a partition needs. explanation.py has the texts about partitions
-and ids, explain_groups.py reads groups, explain_record.py one record, and explain_names.py ids and all other names.
+This file finds out what the target is, reads what a partition or a record needs, and adds whom to call.
+explain_names.py reads ids and all other names, and explanation.py has the texts.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from txnwatch.cli.abort_texts import place_of_claim
 from txnwatch.cli.compose import Question, searcher_of
-from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
-from txnwatch.cli.explain_groups import groups_around, with_waiting_groups
-from txnwatch.cli.explain_names import NO_FINDING, of_former_id, of_group_named, of_known_id, of_name
-from txnwatch.cli.explain_record import RecordTarget, of_record, record_target
-from txnwatch.cli.explained_owner import with_owner
-from txnwatch.cli.explanation import Explanation, of_partition
+from txnwatch.cli.explain_aborts import AbortsOf, place_of_claim, read_published, with_past_abort
+from txnwatch.cli.explain_names import (
+    NO_FINDING,
+    groups_around,
+    of_former_id,
+    of_group_named,
+    of_known_id,
+    of_name,
+    with_waiting_groups,
+)
+from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -32,14 +39,28 @@ from txnwatch.cli.one_shot import (
     kafka_text,
     origin_of,
 )
-from txnwatch.cli.output import CommandAnswer, NotChecked
+from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
+from txnwatch.cli.past_ids import OwnerEnds, nobody_has, owner_of
+from txnwatch.state.evidence.past_ends import CAUSE_MEANS, ended_with
+from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
+from txnwatch.state.incidents.commands import explain_id, explain_partition
+from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, UnknownTransactionalId
-from txnwatch.state.model.values import TopicPartition
-from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.model.incident import ExpectedOutcome
+from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
+from txnwatch.state.model.transaction import (
+    DescribedTransaction,
+    Marker,
+    TransactionDescription,
+    TransactionState,
+    UnknownTransactionalId,
+)
+from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerId, TopicPartition
+from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.lookups import look_up
 from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
 
 _LOOKS, _PAUSE_S = 3, 0.3
@@ -127,7 +148,7 @@ def _record(cluster: Cluster, parsed: argparse.Namespace) -> RecordTarget | None
     """The target as an offset of a partition that exists; None if the target is something else."""
     if parsed.topic is not None and parsed.offset is not None:
         return RecordTarget(TopicPartition(parsed.topic, parsed.partition), parsed.offset)
-    meant = record_target(parsed.target) if parsed.target is not None else None
+    meant = _record_target(parsed.target) if parsed.target is not None else None
     return meant if meant is not None and cluster.known.info(meant.partition) is not None else None
 
 
@@ -155,7 +176,7 @@ def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition
 
 
 def _of_record(question: Question, record: RecordTarget) -> Explanation:
-    explained = of_record(question, record)
+    explained = _what_became_of(question, record)
     about = AbortsOf(lambda one: (one.producer_id, place_of_claim(one)) == (explained.producer_id, record.partition))
     return with_past_abort(question, explained, about)
 
@@ -200,3 +221,216 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
 def _described_now(question: Question, name: str) -> TransactionDescription:
     """What its coordinator knows of a transactional id; an id may look like a partition."""
     return ClusterAdmin(question.cluster).describe_transactions([name])[name]
+
+
+# One record: whether read_committed consumers get it, and what has become of its transaction.
+#
+# The batch header, the markers and the leader show it; the record itself is never read. What the coordinators' log adds
+# is the owner, and who ended the transaction: it may no longer be there, and then the answer says so.
+
+_ANY_EPOCH = CoordinatorEpoch(0)  # the end that belongs to a marker does not depend on it
+_PLACE = re.compile(r"(?P<partition>.+-\d+)@(?P<offset>\d{1,18})")
+
+
+class RecordTarget(NamedTuple):
+    """A partition and an offset of it."""
+
+    partition: TopicPartition
+    offset: Offset
+
+    def __str__(self) -> str:
+        return f"{self.partition}@{self.offset}"
+
+
+def _record_target(text: str) -> RecordTarget | None:
+    """`TOPIC-PARTITION@OFFSET`; None for any other text."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        return None
+    return RecordTarget(TopicPartition.parse(found["partition"]), Offset(int(found["offset"])))
+
+
+def _what_became_of(question: Question, target: RecordTarget) -> Explanation:
+    """Explains one offset.
+
+    Raises:
+        BrokerError: the partition or the batch cannot be read.
+    """
+    partition, offset = target
+    found = question.searcher.search([partition])
+    reading = found.readings[partition]
+    if reading.problem is not None and reading.last_stable_offset is None:
+        raise BrokerError(f"{target}: {reading.problem}")
+    place, problem = look_up(question.cluster, partition, offset, reading)
+    seen = visibility(place)
+    if seen is Visibility.UNKNOWN and problem is not None:
+        question.missing[f"the marker behind {target}"] = problem
+    head = f"{target}: {VISIBILITY_MEANS[seen]}."
+    batch = place.batch
+    base = _explanation(target, seen, place, (head, *_where(place, seen)))
+    if seen is Visibility.OPEN and batch is not None:
+        spans = [span for span in open_in(found) if span.producer_id == batch.producer_id]
+        for span in spans[:1]:
+            why = of_span(question.origin, span, found, wall_clock_ms())
+            return replace(why, target=str(target), text=(*base.text, *why.text))
+    if seen is Visibility.HELD:
+        return replace(base, next=explain_partition(question.origin, partition))
+    if batch is None or batch.producer_id is None or seen not in _OF_A_TRANSACTION:
+        return base
+    owner = owner_of(question.cluster, batch.producer_id)
+    lines = (_of_owner(owner.transactional_id, batch.producer_id), *_end_lines(place, owner))
+    step = explain_id(question.origin, owner.transactional_id) if owner.transactional_id is not None else None
+    return replace(base, transactional_id=owner.transactional_id, next=step, text=(*base.text, *lines))
+
+
+_OF_A_TRANSACTION = frozenset(
+    {Visibility.VISIBLE, Visibility.ABORTED, Visibility.UNKNOWN, Visibility.OPEN, Visibility.CONTROL}
+)
+
+
+def _explanation(target: RecordTarget, seen: Visibility, place: RecordPlace, text: tuple[str, ...]) -> Explanation:
+    batch = place.batch
+    return Explanation(
+        target=str(target),
+        state=str(seen),
+        producer_id=batch.producer_id if batch is not None and seen in _OF_A_TRANSACTION else None,
+        text=text,
+    )
+
+
+def _where(place: RecordPlace, seen: Visibility) -> tuple[str, ...]:
+    """The place of the offset in the log."""
+    batch = place.batch
+    match seen:
+        case Visibility.BELOW_LOG_START | Visibility.BEYOND_END:
+            return (f"The partition has the offsets from {place.log_start} up to {place.end}, without the last one.",)
+        case Visibility.COMPACTED if batch is None or batch.base_offset > place.offset:
+            return ("No batch has this offset.",)
+        case Visibility.COMPACTED:
+            return ("Its batch is still there, without records.",)
+    if batch is None:
+        return ()
+    lines = [_batch_text(batch)]
+    if batch.is_thinned:
+        lines.append(
+            f"Compaction has removed some records of this batch ({batch.record_count} are left), perhaps also this one."
+        )
+    if not batch.is_control and (not batch.is_transactional or batch.producer_id is None):
+        lines.append("It belongs to no transaction.")
+    if seen is Visibility.HELD:
+        lines.append(f"The last stable offset is {place.last_stable_offset}.")
+    return tuple(lines)
+
+
+def _batch_text(batch: BatchPlace) -> str:
+    is_one = batch.base_offset == batch.last_offset
+    where = f"offset {batch.base_offset}" if is_one else f"offsets {batch.base_offset} to {batch.last_offset}"
+    if batch.is_control:
+        kind = {True: "a COMMIT marker", False: "an ABORT marker", None: "a control record that ends no transaction"}
+        ends = "" if batch.commit is None else ": it ended the transaction of its producer on this partition"
+        return f"It is {kind[batch.commit]} of {_producer(batch)}, written at {utc(batch.timestamp_ms)}{ends}."
+    return f"Its batch has {where}, written by {_producer(batch)} at {utc(batch.timestamp_ms)} by its client's clock."
+
+
+def _producer(batch: BatchPlace) -> str:
+    if batch.producer_id is None:
+        return "a producer without an id"
+    return f"producer id {batch.producer_id}, epoch {batch.producer_epoch}"
+
+
+def _of_owner(name: str | None, producer_id: ProducerId) -> str:
+    if name is None:
+        return nobody_has(producer_id)
+    return f"The producer id belongs to transactional id {name!r}."
+
+
+def _end_lines(place: RecordPlace, owner: OwnerEnds) -> tuple[str, ...]:
+    """How and when the transaction ended on the partition, and who ended it."""
+    marker, batch = place.marker, place.batch
+    if batch is not None and batch.commit is not None:
+        own = Marker(batch.base_offset, batch.producer_epoch, batch.commit, _ANY_EPOCH, batch.timestamp_ms)
+        return (_who(owner, own),)
+    if marker is None:
+        return ()
+    how = "committed" if marker.commit else "aborted"
+    begun = "It was "
+    if place.first_offset is not None:
+        or_below = "" if place.is_first_certain else " or below"
+        begun = f"It began at offset {place.first_offset}{or_below} of this partition and was "
+    lines = [f"{begun}{how} by the marker at offset {marker.offset}, written at {utc(marker.timestamp_ms)}."]
+    if len(place.epochs) > 1:
+        lines.append(
+            "Its data has more than one producer epoch: data of an earlier transaction, which had lost its marker, was "
+            f"{how} together with this one."
+        )
+    lines.append(_who(owner, marker))
+    return tuple(lines)
+
+
+def _who(owner: OwnerEnds, marker: Marker) -> str:
+    end = ended_with(owner.ends, marker)
+    if end is None:
+        return "The coordinators' log no longer shows who ended it, or an administrator has written the marker."
+    after = f", {duration(end.open_for_ms)} after its start" if end.open_for_ms is not None else ""
+    decided = utc(end.decided.record_timestamp_ms)
+    return f"The coordinators' log has this decision at {decided}{after}: {CAUSE_MEANS[end.cause]}."
+
+
+# Whom to call, what has made the transactional id, and what to know before it is ended: the same for every target.
+
+
+def with_owner(explained: Explanation, owners: OwnerLookup, partition: TopicPartition | None = None) -> Explanation:
+    """The explanation with the owners; `partition` is the target, if it is one.
+
+    An advice removes a command that ends the transaction: `explain` must not suggest what loses data.
+    """
+    named = owners.of(_subject(explained, partition))
+    advice = _advice(explained, named.application)
+    return replace(
+        explained,
+        owner=named.owner.team if named.owner is not None else None,
+        contact=named.owner.contact if named.owner is not None else None,
+        application=named.application.text if named.application is not None else None,
+        advice=advice,
+        next=None if advice is not None and explained.state != Verdict.HANGING else explained.next,
+        text=(*explained.text, *_lines(explained, named, advice), *_groups(explained, owners)),
+    )
+
+
+def _subject(explained: Explanation, partition: TopicPartition | None) -> Subject:
+    topics = frozenset(topics_of(explained.partitions))
+    groups = frozenset((*explained.affected_groups, *explained.waiting_groups))
+    if partition is None:
+        return Subject(explained.transactional_id, None, topics, groups)
+    is_held = explained.producer_id is not None
+    return Subject(explained.transactional_id, partition.topic if is_held else None, topics | {partition.topic}, groups)
+
+
+def _advice(explained: Explanation, application: IdMaker | None) -> Advice | None:
+    is_hanging = explained.state == Verdict.HANGING
+    is_undecided = (
+        explained.expected_outcome == ExpectedOutcome.UNKNOWN
+        if is_hanging
+        else explained.transaction_state == TransactionState.ONGOING
+    )
+    return advice_about(application) if is_undecided else None
+
+
+def _lines(explained: Explanation, named: Named, advice: Advice | None) -> Iterator[str]:
+    if named.owner is not None:
+        yield f"Call {_whom_to_call(named.owner)}: found by the {named.owner.found_by.replace('_', ' ')}."
+    if named.application is not None:
+        yield f"Transactional id {explained.transactional_id!r}: {named.application.text}."
+    if advice is not None:
+        yield ADVICE_MEANS[advice]
+
+
+def _whom_to_call(owner: OwningTeam) -> str:
+    return f"{owner.whom_to_call}, {owner.url}" if owner.url is not None else owner.whom_to_call
+
+
+def _groups(explained: Explanation, owners: OwnerLookup) -> Iterator[str]:
+    for group_id in dict.fromkeys((*explained.affected_groups, *explained.waiting_groups)):
+        owner = owners.of_group(group_id)
+        if owner is not None:
+            yield f"Group {group_id}: {_whom_to_call(owner)}."

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.cli.abort_texts import MarkerByHand
 from txnwatch.cli.hurt_groups import GroupsAround, affected_lines, held_text, waiting_lines
 from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, log_named, may_begin_again
@@ -36,6 +35,7 @@ from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     FIRST_OFFSET,
     LONG_AGO,
+    Offset,
     ProducerId,
     TimestampMs,
     TopicPartition,
@@ -74,6 +74,26 @@ IF_OLD_CLIENT = (
 def has_old_client(span: SpanCandidate) -> bool:
     """Whether the client may use one producer epoch for several transactions (before transaction.version 2)."""
     return span.view is None or span.view.client_transaction_version < RAISES_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerByHand:
+    """A marker that no coordinator has written, as JSON.
+
+    Attributes:
+        by: who has written it, by the events topic; None if only the log shows the marker.
+        announced_ms: when, by the events topic.
+        incident_id: the incident on the events topic.
+    """
+
+    partition: str
+    producer_id: ProducerId
+    is_commit: bool
+    marker_offset: Offset
+    written_ms: TimestampMs
+    by: str | None = None
+    announced_ms: TimestampMs | None = None
+    incident_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NoReturn
 
 from txnwatch import __version__
-from txnwatch.cli.log_output import log_to_stderr, print_error
-from txnwatch.cli.output import FAILURE, USAGE, delivering
+from txnwatch.cli.output import FAILURE, USAGE, delivering, log_to_stderr, print_error
 from txnwatch.state.model.errors import ConfigError, OutputError, TxnwatchError
 from txnwatch.state.text import redacted
 

@@ -26,7 +26,7 @@ from txnwatch.config import (
     is_redis_url,
     is_registry_url,
 )
-from txnwatch.owners.owners_file import read_owners
+from txnwatch.owners.owner_table import read_owners
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
 from txnwatch.state.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.incidents.event_builder import named

@@ -1,20 +1,26 @@
-"""The answer of a command, as a table for people or as one JSON envelope for programs.
+"""What a command writes: its answer (a table for people, or one JSON envelope for programs), its log and its errors.
 
-Law: both come from the same rows, so that they cannot disagree. A row is a frozen dataclass; its field names are the
-JSON keys and, in Kafka's spelling, the headings. Times are epoch milliseconds in JSON and UTC in the table; only this
-module converts them. What could not be checked is part of the answer and makes it incomplete. What a filter left out is
-counted: otherwise a narrow query would look like an all-clear. Text that others wrote is escaped here, once, for the
-terminal or for JSON. A column that only `--wide` shows is in JSON too.
+`run` writes its log to standard output: lines for people, or one JSON object per line for programs (`--log-format`).
+The other commands write their warnings for people to standard error, because standard output has the answer. Spark's
+output goes to a file of its own (streaming/job), and the HTTP server writes no log of requests.
+
+Law: table and envelope come from the same rows, so that they cannot disagree. A row is a frozen dataclass; its field
+names are the JSON keys and, in Kafka's spelling, the headings. Times are epoch milliseconds in JSON and UTC in the
+table; only this module converts them. What could not be checked is part of the answer and makes it incomplete. What a
+filter left out is counted: otherwise a narrow query would look like an all-clear. Text that others wrote is escaped
+here, once, for the terminal or for JSON. A column that only `--wide` shows is in JSON too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_type_hints, runtime_checkable
 
@@ -26,7 +32,7 @@ from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.text import grouped, json_text, printable, some, two_units
+from txnwatch.state.text import grouped, json_text, printable, redacted, some, two_units
 
 # Lays out rows as lines of text that fit the terminal; without a terminal every row is one line.
 #
@@ -221,6 +227,8 @@ def _decision(action: Action) -> str:
     came_to = action.refusal or action.result or ("announced" if action.is_marker else None)
     return f"{action.decision}: {came_to}" if came_to is not None else str(action.decision)
 
+
+# The answer of a command, and its exit code.
 
 CLEAN, FAILURE, USAGE, FOUND, UNWATCHED, REFUSED = 0, 1, 2, 3, 4, 5
 _NAMED = 5  # names of each reason in the text output; JSON has all of them
@@ -438,3 +446,104 @@ def _plain(value: Any) -> str:  # noqa: ANN401 - any field of a row
     if isinstance(value, tuple | list):
         return ",".join(str(part) for part in value) or NONE
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# The log: of `run` on standard output, and of the other commands on standard error.
+
+LOG = logging.getLogger("txnwatch")
+TEXT, JSON = "text", "json"
+_INCIDENT, _STEP = "incident", "step"
+_ERASED = "\r\x1b[K"  # the cursor at the beginning of a line that is empty again
+
+
+def log_to_stdout(log_format: str) -> None:
+    """Writes everything from INFO up to standard output, as `text` or `json`; replaces an earlier call."""
+    _write_to(_Lines(), _JsonFormatter() if log_format == JSON else _TextFormatter(), logging.INFO)
+
+
+def log_to_stderr() -> None:
+    """Writes warnings to standard error, as lines for people; replaces an earlier call."""
+    _write_to(_ErrorLines(), _CommandFormatter(), logging.WARNING)
+
+
+def _write_to(handler: logging.Handler, formatter: logging.Formatter, level: int) -> None:
+    handler.setFormatter(formatter)
+    LOG.handlers[:] = [handler]
+    LOG.setLevel(level)
+    LOG.propagate = False
+
+
+def print_error(error: Exception) -> None:
+    """Writes the error that ends a command to standard error: one line, or a JSON object if the log has JSON."""
+    line = f"txnwatch: {printable(redacted(str(error)))}"
+    for handler in LOG.handlers:
+        if isinstance(handler.formatter, _JsonFormatter):
+            line = handler.format(LOG.makeRecord(LOG.name, logging.ERROR, "", 0, str(error), (), None))
+    print(line, file=sys.stderr)
+
+
+def log_incident(event: IncidentEvent) -> None:
+    """Writes an incident event to the log."""
+    LOG.getChild("events").info(event_line(event), extra={_INCIDENT: event})
+
+
+def log_step(message: str) -> None:
+    """Writes what a start does now: a line of the log, or on a terminal a line that the next one replaces."""
+    LOG.info(message, extra={_STEP: True})
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._shows_step = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints a line; a failure (a full disk) does not end the watch, because events are on their topic."""
+        before, self._shows_step = self._shows_step, hasattr(record, _STEP) and self._is_on_terminal()
+        with contextlib.suppress(OutputError), delivering():
+            text, end = self.format(record), "" if self._shows_step else "\n"
+            print(f"{_ERASED if before else ''}{text}", end=end, flush=True)
+
+    def _is_on_terminal(self) -> bool:
+        return isinstance(self.formatter, _TextFormatter) and sys.stdout.isatty()
+
+
+class _ErrorLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints a line; a failure does not end the command, because its answer is on standard output."""
+        with contextlib.suppress(OSError):
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Time and message; a warning is marked. The line of an incident has its own time."""
+        if hasattr(record, _INCIDENT):
+            return record.getMessage()
+        mark = "warning: " if record.levelno >= logging.WARNING else ""
+        return printable(redacted(f"{_time(record)}  {mark}{record.getMessage()}"))
+
+
+class _CommandFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Program, level and message."""
+        return printable(redacted(f"txnwatch: {record.levelname.lower()}: {record.getMessage()}"))
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, logger and message; the fields of an incident event as `incident`."""
+        found: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redacted(record.getMessage()),
+        }
+        event = getattr(record, _INCIDENT, None)
+        if event is not None:
+            found["incident"] = asdict(event)
+        return json_text(found)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return utc(TimestampMs(int(record.created * 1000)))

@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
 
-from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.log_output import log_to_stdout
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -28,17 +26,15 @@ from txnwatch.cli.one_shot import (
     add_owners_flag,
     redis_url,
 )
-from txnwatch.cli.output import CLEAN
+from txnwatch.cli.output import CLEAN, LOG, log_to_stdout
 from txnwatch.cluster_connection import options_of
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
-from txnwatch.owners.owner_table import OwnerTable
-from txnwatch.owners.owners_file import read_owners
-from txnwatch.page.clusters_file import SHARED, ClusterEntry, read_clusters
-from txnwatch.page.clusters_site import ClustersSite
+from txnwatch.owners.owner_table import OwnerTable, read_owners
+from txnwatch.page.clusters import SHARED, ClusterEntry, ClustersSite, read_clusters
 from txnwatch.page.follower import ClusterSource, Follower
-from txnwatch.page.own_hosts import OwnHosts
 from txnwatch.page.served_page import PageSite
+from txnwatch.page.site_files import OwnHosts
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.events_topic import EventLog

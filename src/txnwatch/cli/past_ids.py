@@ -1,4 +1,4 @@
-"""Transactional ids that no coordinator has any more, and producer ids that no id has now, from the coordinators' log.
+"""Who has or had a producer id, from the coordinators' log: also ids that no coordinator has any more.
 
 An id expires if it is not used for `transactional.id.expiration.ms` (7 days): its coordinator forgets it and writes a
 tombstone. Compaction keeps the last record of the id until it cleans that part of the log, and the tombstone for a day
@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from txnwatch.cli.output import utc
+from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.coordinator_log import LogRecord, read_records, read_views
+from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records, read_views
 
 
 class FormerOwner(NamedTuple):
@@ -35,7 +36,7 @@ class FormerOwner(NamedTuple):
     problem: str | None = None
 
 
-def name_in_log(cluster: Cluster, producer_id: ProducerId) -> tuple[str | None, str | None]:
+def _name_in_log(cluster: Cluster, producer_id: ProducerId) -> tuple[str | None, str | None]:
     """The id that the log names for a producer id, and why the log was not read to its end; reads all of it."""
     logs = read_views(cluster, [producer_id])
     view = logs.views.get(producer_id)
@@ -45,7 +46,7 @@ def name_in_log(cluster: Cluster, producer_id: ProducerId) -> tuple[str | None, 
 
 def former_owner(cluster: Cluster, producer_id: ProducerId) -> FormerOwner:
     """Searches the log for the owner of a producer id; reads all of it."""
-    name, problem = name_in_log(cluster, producer_id)
+    name, problem = _name_in_log(cluster, producer_id)
     if name is None:
         return FormerOwner(None, problem=problem)
     now = ClusterAdmin(cluster).describe_transactions([name])[name]
@@ -88,3 +89,22 @@ def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
 def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
     """All partitions of the transactions that the records show."""
     return {one for record in records if record.value is not None for one in record.value.participants}
+
+
+class OwnerEnds(NamedTuple):
+    """The transactional id of a producer id, and how its transactions have ended; None and empty if not known."""
+
+    transactional_id: str | None
+    ends: tuple[PastEnd, ...] = ()
+
+
+def owner_of(cluster: Cluster, producer_id: ProducerId) -> OwnerEnds:
+    """The id that has or had the producer id, and the ends of its transactions that the log still shows."""
+    listing = ClusterAdmin(cluster).list_transactions([producer_id])
+    name = next((row.transactional_id for row in listing.transactions if row.producer_id == producer_id), None)
+    if name is None:
+        name, _ = _name_in_log(cluster, producer_id)
+    if name is None:
+        return OwnerEnds(None)
+    records, _ = read_records(cluster, name)
+    return OwnerEnds(name, tuple(past_ends(history_of(records))))

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, NamedTuple, NoReturn
 
-from txnwatch.cli.log_output import print_error
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -33,6 +32,7 @@ from txnwatch.cli.output import (
     Time,
     delivering,
     duration,
+    print_error,
     utc,
     write,
 )

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cli.output import LOG
 from txnwatch.cluster_connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.setting_sources import client_properties

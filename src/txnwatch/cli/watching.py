@@ -13,14 +13,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
-from txnwatch.cli.log_output import ROOT as LOG
-from txnwatch.cli.log_output import log_incident, log_step
-from txnwatch.cli.reload import Reload
-from txnwatch.cli.stop_request import CLOSE_S, KILL_S, StepTooLongError, StopRequest
+from txnwatch.cli.output import LOG, log_incident, log_step
+from txnwatch.cli.watch_process import CLOSE_S, KILL_S, Reload, StepTooLongError, StopRequest
 from txnwatch.config import RunSettings
 from txnwatch.named_files import NamedFiles
-from txnwatch.page.own_hosts import OwnHosts
 from txnwatch.page.served_page import PageSite
+from txnwatch.page.site_files import OwnHosts
 from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.clocks import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, CheckpointError, QueryError

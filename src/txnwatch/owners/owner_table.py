@@ -1,21 +1,30 @@
-"""The table of owners: which team is called for a transactional id, an application, a topic or a group.
+"""The table of owners: which team is called for a transactional id, an application, a topic or a group; and its file.
 
 A pattern is a literal name, or a prefix with a star behind it. A literal comes before a prefix, and the longest prefix
 wins. A transaction is looked up by its transactional id, then by its application if that is certain, then by the topic
-of its partition; the first that is found counts.
+of its partition; the first that is found counts. A look-up is pure: no I/O, no clock.
 
-Pure: no I/O, no clock.
+The table is read from the `[[owner]]` entries of a TOML file: the one that `owners_file` names, or the settings file
+itself. An error has the file, the entry, the key, what is expected and what was found.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from txnwatch.config import OTHER_NAMES, RunSettings
 from txnwatch.owners.id_shapes import taken_apart
-from txnwatch.state.model.ownership import Certainty, FoundBy, Named, OwningTeam, Subject
+from txnwatch.setting_sources import OWNER_ENTRIES, toml_of
+from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.ownership import WITHOUT_OWNER, Certainty, FoundBy, Named, OwningTeam, Subject
+from txnwatch.state.text import is_host_name
 
 STAR: Final = "*"
 
@@ -113,3 +122,150 @@ class OwnerTable:
     def _owner(self, what: FoundBy, name: str) -> OwningTeam | None:
         match = self.find(what, name)
         return match.team.found_by(what) if match is not None else None
+
+
+# The file.
+
+MOST_OWNERS: Final = 1_000
+MOST_PATTERNS: Final = 10_000
+_KINDS: Final = {
+    "transactional_ids": FoundBy.TRANSACTIONAL_ID,
+    "applications": FoundBy.APPLICATION,
+    "topics": FoundBy.TOPIC,
+    "groups": FoundBy.GROUP,
+}
+TEAM_RULE: Final = "small letters, digits and hyphens, at most 63, the first no hyphen"
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        is_web = parts.scheme in {"http", "https"} and is_host_name(parts.hostname or "") and parts.port != 0
+    except ValueError:
+        is_web = False
+    if not is_web or not value.isprintable() or " " in value:
+        raise ValueError("expected an address that begins with https:// or http://")
+    return value
+
+
+def _pattern(value: str) -> str:
+    if STAR in value[:-1]:
+        raise ValueError("expected a name, or the beginning of a name and one star at the end")
+    return value
+
+
+def _team(value: str) -> str:
+    if value == WITHOUT_OWNER:
+        raise ValueError(f"expected another name: {WITHOUT_OWNER} is the label of what has no owner")
+    return value
+
+
+_Shown = Annotated[str, Field(min_length=1, max_length=200)]
+_Patterns = tuple[Annotated[str, Field(min_length=1, max_length=1_000), AfterValidator(_pattern)], ...]
+
+
+class _Entry(BaseModel):
+    """One `[[owner]]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    team: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$"), AfterValidator(_team)]
+    name: _Shown | None = None
+    contact: _Shown | None = None
+    url: Annotated[str, Field(max_length=1_000), AfterValidator(_address)] | None = None
+    ref: _Shown | None = None
+    transactional_ids: _Patterns = ()
+    applications: _Patterns = ()
+    topics: _Patterns = ()
+    groups: _Patterns = ()
+
+
+def read_owners(path: Path | None) -> OwnerTable:
+    """The table in a file; an empty one without a file.
+
+    Raises:
+        ConfigError: the file cannot be read, or an entry is invalid.
+    """
+    if path is None:
+        return OwnerTable()
+    where = f"owners_file {path}"
+    return owners_of(toml_of(path, where, "expected a file that can be read, found: "), where)
+
+
+def owners_of(raw: Mapping[str, Any], where: str) -> OwnerTable:
+    """The table in the content of a file; `where` names the file in errors.
+
+    Raises:
+        ConfigError: an entry is invalid.
+    """
+    settings = RunSettings.model_fields.keys() | OTHER_NAMES.keys()
+    unknown = sorted(raw.keys() - settings - {OWNER_ENTRIES})
+    if unknown:
+        raise ConfigError(f"{where}: expected [[{OWNER_ENTRIES}]] entries, found the key {unknown[0]!r}")
+    entries = raw.get(OWNER_ENTRIES, [])
+    if not isinstance(entries, list):
+        raise ConfigError(f"{where}: expected [[{OWNER_ENTRIES}]] entries, found one value under {OWNER_ENTRIES!r}")
+    if len(entries) > MOST_OWNERS:
+        raise ConfigError(f"{where}: expected at most {MOST_OWNERS} entries, found {len(entries)}")
+    found: dict[FoundBy, dict[str, TeamEntry]] = {what: {} for what in FoundBy}
+    places: dict[object, str] = {}
+    for place, entry in _read(entries, where):
+        team = TeamEntry(entry.team, entry.name or entry.team, entry.contact, entry.url, entry.ref)
+        _once(places, entry.team, place, f"{where}: {place}: team {entry.team!r}")
+        for key, what in _KINDS.items():
+            for pattern in getattr(entry, key):
+                _once(places, (what, pattern), place, f"{where}: {place}: {key} {pattern!r}")
+                found[what][pattern] = team
+    count = sum(map(len, found.values()))
+    if count > MOST_PATTERNS:
+        raise ConfigError(f"{where}: expected at most {MOST_PATTERNS} patterns, found {count}")
+    return OwnerTable(found)
+
+
+def _once(places: dict[object, str], key: object, place: str, what: str) -> None:
+    if key in places:
+        raise ConfigError(f"{what}: expected it in one entry, found it in {places[key]} as well")
+    places[key] = place
+
+
+def _read(entries: list[Any], where: str) -> Iterator[tuple[str, _Entry]]:
+    """The entries, each with its place."""
+    for number, raw in enumerate(entries, 1):
+        team = raw.get("team") if isinstance(raw, dict) else None
+        place = f"entry {number} ({team!r})" if isinstance(team, str) else f"entry {number}"
+        try:
+            yield place, _Entry.model_validate(_with_tuples(raw))
+        except ValidationError as exc:
+            raise ConfigError("; ".join(f"{where}: {place}: {_problem(error)}" for error in exc.errors())) from None
+
+
+def _with_tuples(raw: object) -> object:
+    """The lists of TOML as tuples, which is what a strict model takes."""
+    if not isinstance(raw, dict):
+        return raw
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+
+
+# Where the message of pydantic is about Python, not about a file.
+_EXPECTED: Final = {
+    "model_type": "expected a table with keys",
+    "tuple_type": "expected a list of texts",
+    "string_pattern_mismatch": f"expected {TEAM_RULE}",
+    "string_too_short": "expected a text that is not empty",
+}
+
+
+def _problem(error: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    key = ".".join(str(part) for part in error["loc"])
+    found = f"found {str(error['input'])[:100]!r}"
+    match error["type"]:
+        case "extra_forbidden":
+            return f"unknown key {key!r}; known keys: {', '.join(_Entry.model_fields)}"
+        case "missing":
+            return f"{key}: expected a value, found none"
+        case "model_type":
+            return f"{_EXPECTED['model_type']}, {found}"
+        case kind:
+            message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            message = message.replace("String should have at most", "at most").removeprefix("expected ")
+            return f"{key}: {_EXPECTED.get(kind, f'expected {message}')}, {found}"

@@ -23,8 +23,7 @@ from txnwatch.page.picture import (
     transactions_of,
     worst_lanes,
 )
-from txnwatch.page.whom_to_call import about_client, owner_of_group
-from txnwatch.page.words import holder, moment, name, number, places, worst_first
+from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
 from txnwatch.state.incidents.commands import read_events
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from txnwatch.page.announced import Announced, FromRedis
-from txnwatch.page.document import decoded
+from txnwatch.page.announced import Announced, FromRedis, decoded
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.sinks.delivery.events_topic import EventLog, Found
 from txnwatch.sinks.delivery.outbox import WorkerThread

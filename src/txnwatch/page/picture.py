@@ -23,9 +23,9 @@ from typing import Any, Final, NamedTuple
 
 from txnwatch.page.store import KnownNow, PageStore, Reach
 from txnwatch.page.truth import CALM, Facts, PageState, PageTruth, judge
-from txnwatch.page.whom_to_call import about_event, names_of_owners, owner_row, with_holders_owner
 from txnwatch.page.words import (
     LOOK_AGAIN,
+    about_event,
     counted,
     decision,
     ending,
@@ -33,12 +33,15 @@ from txnwatch.page.words import (
     headline,
     holder,
     name,
+    names_of_owners,
     next_step,
     number,
+    owner_row,
     places,
     tag,
     waiting,
     why,
+    with_holders_owner,
     worst_first,
 )
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED

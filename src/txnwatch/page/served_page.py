@@ -21,10 +21,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from txnwatch.page import details
-from txnwatch.page.assets import Assets, answer
 from txnwatch.page.live_picture import JSON, Freshness, LivePicture, encode
-from txnwatch.page.own_hosts import OwnHosts, Serve
 from txnwatch.page.picture import INCIDENTS, Knowledge, Picture, picture_of
+from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_routes
 from txnwatch.page.store import PageStore
 from txnwatch.page.words import as_text, duration, evaluated
 from txnwatch.state.model.ownership import WITHOUT_OWNER
@@ -217,19 +216,6 @@ class PageSite:
             return answer(request, encode({**head, "answer": value}), JSON)
 
         return serve
-
-
-def file_routes(assets: Assets, hosts: OwnHosts) -> list[BaseRoute]:
-    """The paths of the files that the shell names."""
-
-    async def icon(request: Request) -> Response:
-        found = assets["icon.svg"]
-        return answer(request, found.content, found.media_type, found.compressed)
-
-    return [
-        Route("/static/{hash}/{name}", hosts.guarded(assets.serve)),
-        Route("/favicon.ico", hosts.guarded(icon)),
-    ]
 
 
 def number_of(request: Request, name: str, most: int) -> int:

@@ -1,24 +1,37 @@
-"""One peer of an Alertmanager: a thread that sends it new alerts, renewals and ends.
+"""One peer of an Alertmanager: its alerts, how an incident looks as one, and the thread that sends them.
 
-Each peer gets every alert, as Prometheus does it: a balancer would give each alert to one of them.
+Each peer gets every alert, as Prometheus does it: a balancer would give each alert to one of them. `AlertBook` decides
+without I/O and without a clock, and `AlertmanagerPeer` sends.
+
+The labels are the identity of an alert, so no client chooses one: the transactional id is an annotation. Annotations
+are shown by chat systems, which turn some text into a mention of everybody or into a link, and the templates of
+Alertmanager escape nothing. So text of others is made harmless: what is not printable, markup, mentions and links are
+shown as escapes.
+
+Law: a firing alert is sent again before it ends. An alert whose labels change is another alert for Alertmanager, so the
+former one is ended first; its labels are kept, also over a restart. An end is sent again for 15 minutes, in case
+Alertmanager was restarted and has lost it.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable
-from typing import Final
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from txnwatch.push.alert_book import Alert, AlertBook, SentAlert, alert_of, from_kept, is_long_over, to_kept
 from txnwatch.push.http_client import Address, HttpClient
-from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import AlertmanagerTarget
-from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Sender, TargetAnswer, TargetThread
+from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetThread
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.verdicts import RULE_OF, VERDICTS, Severity, Verdict
+from txnwatch.state.text import printable
 
 ALERTS_PATH: Final = "/api/v2/alerts"
 STATUS_PATH: Final = "/api/v2/status"
@@ -122,3 +135,299 @@ class AlertmanagerPeer(TargetThread):
 
 def _form(target: AlertmanagerTarget, event: IncidentEvent, now_ms: TimestampMs) -> Alert:
     return alert_of(event, target, now_ms)
+
+
+# An incident as an alert. Pure: no I/O, and time is an argument.
+
+_STRAY_WRITE: Final = Verdict.STRAY_WRITE
+ALERT_NAMES: Final = {
+    verdict: f"Kafka{'' if verdict is _STRAY_WRITE else 'Transaction'}{verdict.title().replace('_', '')}"
+    for verdict in Verdict
+}
+# A watcher that is down cannot renew these, and they do not end by themselves: without a renewal they fire for longer.
+HELD: Final = frozenset(rule.verdict for rule in VERDICTS if rule.severity is Severity.CRITICAL)
+RENEWALS_MISSED: Final = 4  # for how many pauses another alert fires without a renewal
+STRAY_FIRES_MS: Final = DurationMs(3_600_000)
+NO_OWNER: Final = "none"
+LONGEST_TEXT: Final = 200
+LONGEST_COMMAND: Final = 1_000
+_RUNBOOK: Final = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md"
+_TEAM: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_ACTIVE: Final = re.compile(r"[<>&@`]|://")
+_GROUPS_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert as it is sent.
+
+    Attributes:
+        event: the event of the incident that it shows.
+        is_firing: whether it has to be renewed.
+        is_of_former_labels: whether it only ends the alert that the incident had before its labels changed.
+    """
+
+    event: IncidentEvent
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    starts_ms: TimestampMs
+    ends_ms: TimestampMs
+    is_firing: bool
+    url: str = ""
+    is_of_former_labels: bool = False
+
+    @property
+    def incident_id(self) -> str:
+        """The incident."""
+        return self.event.incident_id
+
+    def as_json(self) -> dict[str, Any]:
+        """The alert as API v2 takes it."""
+        found = {
+            "labels": self.labels,
+            "annotations": self.annotations,
+            "startsAt": _rfc3339(self.starts_ms),
+            "endsAt": _rfc3339(self.ends_ms),
+        }
+        return {**found, "generatorURL": self.url} if self.url else found
+
+
+def alert_of(event: IncidentEvent, target: AlertmanagerTarget, now_ms: TimestampMs) -> Alert:
+    """The alert of an incident's latest event."""
+    starts_ms = min(event.open_since_ms, now_ms)
+    ends_ms, is_firing = _end(event, target, now_ms)
+    return Alert(
+        event=event,
+        labels=_labels(event, target),
+        annotations=_annotations(event),
+        starts_ms=starts_ms,
+        ends_ms=max(ends_ms, starts_ms + DurationMs(1)),
+        is_firing=is_firing,
+        url=f"{target.external_url.rstrip('/')}/incident/{event.incident_id}" if target.external_url else "",
+    )
+
+
+def _end(event: IncidentEvent, target: AlertmanagerTarget, now_ms: TimestampMs) -> tuple[TimestampMs, bool]:
+    """When the alert ends if nothing else is sent, and whether it fires now."""
+    if event.verdict is _STRAY_WRITE:  # it never ends, and nothing is open
+        ends_ms = event.detected_at_ms + STRAY_FIRES_MS
+        return min(ends_ms, now_ms + STRAY_FIRES_MS), now_ms < ends_ms
+    if not event.is_open:
+        ended_ms = event.resolution.at_ms if event.resolution is not None else event.time_ms
+        return min(ended_ms, now_ms), False
+    hold_ms = target.hold_ms if event.verdict in HELD else DurationMs(RENEWALS_MISSED * target.resend_ms)
+    return now_ms + hold_ms, True
+
+
+def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
+    place = {"topic": event.topic, "partition": str(event.partition)} if event.topic is not None else {}
+    return {
+        **target.labels,
+        "alertname": ALERT_NAMES[event.verdict],
+        "severity": str(event.severity),
+        "cluster": event.cluster_id,
+        **place,
+        "incident": event.incident_id,
+        "owner": team_of(event),
+    }
+
+
+def team_of(event: IncidentEvent) -> str:
+    """The team that owns the transaction, `none` if it is not known."""
+    return event.owner.team if event.owner is not None and _TEAM.fullmatch(event.owner.team) else NO_OWNER
+
+
+def _annotations(event: IncidentEvent) -> dict[str, str]:
+    where = f"{event.topic}-{event.partition}" if event.topic is not None else event.transactional_id or "(no name)"
+    found = {
+        "summary": f"{harmless(where, 80)}: Kafka transaction {event.verdict.replace('_', ' ')}",
+        "description": _description(event),
+        "runbook_url": f"{_RUNBOOK}#{event.verdict}",
+        "command": _command(event),
+        "transactional_id": harmless(event.transactional_id or ""),
+        "contact": harmless((event.owner.contact or "") if event.owner is not None else ""),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def _description(event: IncidentEvent) -> str:
+    """What it means, and whom it hurts."""
+    parts = [f"{RULE_OF[event.verdict].meaning}."]
+    if event.hidden_records:
+        parts.append(f"{event.hidden_records} records wait behind it.")
+    groups = [group.group_id for group in event.consumer_groups if group.state is GroupState.STOPPED]
+    groups += [group.group_id for group in event.waiting_groups]
+    if groups:
+        named = ", ".join(harmless(group, 60) for group in groups[:_GROUPS_NAMED])
+        more = f" and {len(groups) - _GROUPS_NAMED} more" if len(groups) > _GROUPS_NAMED else ""
+        parts.append(f"Groups that stand still: {named}{more}.")
+    return " ".join(parts)
+
+
+def _command(event: IncidentEvent) -> str:
+    """The suggested command, or nothing: a command that is cut or escaped must not be pasted."""
+    command = event.suggested_command
+    if command is None:
+        return ""
+    is_text = command.isprintable() and not re.search(r"[<>&`]", command.replace(" && ", " "))
+    return (
+        command
+        if is_text and len(command) <= LONGEST_COMMAND
+        else "`txnwatch status` shows it: it cannot be shown here as it is"
+    )
+
+
+def harmless(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Text of others that no chat system takes for markup, a mention or a link, and of a limited length."""
+    shown = _ACTIVE.sub(_escaped, printable(text[: longest + 1]))
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}\u2026"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return ":\\x2f/" if found[0] == "://" else f"\\x{ord(found[0]):02x}"
+
+
+def _rfc3339(time_ms: TimestampMs) -> str:
+    seconds, millis = divmod(time_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+
+
+# Which alerts a peer has, and which it gets next. Pure: no I/O, and time is an argument.
+
+ENDED_FOR_MS: Final = DurationMs(900_000)
+Form = Callable[[IncidentEvent, TimestampMs], Alert]
+
+
+@dataclass(frozen=True, slots=True)
+class SentAlert:
+    """The last alert of an incident that Alertmanager has taken.
+
+    Attributes:
+        over_ms: when it was first sent as ended; None while it fires.
+    """
+
+    sequence: int
+    labels: dict[str, str]
+    starts_ms: TimestampMs
+    over_ms: TimestampMs | None = None
+
+
+def to_kept(sent: SentAlert) -> list[Any]:
+    """The value that is kept in a file."""
+    return [sent.sequence, sent.labels, sent.starts_ms, sent.over_ms]
+
+
+def from_kept(value: Any) -> SentAlert | None:  # noqa: ANN401 - any value of JSON
+    """The kept alert; None if the value is not one."""
+    match value:
+        case [int(sequence), dict(labels), int(starts_ms), int() | None as over_ms]:
+            texts = {str(name): str(text) for name, text in labels.items()}
+            return SentAlert(sequence, texts, TimestampMs(starts_ms), None if over_ms is None else TimestampMs(over_ms))
+    return None
+
+
+class AlertBook:
+    """The alerts of one Alertmanager.
+
+    Args:
+        form: makes the alert of an event.
+        resend_ms: the pause between two renewals.
+        sent: what it had before this start, by incident.
+    """
+
+    def __init__(self, form: Form, resend_ms: DurationMs, sent: dict[str, SentAlert]) -> None:
+        self._form = form
+        self._resend_ms = resend_ms
+        self._events: dict[str, IncidentEvent] = {}
+        self._due: dict[str, TimestampMs] = {}
+        self._new: dict[str, TimestampMs] = {}
+        self.sent = sent
+
+    @property
+    def waiting(self) -> int:
+        """How many incidents have news that Alertmanager has not taken."""
+        return len(self._new)
+
+    @property
+    def oldest_ms(self) -> TimestampMs | None:
+        """The time of the oldest event that Alertmanager has not taken."""
+        return min(self._new.values(), default=None)
+
+    def take(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
+        """Takes an incident as it is now; an older event, or the same one again, changes nothing.
+
+        The same event can have another owner: a new table of owners names it again, and publishes nothing.
+        """
+        known, sent = self._events.get(event.incident_id), self.sent.get(event.incident_id)
+        if known is not None and (known.sequence > event.sequence or known == event):
+            return
+        if not self._form(event, now_ms).is_firing and _is_told(event, sent, now_ms):
+            return
+        self._events[event.incident_id] = event
+        self._due[event.incident_id] = now_ms
+        if sent is None or sent.sequence < event.sequence:
+            self._new.setdefault(event.incident_id, event.time_ms)
+
+    def next_ms(self) -> TimestampMs | None:
+        """When the next alert is due; None if there is none."""
+        return min(self._due.values(), default=None)
+
+    def due(self, now_ms: TimestampMs, most: int) -> list[Alert]:
+        """The alerts of the next request, of so many incidents at most; news first."""
+        ids = [incident_id for incident_id in self._new if self._due[incident_id] <= now_ms]
+        ids += [key for key, due_ms in self._due.items() if due_ms <= now_ms and key not in self._new]
+        return [alert for incident_id in ids[:most] for alert in self._alerts(incident_id, now_ms)]
+
+    def _alerts(self, incident_id: str, now_ms: TimestampMs) -> list[Alert]:
+        alert, sent = self._form(self._events[incident_id], now_ms), self.sent.get(incident_id)
+        if sent is None or sent.labels == alert.labels:
+            return [alert]
+        after_start_ms = sent.starts_ms + DurationMs(1)
+        if not alert.is_firing:  # what has fired is what ends, whatever the last event says
+            ends_ms = max(alert.ends_ms, after_start_ms)
+            return [replace(alert, labels=sent.labels, starts_ms=sent.starts_ms, ends_ms=ends_ms)]
+        if sent.over_ms is not None:
+            return [alert]
+        ends_ms = max(now_ms, after_start_ms)
+        former = replace(alert, labels=sent.labels, starts_ms=sent.starts_ms, ends_ms=ends_ms, is_firing=False)
+        return [replace(former, is_of_former_labels=True), alert]
+
+    def taken(self, alerts: Iterable[Alert], now_ms: TimestampMs) -> list[str]:
+        """Alertmanager has taken the alerts; returns the incidents whose entry in `sent` has changed."""
+        return [
+            alert.incident_id for alert in alerts if not alert.is_of_former_labels and self._is_changed(alert, now_ms)
+        ]
+
+    def _is_changed(self, alert: Alert, now_ms: TimestampMs) -> bool:
+        incident_id, before = alert.incident_id, self.sent.get(alert.incident_id)
+        over_ms = None if alert.is_firing else (before.over_ms if before is not None else None) or now_ms
+        self._due[incident_id] = now_ms + self._resend_ms
+        if self._events[incident_id] is alert.event:
+            self._new.pop(incident_id, None)
+        else:
+            self._due[incident_id] = now_ms
+        after = SentAlert(alert.event.sequence, alert.labels, alert.starts_ms, over_ms)
+        if incident_id not in self._new and is_long_over(after, now_ms):
+            del self._events[incident_id], self._due[incident_id]
+            self.sent.pop(incident_id, None)
+        else:
+            self.sent[incident_id] = after
+        return self.sent.get(incident_id) != before
+
+    def give_up(self, alerts: Iterable[Alert], now_ms: TimestampMs) -> None:
+        """Alertmanager refuses the alerts; they are tried again with the next renewal."""
+        for alert in alerts:
+            self._new.pop(alert.incident_id, None)
+            self._due[alert.incident_id] = now_ms + self._resend_ms
+
+
+def _is_told(event: IncidentEvent, sent: SentAlert | None, now_ms: TimestampMs) -> bool:
+    """Whether Alertmanager needs no word about the end: it was told for long enough, or has never had the alert."""
+    if sent is None:
+        return now_ms - event.time_ms >= ENDED_FOR_MS
+    return sent.sequence >= event.sequence and is_long_over(sent, now_ms)
+
+
+def is_long_over(sent: SentAlert, now_ms: TimestampMs) -> bool:
+    """Whether the end of an alert need not be sent again."""
+    return sent.over_ms is not None and now_ms - sent.over_ms >= ENDED_FOR_MS

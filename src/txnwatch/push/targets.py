@@ -9,8 +9,8 @@ from pathlib import Path
 
 from txnwatch.push.alertmanager import AlertmanagerPeer
 from txnwatch.push.http_client import Address
-from txnwatch.push.journal import Journal, journal_name
 from txnwatch.push.push_file import HttpTarget, PushFile
+from txnwatch.push.sender import Journal, journal_name
 from txnwatch.push.webhook import Webhook
 from txnwatch.state.incidents.commands import Origin, suggested
 from txnwatch.state.incidents.event_builder import named

@@ -24,9 +24,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from txnwatch.push.http_client import HttpClient, Reply
-from txnwatch.push.journal import Journal, TargetPosition
 from txnwatch.push.push_file import WebhookTarget
-from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Sender, TargetAnswer, TargetThread
+from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, TargetAnswer, TargetPosition, TargetThread
 from txnwatch.sinks.delivery.encoding import cloud_event_attributes, to_json
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts, QueueBound
 from txnwatch.state.model.errors import SinkError

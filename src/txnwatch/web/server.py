@@ -43,7 +43,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
-from txnwatch.page.own_hosts import OwnHosts, Serve
+from txnwatch.page.site_files import OwnHosts, Serve
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import doubled

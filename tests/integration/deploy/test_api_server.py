@@ -18,7 +18,7 @@ from support import kubernetes_builds
 from support.kubernetes_tools import UnavailableError
 from support.missing_tools import skip_or_fail
 from support.waiting import eventually
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import free_ports
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from txnwatch.cli.main import parser
-from txnwatch.page.clusters_file import read_clusters
+from txnwatch.page.clusters import read_clusters
 
 REDIS = "redis://me:${file:/etc/txnwatch/secret/word}@redis-eu:6390/0"
 EU = {"name": "payments-eu", "bootstrap_server": "a:9092,b:9094", "redis_url": REDIS, "events_topic": "other"}

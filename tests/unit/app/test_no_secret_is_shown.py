@@ -10,9 +10,9 @@ import pytest
 
 from support.incidents import an_event
 from support.log_lines import log_restored
-from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_to_stdout
 from txnwatch.cli.main import main
 from txnwatch.cli.one_shot import as_seen_from_here
+from txnwatch.cli.output import JSON, LOG, TEXT, log_to_stdout
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.setting_sources import client_properties, load_settings
 from txnwatch.sinks.delivery.encoding import RegistryCodec
@@ -57,7 +57,7 @@ def test_a_command_that_fails_shows_no_password(url: str, capsys: pytest.Capture
 def test_a_log_line_has_no_secret_of_a_library(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     with log_restored():
         log_to_stdout(form)
-        ROOT.warning(f'http://u:{SECRET}@registry:8081 refused {{"sasl.password": "{SECRET}"}}')
+        LOG.warning(f'http://u:{SECRET}@registry:8081 refused {{"sasl.password": "{SECRET}"}}')
     line = capsys.readouterr().out
     assert SECRET not in line
     assert "registry:8081" in line

@@ -11,17 +11,17 @@ import pytest
 from support.facts import PRODUCER
 from support.incidents import an_event, an_update
 from txnwatch.cli import topic_reading
-from txnwatch.cli.abort_texts import (
+from txnwatch.cli.compose import PublishedEvents
+from txnwatch.cli.explain_aborts import (
     MOST_CLAIMS,
     RECENT_MS,
     claim_text,
     claims_of,
     is_its_marker,
     is_last_by_hand,
+    read_published,
     unclaimed_text,
 )
-from txnwatch.cli.compose import PublishedEvents
-from txnwatch.cli.explain_aborts import read_published
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.model.errors import BadEventError, BrokerError, SkipReason
 from txnwatch.state.model.incident import Action, Decision, IncidentEvent, Initiator

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.cli.doctor_http import http_rows
-from txnwatch.cli.doctor_rows import CheckRow
+from txnwatch.cli.doctor_rows import CheckRow, http_rows
 
 USERS = "basic_auth_users:\n  alice: $2b$04$5rpXHSJ4jEzZtzEE5qJ2HOuSKrlM/4z3zIw0k3GqZ8pQnZ2z1vY5i\n"
 

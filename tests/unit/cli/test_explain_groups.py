@@ -11,9 +11,9 @@ import pytest
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.one_look import a_searcher
-from txnwatch.cli import explain_groups
+from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explain_groups import with_waiting_groups
+from txnwatch.cli.explain_names import with_waiting_groups
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.ports import SpanStart
@@ -33,7 +33,7 @@ class World:
             self.admin.create_topic(topic)
         self.unstable = UnstableGroups((), ())
         answers = SimpleNamespace(unstable=lambda _: self.unstable, waiting=self.groups.waiting)
-        monkeypatch.setattr(explain_groups, "ClusterGroups", lambda _: answers)
+        monkeypatch.setattr(explain_names, "ClusterGroups", lambda _: answers)
         topics = {OFFSETS.topic: SimpleNamespace(partitions={0: None})}
         cluster: Any = SimpleNamespace(known=SimpleNamespace(topics=topics))
         self.question = Question(cluster, ORIGIN, a_searcher(self.admin, lambda: self.admin.now_ms))

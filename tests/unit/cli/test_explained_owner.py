@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from txnwatch.cli.explained_owner import with_owner
+from txnwatch.cli.explain import with_owner
 from txnwatch.cli.explanation import Explanation
 from txnwatch.cli.fence import what_it_ends
-from txnwatch.owners.owners_file import owners_of
+from txnwatch.owners.owner_table import owners_of
 from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice
 from txnwatch.state.model.transaction import DescribedTransaction

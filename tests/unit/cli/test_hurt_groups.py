@@ -11,9 +11,9 @@ import pytest
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
 from support.one_look import a_searcher
-from txnwatch.cli import explain_groups, hurt_groups
+from txnwatch.cli import explain_names, hurt_groups
 from txnwatch.cli.compose import Question
-from txnwatch.cli.explain_groups import with_groups_behind
+from txnwatch.cli.explain_names import with_groups_behind
 from txnwatch.cli.explanation import OPEN, YES, Explanation
 from txnwatch.cli.hurt_groups import (
     GroupsAround,
@@ -43,7 +43,7 @@ class World:
         self.admin.create_topic("orders", 2)
         self.admin.create_topic(OFFSETS.topic)
         self.owner = self.admin.begin("app", ORDERS, OTHER, OFFSETS)
-        monkeypatch.setattr(explain_groups, "ClusterGroups", lambda _: self.groups)
+        monkeypatch.setattr(explain_names, "ClusterGroups", lambda _: self.groups)
         cluster: Any = SimpleNamespace()
         self.question = Question(cluster, Origin("cluster", "a:1"), a_searcher(self.admin, lambda: self.admin.now_ms))
 

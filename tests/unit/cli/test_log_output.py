@@ -11,8 +11,8 @@ import pytest
 
 from support.ledger_world import LedgerWorld
 from support.log_lines import log_restored
-from txnwatch.cli.log_output import JSON, ROOT, TEXT, log_incident, log_step, log_to_stderr, log_to_stdout, print_error
 from txnwatch.cli.main import main
+from txnwatch.cli.output import JSON, LOG, TEXT, log_incident, log_step, log_to_stderr, log_to_stdout, print_error
 from txnwatch.state.model.errors import BrokerError
 
 
@@ -24,7 +24,7 @@ def _as_it_was() -> Iterator[None]:
 
 def test_text_has_the_time_and_marks_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stdout(TEXT)
-    ROOT.info("ready")
+    LOG.info("ready")
     logging.getLogger("txnwatch.abort").warning("100 % sure\x1b[31m")
     ready, warning = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert ready == "ready"
@@ -48,8 +48,8 @@ def test_on_a_terminal_each_step_replaces_the_one_before(
     log_to_stdout(TEXT)
     log_step("Spark starts")
     log_step("the query starts")
-    ROOT.info("ready")
-    ROOT.info("stopped")
+    LOG.info("ready")
+    LOG.info("stopped")
     shown, last = capsys.readouterr().out.removesuffix("\n").split("\n")
     assert [part.rpartition("  ")[2] for part in shown.split("\r\x1b[K")] == [
         "Spark starts",
@@ -70,8 +70,8 @@ def test_json_on_a_terminal_has_whole_lines(
 
 def test_a_command_writes_its_warnings_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stderr()
-    ROOT.info("ready")
-    ROOT.warning("redis://:hunter2@host:1 \x1b[31m")
+    LOG.info("ready")
+    LOG.warning("redis://:hunter2@host:1 \x1b[31m")
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err == "txnwatch: warning: redis://***@host:1 \\x1b[31m\n"
@@ -79,7 +79,7 @@ def test_a_command_writes_its_warnings_to_standard_error(capsys: pytest.CaptureF
 
 def test_json_is_one_object_per_line_with_a_level(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stdout(JSON)
-    ROOT.info("ready")
+    LOG.info("ready")
     logging.getLogger("txnwatch.abort").warning("one\ntwo")
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["level"], one["logger"], one["message"]) for one in found] == [
@@ -108,7 +108,7 @@ def test_the_json_line_of_the_docs_is_what_is_written(capsys: pytest.CaptureFixt
     page = (Path(__file__).parents[3] / "docs" / "output.md").read_text()
     shown = json.loads(page.partition("```json\n")[2].partition("```")[0])
     log_to_stdout(JSON)
-    ROOT.warning(shown["message"])
+    LOG.warning(shown["message"])
     written = json.loads(capsys.readouterr().out)
     assert list(written) == list(shown)
     assert {**written, "time": ""} == {**shown, "time": ""}

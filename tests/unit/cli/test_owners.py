@@ -10,8 +10,7 @@ import pytest
 from txnwatch.cli import doctor_rows
 from txnwatch.cli.doctor_rows import Health, beginning, owner_rows
 from txnwatch.cli.main import main
-from txnwatch.owners.owner_table import OwnerTable
-from txnwatch.owners.owners_file import owners_of
+from txnwatch.owners.owner_table import OwnerTable, owners_of
 
 ENTRIES = """
 [[owner]]

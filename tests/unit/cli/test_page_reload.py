@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 
 from support.log_lines import log_restored
-from txnwatch.cli import log_output, page
+from txnwatch.cli import output, page
 from txnwatch.cli.page import FollowedClusters
-from txnwatch.owners.owners_file import read_owners
+from txnwatch.owners.owner_table import read_owners
 from txnwatch.page.follower import Follower
 
 TEAM = '[[owner]]\nteam = "{}"\ntransactional_ids = ["app-*"]\n'
@@ -29,7 +29,7 @@ def entry(name: str, **more: str) -> str:
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Lines]:
     with log_restored():
-        log_output.log_to_stdout("text")
+        output.log_to_stdout("text")
         yield lambda: [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
 
 

@@ -17,12 +17,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.log_lines import log_restored
-from txnwatch.cli import log_output, watching
-from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY, Reload
-from txnwatch.cli.stop_request import StopRequest
+from txnwatch.cli import output, watching
+from txnwatch.cli.watch_process import AT_ONCE, OF_THE_QUERY, Reload, StopRequest
 from txnwatch.config import RunSettings
-from txnwatch.owners.owner_table import OwnerTable
-from txnwatch.owners.owners_file import read_owners
+from txnwatch.owners.owner_table import OwnerTable, read_owners
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ownership import FoundBy
@@ -35,7 +33,7 @@ Lines = Callable[[], list[str]]
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Lines]:
     with log_restored():
-        log_output.log_to_stdout("text")
+        output.log_to_stdout("text")
         yield lambda: [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
 
 

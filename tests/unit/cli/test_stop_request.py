@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from txnwatch.cli.stop_request import StepTooLongError, StopRequest, StopRequestedError
+from txnwatch.cli.watch_process import StepTooLongError, StopRequest, StopRequestedError
 from txnwatch.state.model.errors import BrokerError
 
 
@@ -82,8 +82,8 @@ def test_steps_that_end_in_time_leave_nothing() -> None:
 
 IN_A_LOCK = """
 import signal, sys
-from txnwatch.cli.reload import Reload
-from txnwatch.cli.stop_request import StopRequest
+from txnwatch.cli.watch_process import Reload
+from txnwatch.cli.watch_process import StopRequest
 
 stop, reload, signals = StopRequest(), Reload(dict), [signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGTERM]
 

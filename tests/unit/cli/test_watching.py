@@ -14,9 +14,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from support.log_lines import LogLines, log_restored
-from txnwatch.cli import log_output, watching
-from txnwatch.cli.reload import Reload
-from txnwatch.cli.stop_request import StopRequest
+from txnwatch.cli import output, watching
+from txnwatch.cli.watch_process import Reload, StopRequest
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import (
     BrokerError,
@@ -51,7 +50,7 @@ def _no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _text_on_stdout() -> Iterator[None]:
     with log_restored():
-        log_output.log_to_stdout("text")
+        output.log_to_stdout("text")
         yield
 
 
@@ -320,7 +319,7 @@ def test_a_disk_that_is_full_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("builtins.print", is_full)
-    log_output.ROOT.info("still there")
+    output.LOG.info("still there")
 
 
 def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,4 +328,4 @@ def test_a_reader_that_has_gone_away_does(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("builtins.print", is_gone)
     with pytest.raises(BrokenPipeError):
-        log_output.ROOT.info("anybody?")
+        output.LOG.info("anybody?")

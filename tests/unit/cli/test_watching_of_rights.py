@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from txnwatch.cli import watching
-from txnwatch.cli.stop_request import StopRequest
+from txnwatch.cli.watch_process import StopRequest
 from txnwatch.state.model.errors import AuthorizationError
 
 MISSING = AuthorizationError("events topic 'txnwatch.events': expected the right WRITE")

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from support.certificates import Authority
 from txnwatch.web.server import WebServer
 from txnwatch.web.web_config import read_web_config
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded.real_servers import free_ports
 
 ROOT = Path(__file__).parents[3]
 EXECUTOR = {

@@ -22,7 +22,7 @@ from support.metrics import Scrape
 from support.recording_sink import RecordingTopic
 from txnwatch.metrics.collector import UP_WITHIN_MS, Metrics
 from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
-from txnwatch.owners.owners_file import owners_of
+from txnwatch.owners.owner_table import owners_of
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.commands import Origin

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.owners.owners_file import MOST_OWNERS, MOST_PATTERNS, owners_of, read_owners
+from txnwatch.owners.owner_table import MOST_OWNERS, MOST_PATTERNS, owners_of, read_owners
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ownership import FoundBy, OwningTeam, Subject

@@ -12,7 +12,7 @@ import pytest
 from support.clusters_world import five_clusters
 from support.page_client import a_stream, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, now_ms
-from txnwatch.page.assets import Assets
+from txnwatch.page.site_files import Assets
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, resolved
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.watch.coverage import MissingEvidence

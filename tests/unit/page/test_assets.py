@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.page.assets import Assets
+from txnwatch.page.site_files import Assets
 
 STATIC = Path(__file__).parents[3] / "src" / "txnwatch" / "page" / "static"
 LOCKED = {

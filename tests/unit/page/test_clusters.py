@@ -11,7 +11,7 @@ import pytest
 from support.clusters_world import ClustersWorld, OneWorld, five_clusters, watched, with_a_hang
 from support.page_client import a_stream, get
 from support.page_world import now_ms
-from txnwatch.page.clusters_site import OneCluster, clusters_picture
+from txnwatch.page.clusters import OneCluster, clusters_picture
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import as_text
 

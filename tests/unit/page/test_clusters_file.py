@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.page.clusters_file import MOST_CLUSTERS, SHARED, ClusterEntry, read_clusters
+from txnwatch.page.clusters import MOST_CLUSTERS, SHARED, ClusterEntry, read_clusters
 from txnwatch.state.model.errors import ConfigError
 
 ENTRY = '[[cluster]]\nname = "eu"\nbootstrap_server = "kafka-1:9092"\n'

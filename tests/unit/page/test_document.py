@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from support.clusters_world import a_beat
 from support.page_world import a_busy_cluster, an_open
-from txnwatch.page import document as document_module
-from txnwatch.page.document import decoded, document_of, encoded
+from txnwatch.page import announced as document_module
+from txnwatch.page.announced import decoded, document_of, encoded
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.findings import CensusOffsets
 from txnwatch.state.model.values import Offset, TopicPartition

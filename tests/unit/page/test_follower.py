@@ -13,7 +13,7 @@ from support.clusters_world import a_beat
 from support.log_lines import LogLines
 from support.page_world import HANG, OWNERS, a_busy_cluster, an_incident, now_ms
 from support.waiting import eventually
-from txnwatch.page.document import document_of, encoded
+from txnwatch.page.announced import document_of, encoded
 from txnwatch.page.follower import ClusterSource, Follower
 from txnwatch.page.picture import Knowledge
 from txnwatch.page.store import KnownNow, PageStore

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from support.page_world import PageWorld, a_count, an_incident, an_open, now_ms
-from txnwatch.page import details, stream
+from txnwatch.page import details, live_picture
+from txnwatch.page.live_picture import Viewers
 from txnwatch.page.picture import INCIDENTS, LANES, Knowledge, picture_of
-from txnwatch.page.stream import Viewers
 from txnwatch.state.detection.open_transactions import FOLLOWED, HOLDING
 from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.incident import AffectedGroup, GroupState
@@ -101,7 +101,7 @@ def test_the_work_for_a_picture_grows_with_the_rows_alone(largest: Knowledge) ->
 
 def test_a_viewer_that_stays_takes_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A week has 604,800 messages: what each of them leaves behind would be seen in 20,000."""
-    monkeypatch.setattr(stream, "BEAT_S", 0.0)
+    monkeypatch.setattr(live_picture, "BEAT_S", 0.0)
 
     async def memory_of(messages: int) -> int:
         viewers = Viewers(lambda: b"snapshot", lambda: b"beat")

@@ -8,7 +8,7 @@ import pytest
 
 from support.page_client import HttpAnswer, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, an_incident, an_open, now_ms
-from txnwatch.page.own_hosts import is_own_host
+from txnwatch.page.site_files import is_own_host
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution, WaitingGroup, resolved
 from txnwatch.state.model.values import TimestampMs
 

@@ -13,8 +13,7 @@ from support.incidents import an_event
 from support.page_world import ORIGIN, PageWorld, a_busy_cluster, an_incident, an_open, now_ms
 from txnwatch.page import details
 from txnwatch.page.picture import Knowledge, picture_of
-from txnwatch.page.whom_to_call import about_client, about_event, owners_of
-from txnwatch.page.words import as_text
+from txnwatch.page.words import about_client, about_event, as_text, owners_of
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.ownership import NO_OWNERS, FoundBy, OwningTeam
 from txnwatch.state.model.values import ProducerId

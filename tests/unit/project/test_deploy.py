@@ -22,7 +22,7 @@ from support.recording_sink import RecordingTopic
 from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
 from txnwatch.metrics.table import METRICS, Kind
-from txnwatch.push.alert_book import ALERT_NAMES
+from txnwatch.push.alertmanager import ALERT_NAMES
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.commands import Origin
@@ -259,5 +259,5 @@ def test_the_image_gets_every_file_that_it_copies() -> None:
     files = [file for copied in copies for file in copied.split() if file != "."]
     assert "deploy/image/entrypoint.py" in files
     assert [file for file in files if not is_in_the_context(file, patterns)] == []
-    assert not is_in_the_context("src/txnwatch_demo/play.py", patterns)
+    assert not is_in_the_context("src/txnwatch_demo/command.py", patterns)
     assert not is_in_the_context(".git/config", patterns)

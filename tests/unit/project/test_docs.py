@@ -16,7 +16,7 @@ import pytest
 
 from support.ways import WAYS, WITH_KERBEROS
 from txnwatch.cli.main import COMMANDS, DISTRIBUTIONS
-from txnwatch.cli.reload import AT_ONCE, OF_THE_QUERY
+from txnwatch.cli.watch_process import AT_ONCE, OF_THE_QUERY
 from txnwatch.config import RunSettings
 from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
 from txnwatch.sinks.delivery.encoding import schema_text

@@ -78,4 +78,4 @@ def test_an_import_that_does_not_resolve_is_found() -> None:
     assert problem("txnwatch.no_such_module", None) == "txnwatch.no_such_module: no such module"
     assert problem("no_such_package", None) == "no_such_package: no dependency of the project or of an extra"
     assert problem("txnwatch.config", "RunSettings") is None
-    assert problem("txnwatch_demo.embedded", "kafka") is None
+    assert problem("txnwatch_demo.embedded", "jars") is None

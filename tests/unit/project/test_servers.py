@@ -15,8 +15,8 @@ import pytest
 
 from support.servers import on_docker, pytest_collection_modifyitems, pytest_configure
 from support.units import SHARED, UnitScheduling
-from txnwatch_demo.embedded import process
-from txnwatch_demo.embedded.process import free_ports
+from txnwatch_demo.embedded import real_servers
+from txnwatch_demo.embedded.real_servers import free_ports
 
 ROOT = Path(__file__).parents[3]
 VARIABLE = "TXNWATCH_TEST_SERVERS"
@@ -56,20 +56,20 @@ def test_a_session_with_an_unknown_kind_of_server_ends_before_its_first_test() -
 
 
 def test_each_port_is_that_of_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = list(process.PORTS)
+    every = list(real_servers.PORTS)
     found: list[int] = []
     for worker in range(3):
-        monkeypatch.setattr(process, "PORTS", every)
+        monkeypatch.setattr(real_servers, "PORTS", every)
         monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{worker}")
         monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "3")
         pytest_configure()
-        found += process.PORTS
+        found += real_servers.PORTS
     assert sorted(found) == every
 
 
 def test_a_server_gets_no_port_of_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     own = free_ports(3)
-    monkeypatch.setattr(process, "PORTS", own)
+    monkeypatch.setattr(real_servers, "PORTS", own)
     assert sorted(free_ports(3)) == sorted(own)
     with pytest.raises(OSError, match="expected 4 free ports"):
         free_ports(4)

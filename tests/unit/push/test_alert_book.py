@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.incidents import a_life, an_event, an_update
-from txnwatch.push.alert_book import (
+from txnwatch.push.alertmanager import (
     ENDED_FOR_MS,
     STRAY_FIRES_MS,
     Alert,

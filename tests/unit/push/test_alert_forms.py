@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from support.incidents import OPEN_SINCE_MS, a_life, an_event
-from txnwatch.push.alert_book import (
+from txnwatch.push.alertmanager import (
     ALERT_NAMES,
     HELD,
     LONGEST_TEXT,

@@ -14,8 +14,8 @@ from support.log_lines import LogLines
 from support.push_world import START_MS, HandClock
 from support.waiting import eventually
 from txnwatch.push.alertmanager import AlertmanagerPeer
-from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import AlertmanagerTarget
+from txnwatch.push.sender import Journal
 
 _LONG_S = 10.0
 LATE_MS = 400_000

@@ -9,7 +9,7 @@ import pytest
 
 from support.incidents import a_life, an_event
 from support.log_lines import LogLines
-from txnwatch.push.journal import MOST_KEPT, Journal, TargetPosition
+from txnwatch.push.sender import MOST_KEPT, Journal, TargetPosition
 from txnwatch.state.model.incident import IncidentEvent
 
 NOW_MS = an_event().time_ms + 60_000

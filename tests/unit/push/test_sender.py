@@ -10,9 +10,8 @@ from support.http_receiver import Says, receiving
 from support.log_lines import LogLines
 from support.push_world import HandClock
 from txnwatch.push.http_client import HttpClient
-from txnwatch.push.journal import Journal
 from txnwatch.push.push_file import WebhookTarget
-from txnwatch.push.sender import LONGEST_WAIT_MS, Retries, Sender, TargetAnswer, answer_of, wait_of
+from txnwatch.push.sender import LONGEST_WAIT_MS, Journal, Retries, Sender, TargetAnswer, answer_of, wait_of
 
 UNWRITTEN = Journal(Path("no-directory", "position"), lambda _: None)  # only an answer 410 is written
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from support.one_certificate import self_signed
 from txnwatch import app
 from txnwatch.app import CertificateFiles
-from txnwatch.cli.reload import Reload
+from txnwatch.cli.watch_process import Reload
 from txnwatch.streaming.client.tls import Store, Tls
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.cli.reload import Reload
+from txnwatch.cli.watch_process import Reload
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.streaming.checks.preflight import BrokerTimeout
 from txnwatch.watch.coverage import TimeoutLimit

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.page_world import PageWorld
-from txnwatch.page.own_hosts import OwnHosts
+from txnwatch.page.site_files import OwnHosts
 from txnwatch.web.server import WebServer
 
 PATHS = ("/metrics", "/-/healthy", "/-/ready")

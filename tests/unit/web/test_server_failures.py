@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from support.page_client import get
 from support.waiting import eventually
 from txnwatch.metrics.collector import Metrics
-from txnwatch.page.own_hosts import OwnHosts
+from txnwatch.page.site_files import OwnHosts
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web import server as server_module
 from txnwatch.web.connections import Connections

@@ -1,1 +1,1 @@
-"""The files of the browser; `assets.py` serves them. vendor.lock.toml names those that another project has written."""
+"""The files of the browser; `site_files.py` serves them. vendor.lock.toml names those of other projects."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from txnwatch_demo.embedded import kafka
-from txnwatch_demo.embedded.kafka import EmbeddedKafka
+from txnwatch_demo.embedded import real_servers
+from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 
 def test_a_cluster_that_starts_again_is_not_formatted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,9 +22,9 @@ def test_a_cluster_that_starts_again_is_not_formatted_again(tmp_path: Path, monk
         (data / "meta.properties").touch()
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(kafka, "java", lambda: "java")
-    monkeypatch.setattr(kafka, "kafka_jars", lambda *_: tmp_path)
-    monkeypatch.setattr(kafka, "prepare_archive", lambda *_: None)
+    monkeypatch.setattr(real_servers, "java", lambda: "java")
+    monkeypatch.setattr(real_servers, "kafka_jars", lambda *_: tmp_path)
+    monkeypatch.setattr(real_servers, "prepare_archive", lambda *_: None)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(EmbeddedKafka, "start_broker", lambda *_: None)
     cluster.start()

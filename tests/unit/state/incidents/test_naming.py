@@ -11,8 +11,7 @@ import pytest
 
 from support.incidents import an_event, an_evidence
 from support.ledger_world import ORIGIN, LedgerWorld
-from txnwatch.owners.owner_table import OwnerTable
-from txnwatch.owners.owners_file import owners_of
+from txnwatch.owners.owner_table import OwnerTable, owners_of
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.ownership import Advice, FoundBy, OwningTeam
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from txnwatch.app import Watch
-from txnwatch.cli.log_output import ROOT as LOG
+from txnwatch.cli.output import LOG
 from txnwatch.config import RunSettings
 from txnwatch.named_files import NamedFiles
 from txnwatch.state.model.errors import ConfigError

@@ -1,18 +1,62 @@
-"""The files of the browser: read once, sent with a hash in their address, and compressed once.
+"""The files of the browser, and the requests that are answered: those that name this server in their Host header.
 
-Law: the page loads nothing from another host, and the browser runs nothing but these files.
+Law:
+    * A web page of somebody else, whose name was made to lead to this address, must not read the page in the browser of
+      an operator. So the name in the Host header must be one of this server.
+    * The page loads nothing from another host, and the browser runs nothing but these files.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+Serve = Callable[[Request], Awaitable[Response]]
+_HOST: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+
+
+class OwnHosts:
+    """The host names of this server: addresses, localhost, the name of this machine, and the given ones."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}
+
+    def guarded(self, serve: Serve) -> Serve:
+        """The same answer, but only for a request to this server."""
+
+        async def guarded(request: Request) -> Response:
+            if not is_own_host(request.headers.get("host", ""), self._names):
+                return PlainTextResponse("expected a host of http_names, or an IP address, in the Host header\n", 421)
+            return await serve(request)
+
+        return guarded
+
+
+def is_own_host(header: str, names: Iterable[str]) -> bool:
+    """Whether a Host header names this server: by an IP address, which no other server can claim, or by a name."""
+    found = _HOST.fullmatch(header)
+    if found is None:
+        return False
+    host = found["host"]
+    try:
+        ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return host.lower().removesuffix(".") in names
+    return True
+
+
+# The files: read once, sent with a hash in their address, and compressed once.
 
 _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
@@ -90,3 +134,16 @@ class Assets:
         if asset is None or not request.url.path.startswith(f"{self.prefix}/"):
             return Response("expected a file of this page\n", 404, media_type="text/plain")
         return answer(request, asset.content, asset.media_type, asset.compressed, Cache_Control=_FOR_EVER)
+
+
+def file_routes(assets: Assets, hosts: OwnHosts) -> list[BaseRoute]:
+    """The paths of the files that the shell names."""
+
+    async def icon(request: Request) -> Response:
+        found = assets["icon.svg"]
+        return answer(request, found.content, found.media_type, found.compressed)
+
+    return [
+        Route("/static/{hash}/{name}", hosts.guarded(assets.serve)),
+        Route("/favicon.ico", hosts.guarded(icon)),
+    ]

