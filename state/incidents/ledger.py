@@ -316,7 +316,7 @@ class Ledger:
             self.checks.due_ms = now_ms
             self._silence.heard(record, agrees=received.happens is Happening.RECORD_AGREES)
         match step(received.was, received.happens):
-            case NextStep.PUBLISH_AGAIN if received.end is not None:
+            case NextStep.END_AGAIN if received.end is not None:
                 yield Change(self.book.end_of(known, received.end, now_ms))
             case NextStep.PUBLISH_AGAIN:
                 yield Change(known, is_stored=False)

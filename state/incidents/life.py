@@ -50,6 +50,7 @@ class NextStep(StrEnum):
     CORRECT = "publish `updated` with what was found here"
     READ_AGAIN = "read again at once: if it still hangs, it is opened under another id"
     PUBLISH_AGAIN = "publish the last event again, with its sequence"
+    END_AGAIN = "publish `resolved` again, with the next sequence"
     WAIT = "wait; once it is found here, publish it"
 
 
@@ -125,8 +126,7 @@ LIFE: Final[dict[Happening, Row]] = {
         why="Consumers drop the second of two events with one sequence, and compaction the first.",
     ),
     Happening.RECORD_BEFORE_END: Row(
-        *(_N, _N, _N, NextStep.PUBLISH_AGAIN),
-        why="The first on the topic counts; the end follows it, with the next sequence.",
+        *(_N, _N, _N, NextStep.END_AGAIN), why="The first on the topic counts, so the end must follow it."
     ),
     Happening.RECORD_IS_INVALID: Row(
         *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, _N), why="A record that is no event ends nothing."

@@ -22,7 +22,7 @@ from unittest import mock
 
 from simulation import run as running
 from simulation.faults import FAULTS
-from simulation.forger import EVIL, Forger
+from simulation.forger import EVIL, Forger, RacedSink
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
 from simulation.run import RunOutcome
@@ -62,16 +62,18 @@ class Actors:
         log = self.log = SharedLog()
         self.forger = Forger(world, log, forger_seed) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
-        self.calls = 0
+        self.calls = self.begin = 0
         self.problems: list[str] = []
         self.known: set[str] = set()
         self.published: dict[int, IncidentEvent] = {}
         self.verified: set[tuple[str, str]] = set()
-        outbox = TopicOutbox(log.sink(), LogLines())
+        sink = log.sink() if self.forger is None else RacedSink(log, self.forger)
+        outbox = TopicOutbox(sink, LogLines())
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         self.ledger = RunningLedger(
             *(Origin("cluster", "simulated:1"), admin, FakeGroups(), outbox, self.now_ms),
             new_records=log.reader(),
+            bury=log.bury,
             on_event=self._on_event,
         )
         self.abort = RunningAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
@@ -83,6 +85,7 @@ class Actors:
     def batch(self, emitted: Sequence[Finding]) -> list[str]:
         """One micro-batch; returns what is wrong."""
         self.calls += 1
+        self.begin = len(self.log.records)
         if self.forger is not None:
             self.forger.write()
         self.abort.recover()
@@ -171,7 +174,7 @@ class AbortOracle(Oracle):
         self.actors.admin.stands_still = self.world.setting.rate == 0.0
         if result.is_committed and not self.problems:
             self.problems.extend(self.actors.batch(result.emitted))
-            self.problems.extend(wrong_on_topic(self.actors.ledger.ledger, self.actors.log))
+            self.problems.extend(wrong_on_topic(self.actors.ledger.ledger, self.actors.log, self.actors.begin))
 
 
 def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> RunOutcome:

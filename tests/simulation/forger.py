@@ -1,4 +1,5 @@
-"""A client of the simulated cluster that writes forged events to the events topic, between any two batches.
+"""A client of the simulated cluster that writes forged events to the events topic, between any two batches, and
+sometimes just before an event of the ledger, with the same sequence.
 
 It knows everything and means harm. Its events claim that an open transaction has long been due for an abort, or that a
 hang is over. It writes sequences, places and commands of its own. What it draws comes from its own source of
@@ -8,12 +9,12 @@ chance, so that a cluster does the same with it and without.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from simulation.world import World
 from support.incidents import an_event, an_evidence
-from support.shared_log import SharedLog
+from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.model.incident import (
     Decision,
@@ -88,6 +89,14 @@ class Forger:
             self._log.records.append(event)
             self._world.seen["forged"] += 1
 
+    def be_quicker(self, events: Sequence[IncidentEvent]) -> None:
+        """Before some events of the ledger, a record with the same sequence: the first on the topic counts."""
+        for event in events:
+            if self._rng.random() < (0.1 if event.is_open else 0.5):
+                forged = replace(event, status="updated", resolution=None, sequence=max(event.sequence, 1))
+                self._log.records.append(_an_outcome(forged, self._rng))
+                self._world.seen["forged just before"] += 1
+
     def _of_an_incident(self) -> IncidentEvent | None:
         last = list(self._log.compacted.values())[-20:]
         if not last:
@@ -115,3 +124,16 @@ class Forger:
             evidence=an_evidence(),
             expected_outcome=self._rng.choice(("abort", "none")),
         )
+
+
+class RacedSink(SharedLogSink):
+    """The way of writing of a ledger before which a forger is sometimes quicker."""
+
+    def __init__(self, log: SharedLog, forger: Forger) -> None:
+        super().__init__(log)
+        self._forger = forger
+
+    def publish(self, events: Sequence[IncidentEvent]) -> None:
+        """See EventsTopicWriter."""
+        self._forger.be_quicker(events)
+        super().publish(events)

@@ -1,7 +1,8 @@
 """What a consumer of the events topic sees after a batch, compared with what the ledger knows.
 
 After each batch the ledger has read every record, also the forged ones, and has published its answers. So the last
-record of each incident, which compaction keeps, must agree with the ledger.
+record of each incident, which compaction keeps, must agree with the ledger. A consumer that keeps the first of two
+events with one sequence sees the same, at the latest after the batch that follows the last record.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from txnwatch.state.incidents.life import differs
 from txnwatch.state.model.incident import IncidentEvent
 
 
-def wrong_on_topic(ledger: Ledger, log: SharedLog) -> Iterator[str]:
-    """What is wrong on the topic."""
-    last = log.compacted
+def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int) -> Iterator[str]:
+    """What is wrong on the topic; `begin` is its length before the batch."""
+    last, shown = log.compacted, log.shown
+    in_batch = {event.incident_id for event in log.records[begin:]}
     for known in ledger.store.known.values():
         problem = _wrong(ledger, known, last.get(known.incident_id))
+        if problem is None and known.incident_id not in in_batch:
+            problem = _wrong(ledger, known, shown.get(known.incident_id))
         if problem is not None:
             yield f"{problem}: incident {known.incident_id} about {known.subject}"
     spans = Counter(one.span for one in ledger.book.open_incidents if one.span is not None and not one.is_by_hand)

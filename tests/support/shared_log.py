@@ -13,11 +13,13 @@ class SharedLog:
 
     Attributes:
         is_away: while it is, nothing is taken and nothing is read.
+        buried: where the last tombstone of an incident is: before the record of this number.
     """
 
     def __init__(self) -> None:
         self.records: list[IncidentEvent] = []
         self.is_away = False
+        self.buried: dict[str, int] = {}
 
     @property
     def published(self) -> list[IncidentEvent]:
@@ -31,6 +33,19 @@ class SharedLog:
     def compacted(self) -> dict[str, IncidentEvent]:
         """What compaction leaves: the last record of each incident."""
         return {event.incident_id: event for event in self.records}
+
+    @property
+    def shown(self) -> dict[str, IncidentEvent]:
+        """What a consumer shows that keeps the first of two events with one sequence, and forgets after a tombstone."""
+        first: dict[str, IncidentEvent] = {}
+        for number, event in enumerate(self.records):
+            if number >= self.buried.get(event.incident_id, 0):
+                first.setdefault(event.event_id, event)
+        return {event.incident_id: event for event in sorted(first.values(), key=lambda one: one.sequence)}
+
+    def bury(self, incident_ids: Sequence[str]) -> None:
+        """Writes tombstones."""
+        self.buried.update(dict.fromkeys(incident_ids, len(self.records)))
 
     def sink(self) -> SharedLogSink:
         """One instance's way of writing."""
