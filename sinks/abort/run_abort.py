@@ -25,10 +25,10 @@ from confluent_kafka import TopicPartition as Assigned
 
 from txnwatch.sinks.delivery.events_topic import Found
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.case import AbortPolicy, ProvenHang
 from txnwatch.state.abort.protocol import MarkerResult
-from txnwatch.state.abort.rules import AbortSpec, Refused
+from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Refused
 from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import (
     AbortByHand,
@@ -45,7 +45,7 @@ from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.event_builder import fitting
 from txnwatch.state.incidents.life import is_usable
 from txnwatch.state.incidents.remediation import AutoAbort
-from txnwatch.state.incidents.wanted import FreshReads, HoldLease, LeaseAnswer, Plan, Say, T, Wanted, Way
+from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, latest
@@ -147,12 +147,12 @@ class RunningAbort:
     now_ms: Callable[[], TimestampMs]
     log: Log = _LOG
     abort: AutoAbort = field(init=False)
-    _reads: FreshReads = field(init=False)
+    _reads: PlanRunner = field(init=False)
 
     def __post_init__(self, mode: str, policy: AbortPolicy, cooldown_ms: DurationMs, instance: str) -> None:
         self.abort = AutoAbort(mode, policy, cooldown_ms, self.ledger.ledger, instance)
         ways: dict[type[Wanted[Any]], Way] = {**self.ledger.ways(), HoldLease: self._held, Say: self._say}
-        self._reads = FreshReads(self.ledger.admin, self.now_ms, ways)
+        self._reads = PlanRunner(self.ledger.admin, self.now_ms, ways)
 
     @property
     def counts(self) -> Counter[str]:
@@ -262,7 +262,7 @@ class ManualAbort:
             PauseBetweenReads: lambda _: self.pause(),
             **also,
         }
-        return FreshReads(self.admin, self.now_ms, ways).run(plan)
+        return PlanRunner(self.admin, self.now_ms, ways).run(plan)
 
 
 PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
-from txnwatch.state.abort.case import StoredEvidence, StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredEvidence, StoredFindings
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
 from txnwatch.state.incidents.wanted import (
     Bury,
     FollowRecord,
-    FreshReads,
     Keep,
     Plan,
+    PlanRunner,
     Publish,
     PublishAgain,
     ReadFormerOwners,
@@ -130,7 +130,7 @@ class RunningLedger:
     former_owners: FormerOwners | None = None
     ledger: Ledger = field(init=False)
     _delivery: Delivery = field(init=False)
-    _reads: FreshReads = field(init=False)
+    _reads: PlanRunner = field(init=False)
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(
@@ -141,7 +141,7 @@ class RunningLedger:
             retention=Retention(self.retention_ms),
         )
         self._delivery = Delivery(self.topic, self.mirrors, self.on_event, self.report)
-        self._reads = FreshReads(self.admin, self.now_ms, self.ways())
+        self._reads = PlanRunner(self.admin, self.now_ms, self.ways())
 
     def ways(self) -> dict[type[Wanted[Any]], Way]:
         """How everything is done that a plan of the ledger wants, beside fresh reads."""

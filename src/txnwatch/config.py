@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from txnwatch.state.abort.case import AbortPolicy
+from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.incidents.commands import EventsFlags
 from txnwatch.state.incidents.ledger import RETENTION_MS
 from txnwatch.state.incidents.life import KEPT_MS

@@ -5,7 +5,7 @@ this order:
 
   1. The announcement is published before the marker is written. If the process dies after the write, the announcement
      without a result remains, and the next process reads the partition again.
-  2. The marker is written.
+  2. The caller checks again whether it may write (the lease, the age of its read). The marker is then written.
   3. The partition is read again. Only this read counts: Kafka answers NONE also to a marker without a transaction, and
      the marker that closed the transaction may be another writer's, of the other kind.
   4. The result of that read is published.
@@ -229,7 +229,7 @@ def _writer(written: MarkerSpec, marker: Marker, *, is_ours: bool) -> EndedBy:
     return EndedBy.ADMINISTRATOR if marker.producer_epoch == written.producer_epoch else EndedBy.COORDINATOR
 
 
-# The limits of the automatic abort: budget, circuit breaker and ages. Pure: the caller has the clock.
+# The limits of an abort: its ages, and of the automatic one the budget and the circuit breaker.
 
 HOUR_MS: Final = DurationMs(3_600_000)
 # The greatest age of the read on which a marker is written. It bounds surprises; the rules do not depend on it. An

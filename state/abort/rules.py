@@ -8,15 +8,84 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from txnwatch.state.abort.case import Case
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
-from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.model.incident import ExpectedOutcome, Refusal
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import SpanData, epoch_text
-from txnwatch.state.model.values import CoordinatorEpoch
+from txnwatch.state.model.values import CoordinatorEpoch, DurationMs, TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class AbortPolicy:
+    """Which hanging transactions may be ended.
+
+    Attributes:
+        after_ms: minimum time since this process proved the hang, so that the alert comes first.
+        topics, deny_topics: regular expressions for whole topic names; None denies nothing.
+        id_prefixes, deny_id_prefixes: prefixes of transactional ids; an empty allow list allows all. A transaction
+            whose id is not known is refused if either list is set.
+        budget_per_hour: maximum number of markers in any hour; None for no limit.
+        breaker_incidents: maximum number of transactions that this process finds hanging at the same time; more of them
+            mean a larger problem, and nothing is ended. None for no limit.
+        outcomes: expected outcomes for which a marker may be written.
+        commit: the marker is a COMMIT; only allowed if that is the proven outcome.
+    """
+
+    after_ms: DurationMs = DurationMs(300_000)
+    topics: str = ".*"
+    deny_topics: str | None = None
+    id_prefixes: tuple[str, ...] = ()
+    deny_id_prefixes: tuple[str, ...] = ()
+    budget_per_hour: int | None = 10
+    breaker_incidents: int | None = 20
+    outcomes: frozenset[ExpectedOutcome] = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.NONE})
+    commit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counts so far, and the state of the breaker; `tripped` is why the breaker is open, None if it is not."""
+
+    markers_last_hour: int = 0
+    open_hanging: int = 0
+    tripped: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All inputs of a decision.
+
+    Attributes:
+        evidence: None until this process has proven the hang itself.
+        found: the fresh read, None if there was none yet.
+    """
+
+    evidence: ProvenHang | None
+    found: SpanConfirmation | None
+    policy: AbortPolicy
+    usage: Usage
+    now_ms: TimestampMs
+
+    @property
+    def proven(self) -> ProvenHang:
+        """The evidence; only for rules after NOT_PROVEN_HERE, which checks that there is some."""
+        assert self.evidence is not None
+        return self.evidence
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """All transactional ids that the state or the coordinator has named as the owner."""
+        witness = self.proven.witness
+        views = (self.proven.candidate.view, witness.view if witness is not None else None)
+        names = {view.transactional_id for view in views if view is not None}
+        if self.found is not None and self.found.description is not None:
+            names.add(self.found.description.transactional_id)
+        return frozenset(names)
 
 
 class RefusalRule(NamedTuple):

@@ -1,11 +1,12 @@
-"""One batch in a bucket: its facts, sorted, and what they show about the readings of the bucket's partitions. Pure.
+"""One batch in a bucket: its facts, sorted, and what they show about the readings of the bucket's partitions.
 
 The facts are always applied in the same order, whatever order they arrive in. First come partition-wide facts, then the
 facts of each log by offset, then the tombstones of the coordinators' log, then the census, then the barrier. A
 tombstone is the last record of an id, so the records before it count first.
 
 `reading.py` has the value for one partition and its table. This file finds the events of a batch, in the order in which
-they count, and answers what the phases of bucket.py ask about the readings.
+they count, and answers what the phases of bucket.py ask about the readings. No I/O, no clock; it changes nothing but the
+readings of the bucket.
 """
 
 from __future__ import annotations
@@ -171,11 +172,6 @@ def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrie
     return replace(barrier, holes=holes, clocks=clocks, elected=elected)
 
 
-# The readings.
-
-_ASKED_AGAIN = 10  # barriers: a request can be lost, so it is repeated; it ends, because the partition may be gone
-
-
 # Ranges that their leader lists and repeatedly cannot read: a bad disk, remote storage that does not answer.
 #
 # Law: a data range that failed several times over a while counts as lost. Then a census can make its partition
@@ -266,6 +262,9 @@ def _noticed(batch: Batch, *, reports_partitions: bool) -> Iterator[_Event]:
         event = (OF_LOG if is_log(notice.partition) else OF_DATA).get(notice.kind)
         if event is not None and (reports_partitions or event is not ReadEvent.HIDDEN):
             yield notice.partition, event, notice.from_offset if notice.kind in READ_LATER else FIRST_OFFSET
+
+
+_ASKED_AGAIN = 10  # barriers: a request can be lost, so it is repeated; it ends, because the partition may be gone
 
 
 def _named(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:

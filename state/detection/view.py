@@ -1,4 +1,7 @@
-"""Applies records of `__transaction_state` to the coordinator's view of a producer. Pure."""
+"""Applies one fact to a producer (`apply`), and has what records of `__transaction_state` do to its coordinator's view.
+
+span.py has what data and markers do. Pure.
+"""
 
 from __future__ import annotations
 
@@ -460,10 +463,10 @@ def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0)
 # The transitions: how one fact changes the state of one producer id.
 #
 # `apply(producer, fact, barrier) -> Step(producer, emitted)`. Rule 1: every change of a `ProducerState` is made by
-# span.py, this file or evaluate.py (barriers). Rule 2: facts are merged, not replayed. A range read twice, or a longer
-# range read after a shorter one, leads to the same state, because a span is decided by offsets (its start against the
-# markers read) and a coordinator record by its offset in the log. Rule 3: an end is emitted only if a finding was
-# emitted before.
+# span.py, this file, evaluate.py with proof.py (barriers), or bucket.py if our clock was set. Rule 2: facts are merged,
+# not replayed. A range read twice, or a longer range read after a shorter one, leads to the same state, because a span
+# is decided by offsets (its start against the markers read) and a coordinator record by its offset in the log. Rule 3:
+# an end is emitted only if a finding was emitted before.
 
 ProducerFact = ProducerSeen | TransactionSeen | TransactionalIdGone | PartitionNotice
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from txnwatch.state.model.facts import TransactionEnd
-from txnwatch.state.model.findings import SpanCandidate, SpanEnd, SpanEnded, TransactionMoved
+from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
 from txnwatch.state.model.incident import EndedBy, EndKind, ExpectedOutcome, GroupState, IncidentEvent, Resolution
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, PartitionReading
 from txnwatch.state.model.transaction import (
@@ -19,10 +19,10 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import DurationMs, Offset, TimestampMs, TopicPartition
+from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
-# How an incident ends, and who ended it, from fresh reads. Pure; there is no result without evidence.
+# Who wrote a marker, and whether a span is over, from fresh reads. There is no result without evidence.
 #
 # Only the epochs identify the writer of a marker. A coordinator ends transactions under a raised producer epoch (always
 # since transaction.version 2; before that, when it aborts by itself). An administrator's marker must repeat the epoch
@@ -113,9 +113,7 @@ def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) 
     return is_one and (begins_with_decision or owner.start_ms == incident.open_since_ms)
 
 
-# How an incident ends: its resolution, by what ended its subject. Pure: no I/O; the time is an argument.
-#
-# The rules for who wrote a marker, and when a span is over, are in this file, too.
+# How an incident ends: its resolution, by what ended its subject.
 
 _END_OF = {ExpectedOutcome.COMMIT: EndKind.COMMITTED, ExpectedOutcome.ABORT: EndKind.ABORTED}
 _ABORTED_BY = {
@@ -340,11 +338,11 @@ def pause_ms(detected_ms: Iterable[TimestampMs], now_ms: TimestampMs) -> Duratio
     return SECOND_LOOK_MS if is_young else LOOK_AGAIN_MS
 
 
-# When an open incident gets an update event: the rule that keeps events few. Pure: no I/O, no clock.
+# When an open incident gets an update event: the rule that keeps events few.
 #
 # An update reports a change after which somebody would act differently: the owner, the expected outcome, the severity,
-# ten times as many hidden records, a decision, a group that has stopped, a command that no longer fits. Ages, offsets
-# and small changes cause no event; they are in the next one.
+# ten times as many hidden records, a decision, a group that has stopped or waits for its committed offsets, a command
+# that no longer fits. Ages, offsets and small changes cause no event; they are in the next one.
 
 _MAGNITUDE: Final = 10
 Rule = Callable[[IncidentEvent, IncidentEvent], bool]
@@ -383,58 +381,3 @@ RULES: Final[dict[str, Rule]] = {
 def needs_update(known: IncidentEvent, now: IncidentEvent) -> bool:
     """Whether the current values need an event, compared with the last event."""
     return any(rule(known, now) for rule in RULES.values())
-
-
-# What an open span does to read_committed consumers of its partition. Pure: no I/O, no clock.
-
-
-class BlockedReads(NamedTuple):
-    """The fields of an event about the partition; None if the leader did not return the last stable offset.
-
-    Attributes:
-        hidden_records: the offsets that read_committed consumers do not get.
-        is_lso_blocker: whether the span is the first of those that hold the last stable offset.
-    """
-
-    last_stable_offset: Offset | None
-    high_watermark: Offset | None
-    hidden_records: int | None
-    is_lso_blocker: bool | None
-
-    def added_to(self, incident: IncidentEvent) -> IncidentEvent:
-        """The incident with these values."""
-        return replace(
-            incident,
-            last_stable_offset=self.last_stable_offset,
-            high_watermark=self.high_watermark,
-            hidden_records=self.hidden_records,
-            is_lso_blocker=self.is_lso_blocker,
-        )
-
-
-def blocked_reads(reading: PartitionReading, start_offset: Offset) -> BlockedReads:
-    """What the span from `start_offset` does. Retention may have removed its beginning: then it still blocks."""
-    if reading.last_stable_offset is None:
-        return BlockedReads(None, reading.high_watermark, None, None)
-    log_start_offset = reading.log_start_offset
-    is_blocker = start_offset <= max(reading.last_stable_offset, 0 if log_start_offset is None else log_start_offset)
-    return BlockedReads(reading.last_stable_offset, reading.high_watermark, hidden_records(reading), is_blocker)
-
-
-def with_blocked_reads(incident: IncidentEvent, reading: PartitionReading) -> IncidentEvent:
-    """An open incident with the current values of its partition; without an answer the known values stay."""
-    if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
-        return incident
-    return blocked_reads(reading, incident.txn_start_offset).added_to(incident)
-
-
-def blocking_order(spans: Iterable[SpanCandidate]) -> list[SpanCandidate]:
-    """The open spans of a partition: the first holds the last stable offset, and each next one after it has ended."""
-    return sorted(spans, key=lambda span: span.span.start_offset)
-
-
-def hidden_records(reading: PartitionReading) -> int | None:
-    """The offsets of the partition that read_committed consumers do not get; None if the leader did not return both."""
-    if reading.high_watermark is None or reading.last_stable_offset is None:
-        return None
-    return reading.high_watermark - reading.last_stable_offset

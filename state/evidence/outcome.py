@@ -33,7 +33,7 @@ committed. If several transactions have used the epoch, an earlier one may have 
 read once the hang is confirmed, shows whether there is a marker: the leader can lose its producer state, and our own
 memory would have the same weakness.
 
-This is the outcome of one read. state/abort/case.py has the only rules by which a found outcome may change.
+This is the outcome of one read. proven_hang.py has the only rules by which a found outcome may change.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ Law: the order on the events topic decides (life.py).
 
 An id whose sequences another writer has used up is spent: its incident ends, and continues under another id.
 
-Pure: the book answers questions. Only the ledger changes incidents; its parts add what they find to `findings`.
+No I/O, no clock. The ledger makes the changes of this process (`enter`), and `receive` takes the records of other
+writers. The parts of the ledger add what they find to `findings`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
-from txnwatch.state.abort.case import ProvenHang
 from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.outcome import unknown
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents.commands import Origin, suggested
-from txnwatch.state.incidents.confirm import Findings, key_of
 from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.life import (
     Arrival,
@@ -53,6 +53,7 @@ from txnwatch.state.incidents.life import (
     step,
     with_claim,
 )
+from txnwatch.state.incidents.own_findings import OwnFindings, key_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
@@ -357,7 +358,7 @@ class Book:
     """
 
     origin: Origin
-    findings: Findings
+    findings: OwnFindings
     store: IncidentStore = field(init=False)
     looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)

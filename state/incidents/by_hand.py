@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.state.abort.case import AbortPolicy, Case, ProvenHang, Usage, proven
 from txnwatch.state.abort.protocol import BY_HAND, FRESH_BY_HAND_MS, MarkerResult, action, resolution
-from txnwatch.state.abort.rules import AbortSpec, Refused, decide_abort
+from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Case, Refused, Usage, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.proven_hang import ProvenHang, proven
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew

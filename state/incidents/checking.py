@@ -28,13 +28,13 @@ from txnwatch.state.evidence.ending import (
     span_end,
     transaction_end,
     unexplained_since,
-    with_blocked_reads,
     with_owner,
 )
-from txnwatch.state.evidence.read_committed import UnmovedOffset, look_again
+from txnwatch.state.evidence.read_committed import UnmovedOffset, look_again, with_blocked_reads
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions, key_of
+from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions
 from txnwatch.state.incidents.life import Happening, NextStep
+from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
     Change,
     DescribeTransactions,

@@ -1,32 +1,17 @@
-"""Confirms candidates by a fresh read before anything is published, and keeps what this process has found.
+"""Confirms candidates by a fresh read before anything is published.
 
 The reads are plans, in the order partition, coordinator, partition. All candidates are read in parallel, and
-state/evidence/confirmation.py decides. The ledger, the abort and the one-shot commands share them. What is confirmed is
-kept in `Findings`: the evidence of each hanging span, and the candidate of each transaction.
-
-Law: findings come only from the state and from fresh reads, and the abort acts only on findings. The events topic is
-never a source. An outcome stays true as long as nothing is appended to the data, even if the coordinator has moved on
-and no longer shows it. So it is kept, also in a file of this process for the next start. What the file has counts only
-after a fresh read has confirmed the same hanging span on the same data. The time that an abort waits then begins again.
+state/evidence/confirmation.py decides. The ledger, the abort and the one-shot commands share them. The candidates of
+the ledger wait in queues. own_findings.py keeps what is confirmed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from txnwatch.state.abort.case import (
-    Marked,
-    ProvenHang,
-    StoredEvidence,
-    StoredFindings,
-    proven,
-    seen_again,
-    with_history,
-)
-from txnwatch.state.abort.protocol import HOUR_MS
 from txnwatch.state.evidence.confirmation import (
     Answer,
     SpanConfirmation,
@@ -38,10 +23,13 @@ from txnwatch.state.evidence.confirmation import (
     is_disowned,
     names_in_log,
 )
+from txnwatch.state.evidence.proven_hang import (
+    ProvenHang,
+    with_history,
+)
 from txnwatch.state.evidence.screening import screen
 from txnwatch.state.incidents.wanted import (
     DescribeTransactions,
-    Keep,
     ListTransactions,
     Now,
     Plan,
@@ -52,10 +40,9 @@ from txnwatch.state.incidents.wanted import (
     ask,
 )
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
-from txnwatch.state.model.incident import ExpectedOutcome, SpanKey
+from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.ports import SpanStart
-from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.values import LONG_AGO, DurationMs, TimestampMs
+from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
 
@@ -168,6 +155,22 @@ def confirm_transactions(
         (candidate, assess_transaction(candidate, descriptions[candidate.view.transactional_id]))
         for candidate in candidates
     ]
+
+
+def read_anew(evidence: ProvenHang, found: SpanConfirmation) -> Plan[tuple[ProvenHang, SpanConfirmation]]:
+    """The evidence after another read of the span's start in its partition's log, right before an action.
+
+    The outcome stays only if the log leads to it again, and if the state's current view of the coordinator does not
+    lead to another one. Without an answer from the log, the confirmation becomes UNKNOWN.
+    """
+    row, candidate = found.producer, evidence.candidate
+    if row is None or evidence.outcome == ExpectedOutcome.UNKNOWN:
+        return evidence, found
+    ((_, whole),) = yield from with_histories([(candidate, found)])
+    history = whole.history
+    if history.problem is not None:
+        return evidence, replace(found, answer=Answer.UNKNOWN, why=history.problem)
+    return with_history(evidence, row, history), found
 
 
 # The way of a candidate to its answer: the queues, the number of answers, and the reasons why an answer is unknown.
@@ -284,121 +287,3 @@ class Answers:
         elif self.reasons.is_new(key, why, (yield from ask(Now()))):
             yield Say(f"{key} can be neither confirmed nor refuted now: {why}")
         return answer is Answer.CONFIRMED
-
-
-# What this process has found.
-
-
-def key_of(candidate: SpanCandidate) -> SpanKey:
-    """The key of a candidate's span."""
-    return candidate.span.topic_id, candidate.partition, candidate.producer_id
-
-
-@dataclass(slots=True)
-class Findings:
-    """The evidence of one process: of the findings of the state (state/model/findings.py), those that it has confirmed.
-
-    Attributes:
-        before: what an earlier process of this watch has found.
-        transactions: the candidates behind the incidents about transactions, by incident id.
-        spans: the confirmed hangs, by their span.
-        marked: the markers of the last hour that this process has written, or was about to write.
-    """
-
-    before: InitVar[StoredFindings | None] = None
-    transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
-    marked: set[Marked] = field(default_factory=set)
-    spans: dict[SpanKey, ProvenHang] = field(default_factory=dict)
-    _incidents: dict[SpanKey, str] = field(default_factory=dict)
-    _kept: dict[SpanKey, StoredEvidence] = field(default_factory=dict)
-    _markers: dict[SpanKey, Marker] = field(default_factory=dict)
-    _is_changed: bool = False
-    _from_ms: TimestampMs = LONG_AGO
-
-    def __post_init__(self, before: StoredFindings | None) -> None:
-        before = before or StoredFindings()
-        self._kept = {evidence.key: evidence for evidence in before.evidence}
-        self.marked.update(before.markers)
-
-    def __len__(self) -> int:
-        return len(self.spans)
-
-    def get(self, key: SpanKey) -> ProvenHang | None:
-        """The evidence of a span."""
-        return self.spans.get(key)
-
-    def published_as(self, key: SpanKey, incident_id: str) -> None:
-        """Records that this process built the content of the incident about the span."""
-        self._incidents[key] = incident_id
-
-    def incident_of(self, key: SpanKey) -> str | None:
-        """The incident whose content this process has built; any other incident about the span is a claim."""
-        return self._incidents.get(key)
-
-    def has_known(self, key: SpanKey) -> bool:
-        """Whether this process has found the span, now or before its last restart."""
-        return key in self.spans or key in self._kept
-
-    def repeated(self, candidate: SpanCandidate) -> None:
-        """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
-        found = self.spans.get(key_of(candidate))
-        if found is not None:
-            self.spans[key_of(candidate)] = seen_again(found, candidate)
-
-    def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> ProvenHang:
-        """Stores the evidence of a confirmed hanging span; `found.history` must be set."""
-        key = key_of(candidate)
-        new = proven(candidate, found, self.spans.get(key), self._kept.pop(key, None), now_ms)
-        self.spans[key], self._is_changed = new, True
-        return new
-
-    def marking(self, incident_id: str, now_ms: TimestampMs) -> Plan[None]:
-        """Records a marker before it is written, so that it counts even if the process dies."""
-        self.marked = {marked for marked in self.marked if marked[1] > now_ms - HOUR_MS}
-        self.marked.add((incident_id, now_ms))
-        self._is_changed = True
-        yield from self.keep(now_ms)
-
-    def wrote(self, key: SpanKey, marker: Marker) -> None:
-        """Records that the marker that closed the span is proven to be ours."""
-        self._markers[key] = marker
-
-    def marker(self, key: SpanKey) -> Marker | None:
-        """Our own marker that closed the span; None if there is none, or if that is not proven."""
-        return self._markers.get(key)
-
-    def over(self, key: SpanKey) -> None:
-        """Drops the findings about a span that has ended."""
-        self._markers.pop(key, None)
-        self._incidents.pop(key, None)
-        self._is_changed |= self.spans.pop(key, None) is not None or self._kept.pop(key, None) is not None
-
-    def keep(self, now_ms: TimestampMs) -> Plan[None]:
-        """Stores changes for the next start. Drops earlier evidence not confirmed within 2 h after the start."""
-        self._from_ms = self._from_ms or now_ms
-        if self._kept and now_ms - self._from_ms >= GONE_MS:
-            self._kept, self._is_changed = {}, True
-        if self._is_changed:
-            found = (_stored(key, evidence) for key, evidence in self.spans.items())
-            yield Keep(StoredFindings((*found, *self._kept.values()), tuple(sorted(self.marked))))
-        self._is_changed = False
-
-
-def _stored(key: SpanKey, evidence: ProvenHang) -> StoredEvidence:
-    return StoredEvidence(key, evidence.data, evidence.outcome, evidence.witness)
-
-
-def read_anew(evidence: ProvenHang, found: SpanConfirmation) -> Plan[tuple[ProvenHang, SpanConfirmation]]:
-    """The evidence after another read of the span's start in its partition's log, right before an action.
-
-    The outcome stays only if the log leads to it again, and if the state's current view of the coordinator does not
-    lead to another one. Without an answer from the log, the confirmation becomes UNKNOWN.
-    """
-    row, candidate = found.producer, evidence.candidate
-    if row is None or evidence.outcome == ExpectedOutcome.UNKNOWN:
-        return evidence, found
-    ((_, whole),) = yield from with_histories([(candidate, found)])
-    history = whole.history
-    if history.problem is not None:
-        return evidence, replace(found, answer=Answer.UNKNOWN, why=history.problem)
-    return with_history(evidence, row, history), found

@@ -1,6 +1,6 @@
-"""Builds events from confirmed candidates: what evidence shows, the owner of the transaction, and lists that fit.
+"""Builds events from confirmed candidates: what evidence shows, the times of the looks, the owner, and lists that fit.
 
-All fields come from evidence. Pure: no I/O, no clock, no decisions.
+All fields come from evidence. No I/O, no clock; no decision about an incident.
 
 Law: no decision reads what `named` adds. An owner is found by the table of this process: of an event of another writer,
 the owner in it is replaced.
@@ -18,8 +18,9 @@ import msgspec
 
 from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.evidence.confirmation import SpanConfirmation, TransactionConfirmation
-from txnwatch.state.evidence.ending import blocked_reads, decided_outcome
+from txnwatch.state.evidence.ending import decided_outcome
 from txnwatch.state.evidence.outcome import Outcome, known_outcome, with_outcome
+from txnwatch.state.evidence.read_committed import blocked_reads
 from txnwatch.state.incidents.commands import (
     HangingData,
     Origin,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from txnwatch.state.abort.case import ProvenHang, agreed, is_same_data, unconfirmed
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.ending import SECOND_LOOK_MS
@@ -23,6 +22,7 @@ from txnwatch.state.evidence.outcome import (
     outcome_basis,
     with_outcome,
 )
+from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data, unconfirmed
 from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings
@@ -35,7 +35,6 @@ from txnwatch.state.incidents.confirm import (
     confirm_overdue,
     confirm_spans,
     confirm_transactions,
-    key_of,
     start_of,
     with_histories,
 )
@@ -50,6 +49,7 @@ from txnwatch.state.incidents.life import (
     needs_confirmation,
     with_newer_verdict,
 )
+from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
     Change,
     DescribeTransactions,
@@ -181,7 +181,7 @@ class SpanIncidents:
         event = around.added_to(event) if around is not None else event
         self.checks.not_after(event.time_ms + SECOND_LOOK_MS)
         yield from self._hanging(self.book.open_about(candidate), event)
-        known = self.book.open_about(candidate)
+        known = self.book.open_about(candidate)  # the ledger has stored the change, so it is the new event
         if known is not None:
             self.book.findings.published_as(key, known.incident_id)
             self.outcomes.opened(known, candidate, agreed(known_outcome(candidate, found), evidence))

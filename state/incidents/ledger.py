@@ -15,8 +15,8 @@ whoever publishes it. A decision of the automatic abort is published at once, to
 forged. So it counts only as far as it has what this process has found: then the topic is right, whoever wrote it.
 Anything else buys a minute at most.
 
-The parts (spans, transactions, outcomes, checks, doubts) read the book, keep what they find in its `findings`, and want
-changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
+The parts (spans, transactions, outcomes, owners, checks, doubts) read the book, keep what they find in its `findings`,
+and want changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
 Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
 """
 
@@ -27,12 +27,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Final
 
-from txnwatch.state.abort.case import StoredFindings
 from txnwatch.state.evidence.ending import needs_update
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
 from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues, Findings
+from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
     OUTCOME_BUDGET_MS,
@@ -42,6 +42,7 @@ from txnwatch.state.incidents.found_incidents import (
     TransactionIncidents,
 )
 from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.own_findings import OwnFindings
 from txnwatch.state.incidents.wanted import (
     Bury,
     Change,
@@ -149,6 +150,9 @@ class Retention:
         store.drop(expired)
 
 
+# The ledger.
+
+
 @dataclass(slots=True)
 class Ledger:
     """Turns findings of the state into events, each once.
@@ -184,7 +188,7 @@ class Ledger:
     _tidy_ms: TimestampMs = AT_ONCE
 
     def __post_init__(self, before: StoredFindings | None, may_read_log: bool) -> None:
-        book = self.book = Book(self.origin, Findings(before))
+        book = self.book = Book(self.origin, OwnFindings(before))
         self.answers = Answers(self.counts)
         self._silence = Silence(book.store)
         self.doubts = Doubts(book)
@@ -195,7 +199,7 @@ class Ledger:
         self._transactions = TransactionIncidents(book, self._queues, self.answers)
 
     @property
-    def findings(self) -> Findings:
+    def findings(self) -> OwnFindings:
         """What this process has found itself; the abort uses nothing else."""
         return self.book.findings
 

@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from txnwatch.state.abort.case import AbortPolicy, Case, Marked, ProvenHang, Usage
 from txnwatch.state.abort.protocol import (
     FRESH_MS,
     Breaker,
@@ -35,8 +34,18 @@ from txnwatch.state.abort.protocol import (
     trip_by_refusal,
     trip_by_result,
 )
-from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Refused, decide_abort, objection
+from txnwatch.state.abort.rules import (
+    RULE_OF_REFUSAL,
+    AbortPolicy,
+    AbortSpec,
+    Case,
+    Refused,
+    Usage,
+    decide_abort,
+    objection,
+)
 from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.proven_hang import Marked, ProvenHang
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.state.incidents.marker import MarkerProtocol, read_after, too_old

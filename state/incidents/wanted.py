@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from txnwatch.state.abort.case import StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import (
     FormerOwnersRead,
@@ -223,6 +223,8 @@ class HoldLease(Wanted[LeaseAnswer]):
 class Change(Wanted[None]):
     """The next event of an incident. Only the ledger makes changes: it stores the event, and then publishes it.
 
+    The event is stored before the plan goes on: the next line of the plan already finds it in the book.
+
     Attributes:
         is_stored: false for an event that the ledger has stored already, and for the end of a spent id.
         is_published: false for a content that was found here, and that differs in no relevant field.
@@ -292,8 +294,11 @@ class Say(Wanted[None]):
 Way = Callable[[Any], Any]  # how one kind of Wanted is done: the thing goes in, its answer comes out
 
 
-class FreshReads:
-    """Carries out plans that need a TransactionAdmin, the time, and what `also` has in addition."""
+class PlanRunner:
+    """Carries out plans: fresh reads and the marker by a TransactionAdmin, the time, and what `also` has in addition.
+
+    It is given its connections; it decides nothing.
+    """
 
     def __init__(
         self,

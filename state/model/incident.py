@@ -1,4 +1,4 @@
-"""The life of an incident: opened once, updated when a relevant value changes, resolved once.
+"""The events of an incident: their fields and values, the ids of incidents, and the next event of one.
 
 Ids and sequences are deterministic: a replayed micro-batch creates the same events again, and a consumer that
 deduplicates by `ce_id` sees each event once. The id of an incident about a span hashes cluster, topic id, partition,

@@ -25,7 +25,7 @@ from txnwatch.state.evidence.screening import (
     settled,
 )
 from txnwatch.state.incidents.confirm import confirm_spans, confirm_transactions, with_histories
-from txnwatch.state.incidents.wanted import FreshReads, Plan, T
+from txnwatch.state.incidents.wanted import Plan, PlanRunner, T
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import TransactionAdmin, TransactionListing
 from txnwatch.state.model.transaction import (
@@ -73,7 +73,7 @@ class Searcher:
     foreign_topics: str | None = None
 
     def _run(self, plan: Plan[T]) -> T:
-        return FreshReads(self.admin, self.now_ms).run(plan)
+        return PlanRunner(self.admin, self.now_ms).run(plan)
 
     def search(
         self, partitions: Sequence[TopicPartition], is_wanted: Callable[[SpanCandidate], bool] = lambda _: True

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from txnwatch.state.incidents.checking import FollowUp, Surroundings
-from txnwatch.state.incidents.wanted import FreshReads, Plan, ReadGroups, ReadWaitingGroups, Say, Wanted, Way
+from txnwatch.state.incidents.wanted import Plan, PlanRunner, ReadGroups, ReadWaitingGroups, Say, Wanted, Way
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, SpanStart, TransactionAdmin
 from txnwatch.state.model.values import LONG_AGO, TimestampMs, TopicPartition
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def run_reads(plan: Plan[T], admin: TransactionAdmin) -> T:
     """The result of a plan of fresh reads."""
-    return FreshReads(admin, lambda: LONG_AGO).run(plan)
+    return PlanRunner(admin, lambda: LONG_AGO).run(plan)
 
 
 def at_once(result: T) -> Generator[Any, Any, T]:
@@ -37,7 +37,7 @@ class FollowUpReads:
             Say: lambda wanted: report(wanted.text),
         }
         self.admin = admin
-        self._reads = FreshReads(admin, lambda: LONG_AGO, ways)
+        self._reads = PlanRunner(admin, lambda: LONG_AGO, ways)
         self._follow_up = FollowUp()
 
     def around(

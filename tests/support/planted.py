@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from support.plans import at_once
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.case import ProvenHang
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents import remediation as abort
 from txnwatch.state.incidents.checking import candidate_of
-from txnwatch.state.incidents.confirm import key_of
+from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ActiveProducer
 from txnwatch.state.model.transaction import CoordinatorView, TransactionState

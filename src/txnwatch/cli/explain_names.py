@@ -44,9 +44,8 @@ from txnwatch.cli.hurt_groups import (
 )
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, participants_of, place_of, tombstone_of
-from txnwatch.state.evidence.ending import hidden_records
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
-from txnwatch.state.evidence.read_committed import Visibility
+from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
 from txnwatch.state.incidents.commands import explain_id
 from txnwatch.state.model.errors import BrokerError

@@ -14,9 +14,9 @@ from txnwatch.cli.output import duration, utc
 from txnwatch.state.abort.fencing import ProducerIdentity, identity_of, last_door, log_named, may_begin_again
 from txnwatch.state.detection.view import RAISES_EPOCH
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.ending import blocking_order, hidden_records
 from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
+from txnwatch.state.evidence.read_committed import blocking_order, hidden_records
 from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
 from txnwatch.state.incidents.commands import (
     HangingData,

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from txnwatch.state.evidence.ending import hidden_records
-from txnwatch.state.evidence.read_committed import affected_groups, observe
+from txnwatch.state.evidence.read_committed import affected_groups, hidden_records, observe
 from txnwatch.state.model.incident import AffectedGroup, WaitingGroup
 from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, SpanStart
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, ProducerId, TimestampMs, TopicPartition

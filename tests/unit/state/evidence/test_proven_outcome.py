@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replaced
 
-from txnwatch.state.abort.case import (
+from txnwatch.state.detection.view import begun
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
+from txnwatch.state.evidence.outcome import Doubt, Outcome, unknown
+from txnwatch.state.evidence.proven_hang import (
     ProvenHang,
     StoredEvidence,
     agreed,
@@ -18,9 +21,6 @@ from txnwatch.state.abort.case import (
     unconfirmed,
     with_history,
 )
-from txnwatch.state.detection.view import begun
-from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import Doubt, Outcome, unknown
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.incident import OutcomeDoubt as D

@@ -1,7 +1,10 @@
-"""The inputs of a decision about ending a hanging transaction, and the rules by which a found outcome may change.
+"""What this process has found about a hanging transaction, and how its outcome changes as more is read. Pure.
 
-The values come first. Below them is how the outcome of a proven hang changes as more is read. rules.py decides whether
-the transaction is ended; state/evidence/outcome.py finds the outcome of one read.
+outcome.py finds the outcome of one read. Here is what is kept of all reads together.
+
+Law: an outcome that was found stays while its data is the same: the same start, epoch, last sequence and last timestamp
+at the leader. There is one exception. `none` says that no transaction owned the data. Once a view shows that a
+transaction has begun under its epoch, `none` no longer counts, whatever the partitions of that transaction are.
 """
 
 from __future__ import annotations
@@ -15,43 +18,7 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt, SpanKey
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import CoordinatorView, Span, SpanData, Witness
-from txnwatch.state.model.values import DurationMs, Offset, ProducerEpoch, TimestampMs
-
-
-@dataclass(frozen=True, slots=True)
-class AbortPolicy:
-    """Which hanging transactions may be ended.
-
-    Attributes:
-        after_ms: minimum time since this process proved the hang, so that the alert comes first.
-        topics, deny_topics: regular expressions for whole topic names; None denies nothing.
-        id_prefixes, deny_id_prefixes: prefixes of transactional ids; an empty allow list allows all. A transaction
-            whose id is not known is refused if either list is set.
-        budget_per_hour: maximum number of markers in any hour; None for no limit.
-        breaker_incidents: maximum number of transactions that this process finds hanging at the same time; more of them
-            mean a larger problem, and nothing is ended. None for no limit.
-        outcomes: expected outcomes for which a marker may be written.
-        commit: the marker is a COMMIT; only allowed if that is the proven outcome.
-    """
-
-    after_ms: DurationMs = DurationMs(300_000)
-    topics: str = ".*"
-    deny_topics: str | None = None
-    id_prefixes: tuple[str, ...] = ()
-    deny_id_prefixes: tuple[str, ...] = ()
-    budget_per_hour: int | None = 10
-    breaker_incidents: int | None = 20
-    outcomes: frozenset[ExpectedOutcome] = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.NONE})
-    commit: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Counts so far, and the state of the breaker; `tripped` is why the breaker is open, None if it is not."""
-
-    markers_last_hour: int = 0
-    open_hanging: int = 0
-    tripped: str | None = None
+from txnwatch.state.model.values import Offset, ProducerEpoch, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,44 +82,6 @@ class StoredFindings(NamedTuple):
     evidence: tuple[StoredEvidence, ...] = ()
     markers: tuple[Marked, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """All inputs of a decision.
-
-    Attributes:
-        evidence: None until this process has proven the hang itself.
-        found: the fresh read, None if there was none yet.
-    """
-
-    evidence: ProvenHang | None
-    found: SpanConfirmation | None
-    policy: AbortPolicy
-    usage: Usage
-    now_ms: TimestampMs
-
-    @property
-    def proven(self) -> ProvenHang:
-        """The evidence; only for rules after NOT_PROVEN_HERE, which checks that there is some."""
-        assert self.evidence is not None
-        return self.evidence
-
-    @property
-    def owners(self) -> frozenset[str]:
-        """All transactional ids that the state or the coordinator has named as the owner."""
-        witness = self.proven.witness
-        views = (self.proven.candidate.view, witness.view if witness is not None else None)
-        names = {view.transactional_id for view in views if view is not None}
-        if self.found is not None and self.found.description is not None:
-            names.add(self.found.description.transactional_id)
-        return frozenset(names)
-
-
-# The outcome of a proven hang, as more is read about it. Pure: no I/O, no clock.
-#
-# An outcome that was found stays while its data is the same: the same start, epoch, last sequence and last timestamp at
-# the leader. There is one exception. `none` says that no transaction owned the data. Once a view shows that a
-# transaction has begun under its epoch, `none` no longer counts, whatever the partitions of that transaction are.
 
 _FOR_GOOD = frozenset({OutcomeDoubt.CONTRADICTION, OutcomeDoubt.BEGUN_SINCE})
 
