@@ -171,6 +171,8 @@ def _of_properties(path: Path, key: str, where: str) -> str:
     return properties[key]
 
 
+# The settings of `txnwatch run`: each from the first source that has it.
+
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Variables that are not settings: the cache and the repository of downloads, the servers and seeds of the tests.
 RESERVED_ENVIRONMENT = {

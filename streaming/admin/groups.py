@@ -270,6 +270,8 @@ def _request(connection: Connection, lease_group: str) -> Any:
     )
 
 
+# The port ConsumerGroups: the groups, and the offsets of some partitions that they have committed.
+
 _GROUPS_AT_A_TIME = 500
 _WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
 _COMMITTING_PROTOCOLS = {"consumer", "streams", ""}  # empty: the group committed offsets without joining

@@ -171,7 +171,6 @@ def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:
 # does not answer now is no missing right: only a refusal, or an unsupported request, leads to a lower view.
 
 AUTO = "auto"
-_LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +243,11 @@ def _why_no_api(cluster: Cluster) -> str | None:
     problems = ClusterAdmin(cluster).list_transactions([]).problems
     denied = next((problem for problem in problems if problem.is_denied), None)
     return f"transactional ids: {denied}" if denied is not None else None
+
+
+# The longest timeout that a transaction may have, by the settings of all brokers.
+
+_LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""One connection to one broker: the project's only socket.
+"""One connection to one broker; all requests to Kafka use one, except those of confluent-kafka for the events topic.
 
-A blocking socket, read into one buffer that is reused and grown. This simple design makes the header scan several times
-faster than a consumer library (docs/decisions/0003). kafka-python's generated classes encode and decode the messages,
-and its mechanisms do SASL. The rules for answers, sizes, timeouts and throttling are below.
+Its socket is a blocking one, read into one buffer that is reused and grown. This simple design makes the header scan
+several times faster than a consumer library (docs/decisions/0003). kafka-python's generated classes encode and decode
+the messages, and its mechanisms do SASL. The rules for answers, sizes, timeouts and throttling are below.
 
 Law: any failure closes the connection and is raised as `BrokerError`, because after a lost or late answer the stream of
 answers cannot be trusted any more. The caller connects again.
@@ -310,6 +310,8 @@ def _session_end(lifetime_ms: int) -> float:
 def _call(connection: NewConnection, request: Any, deadline: float) -> Any:
     return connection.call(request, deadline - time.monotonic(), deadline)
 
+
+# The connection.
 
 CLIENT_ID = "txnwatch"
 _SIZE = struct.Struct(">i")

@@ -364,6 +364,8 @@ def _store(name: str, properties: Mapping[str, str], inline: str | None, key: st
     )
 
 
+# The TLS of a connection: its settings, and its context, which is made again when a file has changed.
+
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 Stamps = tuple[tuple[int, ...], ...]
 _T = TypeVar("_T")

@@ -95,6 +95,8 @@ def advice_for(causes: str) -> str:
     return ""
 
 
+# A failure of the query or of a start: its cause in one line, and whether another attempt can help.
+
 _LOG_LINE = re.compile(
     r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
 )

@@ -229,6 +229,8 @@ class ReadRate:
         return left_s
 
 
+# Reads the ranges: rounds of requests to the leaders, until each range is read, is left, or has a gap.
+
 RETRY_PAUSE_S = 0.1
 
 _CANNOT_READ = frozenset({-1, 2, 56})  # UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR

@@ -349,6 +349,8 @@ def closing_marker(
     return read.fold.found if not read.notices else None
 
 
+# Finds the last markers of producers, in the last offsets of each partition.
+
 OFFSETS_BACK = 1_000  # below the end of each partition
 _MOST_BYTES = 16 << 20  # of records, in all
 

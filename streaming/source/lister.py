@@ -144,6 +144,8 @@ def _found(answers: Mapping[TopicPartition, ListedOffset | Problem]) -> dict[Top
     return {partition: at.offset for partition, at in answers.items() if isinstance(at, ListedOffset)}
 
 
+# One listing: the ends of all data partitions, and after them the ends of the coordinators' log.
+
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
 LONGEST_REFRESH_S = 30.0

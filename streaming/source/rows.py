@@ -1,7 +1,8 @@
-"""The blobs of facts between the source's tasks and the stateful operator: one for each task and bucket.
+"""The rows of the source: blobs of facts for txnwatch's own job, and rows with columns for other Spark users.
 
-Facts for all buckets are encoded once and copied into each blob. A blob lives only as long as its batch, so the same
-version normally writes and reads it. It still has a version, because an executor may run another one.
+There is one blob for each task and bucket. Facts for all buckets are encoded once and copied into each blob. A blob
+lives only as long as its batch, so the same version normally writes and reads it. It still has a version, because an
+executor may run another one.
 """
 
 from __future__ import annotations

@@ -90,6 +90,8 @@ def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
     return why_not_shown(cluster, partition.topic) if cluster.known.info(partition) is None else None
 
 
+# The command: its flags, what it asks, and what it shows.
+
 _LOSS = {
     ExpectedOutcome.COMMIT: "its COMMIT was acknowledged to the client: an abort destroys acknowledged data on this "
     "partition, while the other partitions of the transaction keep theirs. `--result commit` completes it",

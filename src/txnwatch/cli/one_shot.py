@@ -202,6 +202,8 @@ def choices(spec: FieldInfo) -> tuple[str, ...]:
     return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
 
+# The flags that commands share, the connection that they lead to, and the question before a change.
+
 _TIMEOUT_S = 15.0
 _NO_SERVER = "none:1"  # where a command needs no server, and no source has one
 _KEY_FILE = f"{ENVIRONMENT_PREFIX}EVENTS_KEY_FILE"

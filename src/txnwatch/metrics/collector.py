@@ -147,6 +147,8 @@ def _age_s(now_ms: TimestampMs, since_ms: TimestampMs | None) -> float:
     return elapsed(since_ms, now_ms) / 1000 if since_ms is not None else 0.0
 
 
+# All metrics of a watch, and what changes them.
+
 _NO_PROCESS = "none"  # no directory of /proc
 UP_WITHIN_MS = DurationMs(15_000)
 _MAKE: dict[Kind, Callable[..., Any]] = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge, Kind.HISTOGRAM: Histogram}

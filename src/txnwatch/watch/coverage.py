@@ -133,6 +133,8 @@ class Undescribed:
         return self.partitions & (self.alert.partitions | self._never)
 
 
+# The coverage.
+
 _NAMED = 3
 _NO_LOG = (
     f"there is transactional data, but no broker shows {TRANSACTION_STATE_TOPIC}: nothing is proven; the "
