@@ -303,7 +303,10 @@ class NoTopic:
 
 
 class KafkaOperatorsTopic:
-    """The events topic for `txnwatch abort` and `txnwatch fence`. Without `log` (it may not be read), no incident is found."""
+    """The events topic for `txnwatch abort` and `txnwatch fence`.
+
+    Without `log`, because it may not be read, no incident of a watch is found.
+    """
 
     def __init__(self, topic: EventsTopicWriter, log: Readable | None) -> None:
         self._topic, self._log = topic, log

@@ -139,7 +139,7 @@ def operations_of(allowed: set[int] | None) -> Operations:
 # Whether this user may describe and read topics, as the brokers answer.
 
 
-def hidden_topic(cluster: Cluster, names: Collection[str]) -> str | None:
+def _hidden_topic(cluster: Cluster, names: Collection[str]) -> str | None:
     """The first of these topics that this user may not describe, as text; None if there is none."""
     if not names:
         return None
@@ -214,7 +214,7 @@ def _require(problem: str | None) -> None:
 
 def _why_no_log(cluster: Cluster) -> str | None:
     """Why the coordinators' log cannot be read; None if it can, or if no transaction was begun yet."""
-    hidden = hidden_topic(cluster, [TRANSACTION_STATE_TOPIC])
+    hidden = _hidden_topic(cluster, [TRANSACTION_STATE_TOPIC])
     if hidden is not None:
         return hidden
     shown = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
@@ -336,7 +336,7 @@ def check_cluster(cluster: Cluster, options: SourceOptions, wanted_view: str, lo
         AuthorizationError: a right is missing; the message names topic and right.
     """
     metadata = cluster.refresh()
-    hidden = hidden_topic(cluster, options.topics)
+    hidden = _hidden_topic(cluster, options.topics)
     if hidden is not None:
         raise AuthorizationError(f"{hidden}: grant them to this user")
     view = choose_view(cluster, wanted_view)

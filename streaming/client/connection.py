@@ -79,7 +79,7 @@ def the_one(items: Sequence[Any]) -> Any:
     return items[0]
 
 
-def has_flexible_header(asked: Any) -> bool:
+def _has_flexible_header(asked: Any) -> bool:
     """Whether the response header has tagged fields; that of ApiVersions never has them (KIP-511)."""
     if asked.request_api_key == ApiVersionsRequest.API_KEY:
         return False
@@ -256,7 +256,7 @@ class NewConnection(Protocol):
         """Closes the connection, and returns the error to raise."""
 
 
-def supported_versions(connection: NewConnection, deadline: float) -> dict[int, tuple[int, int]]:
+def _supported_versions(connection: NewConnection, deadline: float) -> dict[int, tuple[int, int]]:
     """The lowest and the highest version of each request that the broker supports, by API key.
 
     Raises:
@@ -359,7 +359,7 @@ class Connection:
         deadline = time.monotonic() + timeout_s
         self._socket = self._connected(timeout_s)
         try:
-            self._versions = supported_versions(self, deadline)
+            self._versions = _supported_versions(self, deadline)
             if security.login is not None:
                 self._session_end = authenticate(self, security.login, security.protocol, deadline)
             self._is_set_up = True
@@ -494,7 +494,7 @@ class Connection:
             reader = Reader(self._read(size, wait, skipper))
             self._traffic.received += _SIZE.size + size
             answered = reader.int32("correlation id")
-            if has_flexible_header(asked):
+            if _has_flexible_header(asked):
                 reader.tagged_fields("response header tags")
             body = reader.take(reader.remaining, "response body")
         except (OSError, WireError) as exc:

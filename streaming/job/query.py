@@ -212,7 +212,7 @@ def spark_session(jvm: StartingJvm) -> SparkSession:
         if is_local(master):
             load_classes(session, own.scratch)
         import_module("pandas")  # PySpark needs it to plan the query; now Spark waits for the worker
-    look_for_no_sources(context)
+    _look_for_no_sources(context)
     plan_without_daemons(session)
     TransactionsDataSource.register(session)  # starts Python if Spark looks for sources nevertheless
     run_tasks_with_daemons(session)
@@ -239,7 +239,7 @@ def pass_no_numpy() -> None:
 # that of txnwatch.
 
 
-def look_for_no_sources(context: SparkContext) -> None:
+def _look_for_no_sources(context: SparkContext) -> None:
     """Tells the JVM that it has looked and found none; another version of Spark that does not know this looks."""
     jvm: Any = context._jvm  # noqa: SLF001 - Spark has no public API for it
     with suppress(Py4JError, TypeError):  # Py4J takes a name that it does not know for a package
