@@ -1,4 +1,4 @@
-"""Carries out the plans of every abort: the automatic one of a watch, and the one that an operator starts by hand.
+"""Carries out the plans of every abort, the automatic one and the one by hand; and publishes what an operator changes.
 
 The lease says which watch may act. The member of a consumer group that has partition 0 of the events topic has it: the
 group's coordinator assigns a partition to one member. A member's own view may be outdated: a process that was stopped
@@ -51,6 +51,8 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ports import EventsTopicWriter, Lease, Log, TransactionAdmin
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition, lease_group
+
+# The lease of the automatic abort.
 
 SESSION_MS = 10_000
 _MOST_POLLS = 100
@@ -125,6 +127,8 @@ class GroupLease:
         self._has_it = False
 
 
+# The automatic abort of a watch.
+
 _LOG = logging.getLogger("txnwatch.abort")
 
 
@@ -185,11 +189,11 @@ class RunningAbort:
             self.log.info(wanted.text)
 
 
-# The abort by hand.
+# The changes by an operator, of `txnwatch abort` and `txnwatch fence`. Both read the events topic and publish there.
 
 
 class OperatorsTopic(Protocol):
-    """The events topic, as the abort by hand uses it."""
+    """What the abort by hand needs of the events topic."""
 
     def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
         """See ReadOpenIncident."""
@@ -299,7 +303,10 @@ class NoTopic:
 
 
 class KafkaOperatorsTopic:
-    """An OperatorsTopic. Without `log`, because it may not be read, no incident of a watch is found."""
+    """The events topic for `txnwatch abort` and `txnwatch fence`.
+
+    Without `log`, because it may not be read, no incident of a watch is found.
+    """
 
     def __init__(self, topic: EventsTopicWriter, log: Readable | None) -> None:
         self._topic, self._log = topic, log

@@ -1,7 +1,7 @@
 """The queues of undelivered events, one for each destination: in order, kept while it does not answer, with backoff.
 
 A micro-batch waits for the events topic. For every other destination it only puts something into a queue, and never
-waits.
+waits. The list of open transactions (`OpenList`) is no event and has no queue: only its last value counts.
 
 Law: everything that can block runs in the thread of such a destination, and each has its own. Each is called from one
 thread only, so it sees events in order.

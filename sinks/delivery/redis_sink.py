@@ -164,6 +164,8 @@ def _host(place: str, port: int) -> tuple[str, int]:
     return parts.hostname, parts.port or port
 
 
+# What a watcher writes: its incidents, its open transactions and its heartbeat.
+
 _STREAM_LENGTH: Final = 100_000
 _KEEP_RESOLVED_S: Final = 7 * 24 * 3600
 OUR_KEYS: Final = "txnwatch."

@@ -1,4 +1,6 @@
-"""Reads the incidents and heartbeats of all clusters from Redis, for `txnwatch status`; redis_sink.py writes them.
+"""What commands need of Redis: the incidents and heartbeats of all clusters, and whether each command is permitted.
+
+`txnwatch status` shows the first, which redis_sink.py writes. `txnwatch doctor` tries the commands.
 
 Law: anyone who may write to Redis can write anything. An invalid key is reported with the reason, and the others are
 still read. It is never used as information about a cluster.
@@ -145,7 +147,7 @@ def _value(name: str, text: str) -> object:
         raise BadEventError(SkipReason.UNDECODABLE, f"expected an incident event: {name} is not valid JSON") from exc
 
 
-# Tries every command of the Redis mirror, for `txnwatch doctor`: a ping does not show what an ACL refuses.
+# Tries every command of the Redis mirror: a ping does not show what an ACL refuses.
 #
 # The commands use keys of their own, which expire.
 
@@ -203,7 +205,7 @@ def _evaluated(client: Any, key: str) -> None:  # noqa: ANN401
         return
 
 
-# What redis.py sends, and what its script calls; an ACL names the commands in this form.
+# What redis_sink.py sends, and what its script calls; an ACL names the commands in this form.
 COMMANDS: Final[dict[str, Callable[[Any, str], object]]] = {
     "time": lambda client, _: client.time(),
     "set": lambda client, key: client.set(f"{key}:text", "1", nx=True, ex=_EXPIRES_S),

@@ -89,6 +89,9 @@ class CertificateFiles:
         return True
 
 
+# The watch.
+
+
 @dataclass
 class Watch:
     """One running watcher: `txnwatch run` starts, supervises and stops it.

@@ -135,6 +135,8 @@ RegistryUrl = Annotated[Text, AfterValidator(_registry)]
 SparkConf = Annotated[dict[str, str], BeforeValidator(conf_of)]
 
 
+# The settings.
+
 EVENTS_TOPIC = "txnwatch.events"
 CONFLUENT_AVRO = "confluent-avro"
 # Settings that have another name as well: the metrics are on the same port as the page.

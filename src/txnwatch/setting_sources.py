@@ -66,7 +66,7 @@ def expanded(text: str, where: str, environ: Mapping[str, str] = os.environ, *, 
     return _REFERENCE.sub(value, text)
 
 
-def check_paths(text: str, paths: Iterable[str], where: str, *, may_be_new: bool = False) -> None:
+def _check_paths(text: str, paths: Iterable[str], where: str, *, may_be_new: bool = False) -> None:
     """Checks the paths in a value that was read; a path without a reference is the business of its reader.
 
     Args:
@@ -171,6 +171,8 @@ def _of_properties(path: Path, key: str, where: str) -> str:
     return properties[key]
 
 
+# The settings of `txnwatch run`: each from the first source that has it.
+
 ENVIRONMENT_PREFIX = "TXNWATCH_"
 # Variables that are not settings: the cache and the repository of downloads, the servers and seeds of the tests.
 RESERVED_ENVIRONMENT = {
@@ -259,9 +261,9 @@ def _read(key: str, value: Any, environ: Mapping[str, str]) -> Any:  # noqa: ANN
         return value
     found = expanded(value, key, environ, is_secret=key in _MAY_HOLD_A_SECRET)
     if key in _PATHS:
-        check_paths(value, [found], key)
+        _check_paths(value, [found], key)
     if key == _CHECKPOINT:
-        check_paths(value, [found], key, may_be_new=True)
+        _check_paths(value, [found], key, may_be_new=True)
     return found
 
 
@@ -397,7 +399,7 @@ def client_properties(path: Path | None) -> dict[str, str]:
 
 def _value_of_line(name: str, text: str, where: str) -> str:
     value = expanded(text, where, is_secret=is_secret_name(name))
-    check_paths(text, _paths(name, value), where)
+    _check_paths(text, _paths(name, value), where)
     return value
 
 

@@ -35,8 +35,6 @@ _CHUNK = 1 << 16
 _PATIENCE_S = 1.0
 _ONE_BYTE_A_CHARACTER = "latin-1"
 
-_TRAINING_MASTER = "local[2]"
-
 
 class RotatedLog(RotatingFileHandler):
     """A file that is renamed to FILE.1 when it is full; FILE.1 becomes FILE.2, and the oldest file is removed."""
@@ -127,6 +125,11 @@ class NewText:
                     break
                 newer.append(file.read_bytes())
         return b"".join([self._file.read(), *reversed(newer)]).decode(errors="replace")
+
+
+# The start, and the start that makes the archive of classes.
+
+_TRAINING_MASTER = "local[2]"
 
 
 class SparkStart:

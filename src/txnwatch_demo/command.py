@@ -55,8 +55,9 @@ def run(parsed: argparse.Namespace) -> int:
     ):
         view = DemoView()
         view.plan(STEPS)
-        demo = Demo(Path(directory), view, stack)
-        view.console.print(f"The page, from the third step on: {demo.page}", highlight=False)
+        servers = DemoServers(Path(directory), view, stack)
+        demo = Demo(servers)
+        view.console.print(f"The page, from the third step on: {servers.page}", highlight=False)
         try:
             with view:
                 demo.play(parsed.svg)
@@ -69,7 +70,7 @@ def run(parsed: argparse.Namespace) -> int:
             highlight=False,
         )
         if parsed.keep:
-            demo.stay()
+            servers.stay()
     return 0
 
 
@@ -106,9 +107,10 @@ STEPS = (
 
 
 @dataclass
-class Demo(DemoServers):
-    """Runs the steps of the demo."""
+class Demo:
+    """Runs the steps of the demo on its servers."""
 
+    servers: DemoServers
     latency_ms: DurationMs = NO_TIME
 
     def play(self, svg: Path | None) -> None:
@@ -117,77 +119,79 @@ class Demo(DemoServers):
         Raises:
             TxnwatchError: a step was not observed in time.
         """
-        with self.view.step(0) as step:
-            self.start_servers()
-            step.detail = f"Kafka {KAFKA_VERSION} at {self.bootstrap}, Redis at {self.redis.url}"
-        with self.view.step(1) as step:
-            self.start_applications()
-            step.detail = ", ".join(application.name for application in self.applications)
-        with self.view.step(2) as step:
-            step.detail = self.start_watching()
-        with self.view.step(3) as step:
+        with self.servers.view.step(0) as step:
+            self.servers.start_servers()
+            step.detail = f"Kafka {KAFKA_VERSION} at {self.servers.bootstrap}, Redis at {self.servers.redis.url}"
+        with self.servers.view.step(1) as step:
+            self.servers.start_applications()
+            step.detail = ", ".join(application.name for application in self.servers.applications)
+        with self.servers.view.step(2) as step:
+            step.detail = self.servers.start_watching()
+        with self.servers.view.step(3) as step:
             zombie, hung_at = self.make_it_hang()
             step.detail = f"{ZOMBIE} wrote to {VICTIM} after its abort marker"
-        with self.view.step(4) as step:
+        with self.servers.view.step(4) as step:
             step.detail = self.see_it_stand_still()
-        with self.view.step(5) as step:
+        with self.servers.view.step(5) as step:
             incident = self.see_on_topic("opened", hung_at)
             step.detail = f"{duration(self.latency_ms)} after the late write"
-        with self.view.step(6) as step:
+        with self.servers.view.step(6) as step:
             step.detail = self.see_in_redis(incident)
-        self.view.show()
+        self.servers.view.show()
         if svg is not None:
-            self.view.save_svg(svg)
-        self.leave_time_to_read()
-        with self.view.step(7) as step:
+            self.servers.view.save_svg(svg)
+        self.servers.leave_time_to_read()
+        with self.servers.view.step(7) as step:
             self.see_decided(lambda action: action.refusal is Refusal.EPOCH_MAY_BE_REUSED, "the refusal")
             step.detail = "refused: epoch_may_be_reused"
-        with self.view.step(8) as step:
+        with self.servers.view.step(8) as step:
             zombie.init()
             decided = self.see_decided(lambda action: action.result is ActionResult.VERIFIED, "the verified abort")
             step.detail = f"marker written and read again, last stable offset {decided.last_stable_offset_after}"
-        with self.view.step(9) as step:
+        with self.servers.view.step(9) as step:
             step.detail = self.see_it_move(incident)
-        with self.view.step(10) as step:
+        with self.servers.view.step(10) as step:
             resolved = self.see_on_topic("resolved", hung_at)
             self.see_in_redis(resolved)
             step.detail = f"{resolved.resolution.how if resolved.resolution else ''} after {duration(resolved.age_ms)}"
-        self.view.show()
-        with self.view.step(11):
-            self.leave_time_to_read()
+        self.servers.view.show()
+        with self.servers.view.step(11):
+            self.servers.leave_time_to_read()
             self.see_nothing_else(incident)
 
     def make_it_hang(self) -> tuple[StepwiseProducer, float]:
         """Makes the fault; returns its producer, and when the late write was acknowledged."""
-        zombie = late_write_after_abort(self.cluster, ZOMBIE, VICTIM)
+        zombie = late_write_after_abort(self.servers.cluster, ZOMBIE, VICTIM)
         return zombie, time.monotonic()
 
     def see_it_stand_still(self) -> str:
         """Waits until the consumer has stayed at the last stable offset for 3 s while more records arrive."""
-        row = self.view.rows[VICTIM.partition]
+        row = self.servers.view.rows[VICTIM.partition]
 
         def stands() -> bool:
             return row.stands_since is not None and time.monotonic() - row.stands_since >= FREEZE_S and row.hidden > 1
 
-        self.wait(stands, 30.0, "the consumer to stop at the last stable offset")
+        self.servers.wait(stands, 30.0, "the consumer to stop at the last stable offset")
         return f"at {row.position}, {row.hidden} records after it are hidden"
 
     def see_on_topic(self, status: str, hung_at: float) -> IncidentEvent:
         """Waits for the incident's event with this status on the events topic."""
 
         def found() -> tuple[float, IncidentEvent] | None:
-            return next(((at, event) for at, event in self.events if _is_ours(event) and event.status == status), None)
+            return next(
+                ((at, event) for at, event in self.servers.events if _is_ours(event) and event.status == status), None
+            )
 
-        self.wait(lambda: found() is not None, 30.0, f"the {status} event of {ZOMBIE} on {VICTIM}")
-        at, event = found() or (0.0, self.events[-1][1])
+        self.servers.wait(lambda: found() is not None, 30.0, f"the {status} event of {ZOMBIE} on {VICTIM}")
+        at, event = found() or (0.0, self.servers.events[-1][1])
         if status == "opened":
             self.latency_ms = DurationMs(int((at - hung_at) * 1000))
-        self.view.incident = event
+        self.servers.view.incident = event
         return event
 
     def see_in_redis(self, event: IncidentEvent) -> str:
         """Waits for the same event in Redis: in its hash and, while it is open, in the sorted set."""
-        client: Any = redis.Redis.from_url(self.redis.url, decode_responses=True)
+        client: Any = redis.Redis.from_url(self.servers.redis.url, decode_responses=True)
         prefix = prefix_of(event.cluster_id)
         key = f"{prefix}incident:{event.incident_id}"
 
@@ -197,33 +201,33 @@ class Demo(DemoServers):
             is_stored = int(held.get("sequence", 0)) >= event.sequence and held["transactional_id"] == ZOMBIE
             return is_stored and is_listed == event.is_open and (event.is_open or held["status"] == event.status)
 
-        self.wait(is_there, 15.0, f"{event.status} in Redis")
+        self.servers.wait(is_there, 15.0, f"{event.status} in Redis")
         return key
 
     def see_decided(self, is_meant: Callable[[Action], bool], what: str) -> Action:
         """Waits for the event with this decision of the automatic abort."""
 
         def found() -> list[Action]:
-            actions = (event.action for _, event in self.events if _is_ours(event) and event.action is not None)
+            actions = (event.action for _, event in self.servers.events if _is_ours(event) and event.action is not None)
             return [action for action in actions if is_meant(action)]
 
-        self.wait(lambda: bool(found()), 40.0, f"the event with {what}")
+        self.servers.wait(lambda: bool(found()), 40.0, f"the event with {what}")
         return found()[0]
 
     def see_it_move(self, incident: IncidentEvent) -> str:
         """Waits until the consumer moves beyond the offset where it was stopped."""
-        row = self.view.rows[VICTIM.partition]
+        row = self.servers.view.rows[VICTIM.partition]
         stood = incident.last_stable_offset or 0
-        self.wait(lambda: row.position > stood and row.stands_since is None, 30.0, "the consumer to continue")
+        self.servers.wait(lambda: row.position > stood and row.stands_since is None, 30.0, "the consumer to continue")
         return f"from {stood} to {row.position}"
 
     def see_nothing_else(self, incident: IncidentEvent) -> None:
         """Checks that there was one incident, opened once and resolved once, and that every application is healthy."""
-        seen = [(event.incident_id, event.status) for _, event in self.events]
+        seen = [(event.incident_id, event.status) for _, event in self.servers.events]
         expected = [(incident.incident_id, "opened"), (incident.incident_id, "resolved")]
         if [entry for entry in seen if entry[1] != "updated"] != expected:
             raise TxnwatchError(f"expected one incident, opened and resolved, found {seen}")
-        for application in self.applications:
+        for application in self.servers.applications:
             if application.error is not None:
                 raise TxnwatchError(f"application {application.name} failed: {application.error}")
 

@@ -52,7 +52,7 @@ class DescribeShareGroupOffsetsResponse(ApiMessage, load_json="txnwatch.streamin
     """The response with API key 90."""
 
 
-def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Counter[str]) -> set[str]:
+def _read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Counter[str]) -> set[str]:
     """The groups that read with read_committed; a group whose configuration cannot be read is a problem."""
     if not groups:
         return set()
@@ -71,7 +71,7 @@ def read_committed_only(cluster: Cluster, groups: Sequence[str], problems: Count
     return found
 
 
-def are_supported(cluster: Cluster) -> bool:
+def _are_supported(cluster: Cluster) -> bool:
     """Whether a broker has share groups whose offsets it returns.
 
     Raises:
@@ -94,7 +94,7 @@ def may_read_isolation(cluster: Cluster, group_id: str) -> bool | None:
     return False if any(one is not None and one.is_denied for one in refused) else None
 
 
-def share_offsets(
+def _share_offsets(
     cluster: Cluster,
     groups: Mapping[BrokerId, Sequence[str]],
     members: Mapping[str, bool],
@@ -243,13 +243,13 @@ def group_rights(cluster: Cluster, lease_group: str) -> GroupRights:
 def _share_group_rights(cluster: Cluster) -> GroupRights:
     rights = GroupRights()
     with contextlib.suppress(BrokerError):
-        rights = replace(rights, has_share_groups=are_supported(cluster))
+        rights = replace(rights, has_share_groups=_are_supported(cluster))
         if rights.has_share_groups:
             rights = replace(rights, may_read_isolation=may_read_isolation(cluster, _UNUSED_GROUP))
     return rights
 
 
-def hides_groups(cluster: Cluster) -> bool:
+def _hides_groups(cluster: Cluster) -> bool:
     """Whether this user lacks DESCRIBE on some groups: without an error, a broker does not list a group that is hidden.
 
     Raises:
@@ -269,6 +269,8 @@ def _request(connection: Connection, lease_group: str) -> Any:
         version=version, groups=[_UNUSED_GROUP, lease_group], include_authorized_operations=True
     )
 
+
+# The port ConsumerGroups: the groups, and the offsets of some partitions that they have committed.
 
 _GROUPS_AT_A_TIME = 500
 _WITH_MEMBERS = {"Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"}
@@ -408,7 +410,7 @@ class ClusterGroups:
 
     def _note_hidden(self, problems: Counter[str]) -> None:
         try:
-            if hides_groups(self._cluster):
+            if _hides_groups(self._cluster):
                 problems[_HIDDEN] += 1
         except BrokerError as exc:
             problems[str(exc)] += 1
@@ -421,11 +423,11 @@ class ClusterGroups:
         problems: Counter[str],
     ) -> None:
         members = {name: has_members for one in groups.values() for name, has_members in one.items()}
-        stopped_by_it = read_committed_only(self._cluster, list(members), problems)
+        stopped_by_it = _read_committed_only(self._cluster, list(members), problems)
         asked = {
             node: names for node, one in groups.items() if (names := [name for name in one if name in stopped_by_it])
         }
-        for (_, partition), offset in share_offsets(self._cluster, asked, members, wanted, problems).items():
+        for (_, partition), offset in _share_offsets(self._cluster, asked, members, wanted, problems).items():
             if partition in found:
                 found[partition].append(offset)
 

@@ -397,10 +397,10 @@ class Filters:
 
 def list_filtered(cluster: Cluster, filters: Filters) -> BrokerListings:
     """Every broker's transactions; a broker that is too old for a filter lists more."""
-    return list_everywhere(cluster, list_request(filters))
+    return list_everywhere(cluster, _list_request(filters))
 
 
-def list_request(filters: Filters) -> Callable[[Connection], Any]:
+def _list_request(filters: Filters) -> Callable[[Connection], Any]:
     """ListTransactions for one broker, without the filters that it is too old for."""
 
     def build(connection: Connection) -> Any:
@@ -451,7 +451,7 @@ def is_open_for_longer(cluster: Cluster, described: DescribedTransaction, open_f
         if reached_ms is None or described.start_ms is None:
             return _NOT_ASKED
         return reached_ms - described.start_ms > open_for_ms or _NOT_ASKED
-    asked = list_request(Filters(producer_ids=(described.producer_id,), longer_than_ms=open_for_ms))
+    asked = _list_request(Filters(producer_ids=(described.producer_id,), longer_than_ms=open_for_ms))
     (answer,) = cluster.ask({node: asked}, cluster.timeout_s).values()
     if isinstance(answer, BrokerError):
         return Problem.from_error(answer)

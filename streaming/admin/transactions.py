@@ -1,7 +1,8 @@
-"""TransactionAdmin over the wire: fresh reads of partitions and coordinators; each answer carries its own error.
+"""TransactionAdmin over the wire: fresh reads of partitions and coordinators, and the two writes.
 
 kafka-python's own admin client raises for the whole request if one partition fails. Here a partition's error is the
-answer of that partition only. `described_with_log` adds what the coordinators' log has of a transactional id.
+answer of that partition only. The two writes are a marker, and InitProducerId for a fence. `described_with_log` adds
+what the coordinators' log has of a transactional id.
 """
 
 from __future__ import annotations
@@ -136,32 +137,6 @@ def _find_coordinators(cluster: Cluster, wanted: list[str]) -> dict[str, BrokerI
     return {name: found.get(name, MISSING) for name in wanted}
 
 
-def init_producer_id(
-    cluster: Cluster, transactional_id: str, timeout_ms: DurationMs, expected: ProducerIdentity | None
-) -> Problem | None:
-    """Sends InitProducerId to the coordinator of an id; the problem, or None if the coordinator accepts it.
-
-    The id keeps the timeout only if `timeout_ms` is its own, because the request replaces it. With `expected` the
-    coordinator refuses the request if the id has another producer id or epoch (KIP-360).
-    """
-    found = _find_coordinators(cluster, [transactional_id])[transactional_id]
-    if isinstance(found, Problem):
-        return found
-    try:
-        connection = cluster.node(found)
-        request = InitProducerIdRequest(
-            version=connection.require_version(InitProducerIdRequest, highest=4, lowest=3),
-            transactional_id=transactional_id,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=-1 if expected is None else expected.producer_id,
-            producer_epoch=-1 if expected is None else expected.producer_epoch,
-        )
-        problem = problem_of(cluster.call(connection, request).error_code)
-    except BrokerError as exc:
-        return Problem.from_error(exc)
-    return None if problem is None else problem.with_right("WRITE on the transactional id")
-
-
 def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -> Any:
     request = FindCoordinatorRequest(version=version, key_type=_TRANSACTION_COORDINATOR, **keys)
     return cluster.call(connection, request)
@@ -170,6 +145,9 @@ def _find(cluster: Cluster, connection: Connection, version: int, **keys: Any) -
 def _node_or_error(answer: Any) -> BrokerId | Problem:
     problem = problem_of(answer.error_code)
     return BrokerId(answer.node_id) if problem is None else problem.with_right(messages.DESCRIBE_IDS)
+
+
+# The port TransactionAdmin.
 
 
 class ClusterAdmin:
@@ -239,22 +217,7 @@ class ClusterAdmin:
 
     def write_marker(self, marker: MarkerSpec) -> Problem | NotSent | None:
         """See TransactionAdmin."""
-        try:
-            info = self._cluster.refresh().info(marker.partition)
-            if info is None or info.leader is None:
-                return NotSent(NO_LEADER.text)
-            if marker.leader_epoch not in {None, info.leader_epoch}:
-                return NotSent(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
-            connection = self._cluster.node(info.leader)
-            request = messages.write_marker_request(connection, marker)
-        except BrokerError as exc:
-            return NotSent(str(exc))
-        try:
-            response = self._cluster.call(connection, request)
-            answer = the_one(the_one(the_one(response.markers).topics).partitions)
-        except BrokerError as exc:
-            return Problem.from_error(exc)
-        return problem_of(answer.error_code)
+        return _write_marker(self._cluster, marker)
 
 
 def _reading(
@@ -306,6 +269,57 @@ def _epoch_of(listed: ListedOffset | Problem) -> CoordinatorEpoch | Problem:
         return listed
     epoch = listed.leader_epoch
     return Problem("the leader returned no leader epoch") if epoch is None else CoordinatorEpoch(epoch)
+
+
+# Writes a marker (WriteTxnMarkers), which ends a transaction on one partition.
+
+
+def _write_marker(cluster: Cluster, marker: MarkerSpec) -> Problem | NotSent | None:
+    try:
+        info = cluster.refresh().info(marker.partition)
+        if info is None or info.leader is None:
+            return NotSent(NO_LEADER.text)
+        if marker.leader_epoch not in {None, info.leader_epoch}:
+            return NotSent(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
+        connection = cluster.node(info.leader)
+        request = messages.write_marker_request(connection, marker)
+    except BrokerError as exc:
+        return NotSent(str(exc))
+    try:
+        response = cluster.call(connection, request)
+        answer = the_one(the_one(the_one(response.markers).topics).partitions)
+    except BrokerError as exc:
+        return Problem.from_error(exc)
+    return problem_of(answer.error_code)
+
+
+# Fences a transactional id (InitProducerId): `txnwatch fence` sends it.
+
+
+def init_producer_id(
+    cluster: Cluster, transactional_id: str, timeout_ms: DurationMs, expected: ProducerIdentity | None
+) -> Problem | None:
+    """Sends InitProducerId to the coordinator of an id; the problem, or None if the coordinator accepts it.
+
+    The id keeps the timeout only if `timeout_ms` is its own, because the request replaces it. With `expected` the
+    coordinator refuses the request if the id has another producer id or epoch (KIP-360).
+    """
+    found = _find_coordinators(cluster, [transactional_id])[transactional_id]
+    if isinstance(found, Problem):
+        return found
+    try:
+        connection = cluster.node(found)
+        request = InitProducerIdRequest(
+            version=connection.require_version(InitProducerIdRequest, highest=4, lowest=3),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1 if expected is None else expected.producer_id,
+            producer_epoch=-1 if expected is None else expected.producer_epoch,
+        )
+        problem = problem_of(cluster.call(connection, request).error_code)
+    except BrokerError as exc:
+        return Problem.from_error(exc)
+    return None if problem is None else problem.with_right("WRITE on the transactional id")
 
 
 # One transactional id: what its coordinator answers, and the records that the coordinators' log has of it.

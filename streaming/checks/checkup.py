@@ -321,7 +321,7 @@ def write_rates(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) ->
     """The rates of some topics of the known metadata."""
     known = cluster.known.topics
     wanted = [TopicPartition(name, number) for name in topics for number in known[name].partitions]
-    sizes, problem = leader_sizes(cluster)
+    sizes, problem = _leader_sizes(cluster)
     starts, ends = cluster.list_offsets(wanted, timestamp=EARLIEST), cluster.list_offsets(wanted)
     since = cluster.offsets_since(wanted, now_ms - WINDOW_MS)
     rates: dict[str, float] = {}
@@ -338,7 +338,7 @@ def write_rates(cluster: Cluster, topics: Iterable[str], now_ms: TimestampMs) ->
     return WriteRates({name: rate for name, rate in rates.items() if name not in unknown}, problem)
 
 
-def leader_sizes(cluster: Cluster) -> tuple[dict[TopicPartition, int], Problem | None]:
+def _leader_sizes(cluster: Cluster) -> tuple[dict[TopicPartition, int], Problem | None]:
     """The size of each partition's log at its leader, and the first problem of a broker."""
     sizes: dict[TopicPartition, int] = {}
     problem: Problem | None = None
@@ -409,7 +409,7 @@ def coordinator_log_bytes(cluster: Cluster, now_ms: TimestampMs) -> LogBytes:
     parts = [RangeReading(log.part(Offset(log.end - _SAMPLED)), _newest) for log in logs.values()]
     sampled = {read.partition: [header for header, _ in read.fold.found] for read in read_parts(cluster, parts)}
     rates = [_per_second(logs.get(one), since[one], sampled.get(one, [])) for one in partitions]
-    sizes, problem = leader_sizes(cluster)
+    sizes, problem = _leader_sizes(cluster)
     size = sum(sizes[one] for one in partitions) if sizes.keys() >= set(partitions) else None
     return LogBytes(sum(rate for rate in rates if rate is not None), size, rates.count(None), problem)
 

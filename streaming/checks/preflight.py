@@ -139,7 +139,7 @@ def operations_of(allowed: set[int] | None) -> Operations:
 # Whether this user may describe and read topics, as the brokers answer.
 
 
-def hidden_topic(cluster: Cluster, names: Collection[str]) -> str | None:
+def _hidden_topic(cluster: Cluster, names: Collection[str]) -> str | None:
     """The first of these topics that this user may not describe, as text; None if there is none."""
     if not names:
         return None
@@ -171,7 +171,6 @@ def refused_read(cluster: Cluster, topics: Iterable[TopicInfo]) -> list[str]:
 # does not answer now is no missing right: only a refusal, or an unsupported request, leads to a lower view.
 
 AUTO = "auto"
-_LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +214,7 @@ def _require(problem: str | None) -> None:
 
 def _why_no_log(cluster: Cluster) -> str | None:
     """Why the coordinators' log cannot be read; None if it can, or if no transaction was begun yet."""
-    hidden = hidden_topic(cluster, [TRANSACTION_STATE_TOPIC])
+    hidden = _hidden_topic(cluster, [TRANSACTION_STATE_TOPIC])
     if hidden is not None:
         return hidden
     shown = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
@@ -244,6 +243,11 @@ def _why_no_api(cluster: Cluster) -> str | None:
     problems = ClusterAdmin(cluster).list_transactions([]).problems
     denied = next((problem for problem in problems if problem.is_denied), None)
     return f"transactional ids: {denied}" if denied is not None else None
+
+
+# The longest timeout that a transaction may have, by the settings of all brokers.
+
+_LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +336,7 @@ def check_cluster(cluster: Cluster, options: SourceOptions, wanted_view: str, lo
         AuthorizationError: a right is missing; the message names topic and right.
     """
     metadata = cluster.refresh()
-    hidden = hidden_topic(cluster, options.topics)
+    hidden = _hidden_topic(cluster, options.topics)
     if hidden is not None:
         raise AuthorizationError(f"{hidden}: grant them to this user")
     view = choose_view(cluster, wanted_view)

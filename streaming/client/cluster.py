@@ -257,6 +257,8 @@ class Pauses:
         self._pauses.pop(endpoint, None)
 
 
+# The cluster: its connections and its metadata, and the time that its requests may take.
+
 _NOWHERE = Endpoint("", 0)
 LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
 _T = TypeVar("_T")

@@ -1,8 +1,8 @@
-"""One connection to one broker: the project's only socket.
+"""One connection to one broker; all requests to Kafka use one, except those of confluent-kafka for the events topic.
 
-A blocking socket, read into one buffer that is reused and grown. This simple design makes the header scan several times
-faster than a consumer library (docs/decisions/0003). kafka-python's generated classes encode and decode the messages,
-and its mechanisms do SASL. The rules for answers, sizes, timeouts and throttling are below.
+Its socket is a blocking one, read into one buffer that is reused and grown. This simple design makes the header scan
+several times faster than a consumer library (docs/decisions/0003). kafka-python's generated classes encode and decode
+the messages, and its mechanisms do SASL. The rules for answers, sizes, timeouts and throttling are below.
 
 Law: any failure closes the connection and is raised as `BrokerError`, because after a lost or late answer the stream of
 answers cannot be trusted any more. The caller connects again.
@@ -79,7 +79,7 @@ def the_one(items: Sequence[Any]) -> Any:
     return items[0]
 
 
-def has_flexible_header(asked: Any) -> bool:
+def _has_flexible_header(asked: Any) -> bool:
     """Whether the response header has tagged fields; that of ApiVersions never has them (KIP-511)."""
     if asked.request_api_key == ApiVersionsRequest.API_KEY:
         return False
@@ -256,7 +256,7 @@ class NewConnection(Protocol):
         """Closes the connection, and returns the error to raise."""
 
 
-def supported_versions(connection: NewConnection, deadline: float) -> dict[int, tuple[int, int]]:
+def _supported_versions(connection: NewConnection, deadline: float) -> dict[int, tuple[int, int]]:
     """The lowest and the highest version of each request that the broker supports, by API key.
 
     Raises:
@@ -311,6 +311,8 @@ def _call(connection: NewConnection, request: Any, deadline: float) -> Any:
     return connection.call(request, deadline - time.monotonic(), deadline)
 
 
+# The connection.
+
 CLIENT_ID = "txnwatch"
 _SIZE = struct.Struct(">i")
 _FIRST_BUFFER = 1 << 20
@@ -357,7 +359,7 @@ class Connection:
         deadline = time.monotonic() + timeout_s
         self._socket = self._connected(timeout_s)
         try:
-            self._versions = supported_versions(self, deadline)
+            self._versions = _supported_versions(self, deadline)
             if security.login is not None:
                 self._session_end = authenticate(self, security.login, security.protocol, deadline)
             self._is_set_up = True
@@ -492,7 +494,7 @@ class Connection:
             reader = Reader(self._read(size, wait, skipper))
             self._traffic.received += _SIZE.size + size
             answered = reader.int32("correlation id")
-            if has_flexible_header(asked):
+            if _has_flexible_header(asked):
                 reader.tagged_fields("response header tags")
             body = reader.take(reader.remaining, "response body")
         except (OSError, WireError) as exc:

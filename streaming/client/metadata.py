@@ -67,7 +67,7 @@ def _error_of(topic: Any) -> Problem | None:
     return problem.with_right("DESCRIBE on the topic (READ includes it)") if problem is not None else None
 
 
-def topic_id_text(topic_id: uuid.UUID | None) -> str:
+def _topic_id_text(topic_id: uuid.UUID | None) -> str:
     """A topic id in Kafka's notation (URL-safe base64 without padding); empty if there is none."""
     if topic_id is None or topic_id.int == 0:
         return ""
@@ -75,7 +75,7 @@ def topic_id_text(topic_id: uuid.UUID | None) -> str:
 
 
 def topic_id_uuid(text: str) -> uuid.UUID:
-    """The topic id of such a text: the inverse of `topic_id_text`."""
+    """The topic id of such a text: the inverse of `_topic_id_text`."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
@@ -107,7 +107,7 @@ def metadata_of(response: Any) -> Metadata:
         topics={
             topic.name: TopicInfo(
                 name=topic.name,
-                topic_id=topic_id_text(topic.topic_id),
+                topic_id=_topic_id_text(topic.topic_id),
                 partitions={
                     partition.partition_index: PartitionInfo(
                         present(partition.leader_id), present(partition.leader_epoch)

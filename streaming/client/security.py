@@ -158,6 +158,8 @@ def _shown(message: bytes) -> str:
     return f"{len(message)} bytes {message[:_SHOWN]!r}"
 
 
+# The logins: by a password, or by a token.
+
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -444,6 +446,8 @@ def _check_class(key: str, properties: Mapping[str, str], known: frozenset[str])
     if found and found.rpartition(".")[2] not in known:
         raise ConfigError(f"{key}: expected a class named {' or '.join(sorted(known))}, found {found!r}")
 
+
+# The security of a connection: TLS, a login, both or none.
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WITH_TLS = frozenset({"SSL", "SASL_SSL"})

@@ -114,23 +114,23 @@ _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _DER_SEQUENCE = b"\x30"
 
 
-def is_jks(data: bytes) -> bool:
+def _is_jks(data: bytes) -> bool:
     """Whether the data begins like a JKS store."""
     return data.startswith(_JKS_MAGIC)
 
 
-def is_pkcs12(data: bytes) -> bool:
+def _is_pkcs12(data: bytes) -> bool:
     """Whether the data begins like a PKCS12 store."""
     return data.startswith(_DER_SEQUENCE)
 
 
-def trusted_in(data: bytes, password: str | None) -> str:
+def _trusted_in(data: bytes, password: str | None) -> str:
     """The trusted certificates of a store.
 
     Raises:
         UnusableStoreError: the password is wrong, or there is no certificate.
     """
-    if is_jks(data):
+    if _is_jks(data):
         store = _jks(data, password)
         found = [entry.cert for entry in store.certs.values()]
         others = sorted(store.private_keys)
@@ -143,13 +143,13 @@ def trusted_in(data: bytes, password: str | None) -> str:
     return _as_pem(found)
 
 
-def key_in(data: bytes, password: str | None, key_password: str | None) -> tuple[str, PrivateKeyTypes]:
+def _key_in(data: bytes, password: str | None, key_password: str | None) -> tuple[str, PrivateKeyTypes]:
     """The certificate chain and the private key of a store.
 
     Raises:
         UnusableStoreError: a password is wrong, or there is no private key.
     """
-    return _jks_key(data, password, key_password) if is_jks(data) else _pkcs12_key(data, password)
+    return _jks_key(data, password, key_password) if _is_jks(data) else _pkcs12_key(data, password)
 
 
 def _jks_key(data: bytes, password: str | None, key_password: str | None) -> tuple[str, PrivateKeyTypes]:
@@ -254,7 +254,7 @@ class Store:
             return self._checked(lambda: certificates_of(self.certificates or ""))
         if self.kind == PEM:
             return self._checked(lambda: certificates_of(self._text()))
-        return self._checked(lambda: trusted_in(self._data(), self.password))
+        return self._checked(lambda: _trusted_in(self._data(), self.password))
 
     def chain_and_key(self) -> tuple[str, PrivateKeyTypes]:
         """The certificate chain as PEM, and its private key.
@@ -267,7 +267,7 @@ class Store:
             return self._checked(lambda: (certificates_of(chain), private_key_of(key, self.key_password)))
         if self.kind == PEM:
             return self._checked(self._of_pem_file)
-        return self._checked(lambda: key_in(self._data(), self.password, self.key_password))
+        return self._checked(lambda: _key_in(self._data(), self.password, self.key_password))
 
     @property
     def stamp(self) -> tuple[int, ...]:
@@ -298,14 +298,14 @@ class Store:
 
     def _text(self) -> str:
         data = self._read()
-        if is_jks(data) or is_pkcs12(data):
-            kind = JKS if is_jks(data) else PKCS12
+        if _is_jks(data) or _is_pkcs12(data):
+            kind = JKS if _is_jks(data) else PKCS12
             raise UnusableStoreError(f"no PEM, but {kind} or another binary form (is {self.name}.type={kind} right?)")
         return data.decode(errors="replace")
 
     def _data(self) -> bytes:
         data = self._read()
-        if not is_jks(data) and not is_pkcs12(data):
+        if not _is_jks(data) and not _is_pkcs12(data):
             hint = f" (is {self.name}.type=PEM right?)" if b"-----BEGIN" in data else ""
             raise UnusableStoreError(f"neither JKS nor PKCS12{hint}")
         return data
@@ -315,7 +315,7 @@ class Store:
         return Path(self.location).read_bytes()
 
 
-def truststore_of(properties: Mapping[str, str]) -> Store | None:
+def _truststore_of(properties: Mapping[str, str]) -> Store | None:
     """The truststore among client properties; None if the system's authorities are trusted.
 
     Raises:
@@ -328,7 +328,7 @@ def truststore_of(properties: Mapping[str, str]) -> Store | None:
     return _store(name, properties, inline, None)
 
 
-def keystore_of(properties: Mapping[str, str]) -> Store | None:
+def _keystore_of(properties: Mapping[str, str]) -> Store | None:
     """The keystore among client properties; None without a client certificate.
 
     Raises:
@@ -363,6 +363,8 @@ def _store(name: str, properties: Mapping[str, str], inline: str | None, key: st
         key_password=properties.get("ssl.key.password") if name == "ssl.keystore" else None,
     )
 
+
+# The TLS of a connection: its settings, and its context, which is made again when a file has changed.
 
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 Stamps = tuple[tuple[int, ...], ...]
@@ -475,7 +477,7 @@ def tls_of(properties: Mapping[str, str]) -> Tls:
         ConfigError: a value is unknown, or values contradict each other.
     """
     verify_host = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
-    return Tls(truststore_of(properties), keystore_of(properties), verify_host)
+    return Tls(_truststore_of(properties), _keystore_of(properties), verify_host)
 
 
 _CONTEXTS: Final[dict[Tls, tuple[Stamps, ssl.SSLContext]]] = {}

@@ -86,7 +86,7 @@ def holder_of(content: str) -> Holder | None:
         return None
 
 
-def clock_s() -> float:
+def _clock_s() -> float:
     """Seconds since the machine was started, with the time for which it was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
@@ -99,7 +99,7 @@ class CheckpointLease:
         checkpoint: str,
         files: LeaseFiles,
         log: Log,
-        clock: Callable[[], float] = clock_s,
+        clock: Callable[[], float] = _clock_s,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._checkpoint, self._files, self._log = checkpoint, files, log

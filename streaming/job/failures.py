@@ -87,13 +87,15 @@ def may_pass(cause: str, text: str) -> bool:
     return _TRANSIENT.search(cause) is not None and _SHORT_CHANGELOG.search(text) is None
 
 
-def advice_for(causes: str) -> str:
+def _advice_for(causes: str) -> str:
     """What to do about these causes, one a line; empty if none of them is known to be permanent."""
     for patterns, advice in PERMANENT:
         if re.search("|".join(patterns), causes):
             return advice
     return ""
 
+
+# A failure of the query or of a start: its cause in one line, and whether another attempt can help.
 
 _LOG_LINE = re.compile(
     r"WARNING: |Using Spark's default|Setting default log level|To adjust logging|\d\d/\d\d/\d\d \d\d:"
@@ -180,7 +182,7 @@ def failure_of(text: str) -> Failure:
     if may_pass(cause, text):
         return Failure(cause, may_pass=True)
     causes = "\n".join([cause, _first_line(text), *_java_causes(text), *_exceptions(text)])
-    return Failure(cause, advice_for(causes))
+    return Failure(cause, _advice_for(causes))
 
 
 def _raise_refusal(text: str) -> None:
@@ -282,7 +284,7 @@ def error_of_the_master(output: str, where: str) -> SparkError | None:
         return None
     master, stack = attempts[-1]
     cause = f"no connection to the master {master}: {root_cause(stack)}"
-    return SparkError(f"Spark: {cause}; {advice_for(_GIVEN_UP)}; {where}")
+    return SparkError(f"Spark: {cause}; {_advice_for(_GIVEN_UP)}; {where}")
 
 
 # Ends the JVM of a Spark session, so that no process writes to the checkpoint any more; reports a JVM that has ended.

@@ -40,7 +40,7 @@ _kept_of = ""
 
 
 class BucketProcessor(StatefulProcessor):  # type: ignore[misc]
-    """Runs `bucket.process` for one bucket and batch."""
+    """Runs `bucket_step.step` for one bucket and batch."""
 
     def __init__(self, policy: DetectionPolicy) -> None:
         self._policy = policy

@@ -1,7 +1,8 @@
-"""The query graph: one source, one stateful operator, one foreachBatch.
+"""The query, and the session of Spark in which it runs: how a session starts, and how it plans the query.
 
-`foreachBatch` must consume the whole frame exactly once: two actions would run source and state twice, and without an
-action the query fails. The output of the state is small, so it is collected and passed on as values.
+The graph of the query is one source, one stateful operator and one `foreachBatch`. `foreachBatch` must consume the
+whole frame exactly once: two actions would run source and state twice, and without an action the query fails. The
+output of the state is small, so it is collected and passed on as values.
 """
 
 from __future__ import annotations
@@ -38,17 +39,82 @@ from txnwatch.streaming.job.spark_home import search_path
 from txnwatch.streaming.job.starting_jvm import StartingJvm
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
-# Lets the JVM forget a frame that is no longer used.
-#
-# Py4J keeps an object of the JVM until Python collects its proxy. A proxy with a called method is a reference cycle,
-# and a full collection of a driver with many long-lived objects is rare. Until then the JVM keeps the plan of each
-# frame and the broadcasts of its tasks, about 150 KB a micro-batch (docs/decisions/0023).
+# The query.
+
+QUERY_NAME = "txnwatch"
 
 
-def release(frame: DataFrame) -> None:
-    """Removes the JVM's reference to the frame, which cannot be used afterwards."""
-    gateway: Any = frame.sparkSession.sparkContext._gateway  # noqa: SLF001 - Spark has no public API for it
-    gateway.detach(frame._jdf)  # noqa: SLF001 - as above
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """Settings of the query.
+
+    Attributes:
+        checkpoint: directory or URI.
+        trigger_ms: time between the starts of two micro-batches.
+    """
+
+    source_options: Mapping[str, str]
+    checkpoint: str
+    trigger_ms: DurationMs
+    policy: DetectionPolicy
+
+
+def start(
+    session: SparkSession,
+    settings: JobSettings,
+    on_batch: Callable[[int, list[Finding]], None],
+    is_stopping: Callable[[], bool] = lambda: False,
+    errors: BatchErrors | None = None,
+) -> StreamingQuery:
+    """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch.
+
+    While `is_stopping`, no micro-batch begins: the query fails before the first task of the next one. A micro-batch
+    that runs at that moment is completed and committed. `errors` keeps what txnwatch raises in the driver.
+    """
+    kept_errors = BatchErrors() if errors is None else errors
+    kept_errors.last = None
+    remembered = LastOpenLists()
+    plan_without_daemons(session)
+
+    def collect(frame: DataFrame, batch_id: int) -> None:
+        with kept_errors.kept():
+            try:
+                if is_stopping():
+                    raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
+                run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
+                emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
+            finally:
+                release(frame)
+            on_batch(batch_id, remembered.whole(emitted))
+
+    facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()
+    query: StreamingQuery = (
+        findings_of(facts, settings.policy)
+        .writeStream.queryName(QUERY_NAME)
+        .outputMode("update")
+        .option("checkpointLocation", settings.checkpoint)
+        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
+        .foreachBatch(collect)
+        .start()
+    )
+    return query
+
+
+def findings_of(facts: DataFrame, policy: DetectionPolicy) -> DataFrame:
+    """The findings of packed facts: one stateful operator, and a bucket for each key."""
+    return facts.groupBy("bucket").transformWithState(
+        statefulProcessor=BucketProcessor(policy),
+        outputStructType=OUTPUT_DDL,
+        outputMode="Update",
+        timeMode="None",
+    )
+
+
+def is_executing(session: SparkSession) -> bool:
+    """Whether the query's thread is alive. If an Error of the JVM ends it, the query stays active forever."""
+    assert session.sparkContext._jvm is not None  # noqa: SLF001 - Spark has no public API for it
+    threads = session.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()  # noqa: SLF001
+    return any(thread.getName().startswith(f"stream execution thread for {QUERY_NAME}") for thread in threads)
 
 
 # The error with which txnwatch itself has ended a micro-batch, as an object.
@@ -75,6 +141,19 @@ class BatchErrors:
         except TxnwatchError as exc:
             self.last = exc
             raise
+
+
+# Lets the JVM forget a frame that is no longer used.
+#
+# Py4J keeps an object of the JVM until Python collects its proxy. A proxy with a called method is a reference cycle,
+# and a full collection of a driver with many long-lived objects is rare. Until then the JVM keeps the plan of each
+# frame and the broadcasts of its tasks, about 150 KB a micro-batch (docs/decisions/0023).
+
+
+def release(frame: DataFrame) -> None:
+    """Removes the JVM's reference to the frame, which cannot be used afterwards."""
+    gateway: Any = frame.sparkSession.sparkContext._gateway  # noqa: SLF001 - Spark has no public API for it
+    gateway.detach(frame._jdf)  # noqa: SLF001 - as above
 
 
 # Makes the Python processes with which Spark plans a query exit after their answer.
@@ -107,22 +186,7 @@ def _set(session: SparkSession, value: str) -> None:
         context.conf().set(_USE_DAEMON, value)
 
 
-QUERY_NAME = "txnwatch"
-
-
-@dataclass(frozen=True, slots=True)
-class JobSettings:
-    """Settings of the query.
-
-    Attributes:
-        checkpoint: directory or URI.
-        trigger_ms: time between the starts of two micro-batches.
-    """
-
-    source_options: Mapping[str, str]
-    checkpoint: str
-    trigger_ms: DurationMs
-    policy: DetectionPolicy
+# The session. What its start does beside the JVM is below.
 
 
 def spark_session(jvm: StartingJvm) -> SparkSession:
@@ -148,7 +212,7 @@ def spark_session(jvm: StartingJvm) -> SparkSession:
         if is_local(master):
             load_classes(session, own.scratch)
         import_module("pandas")  # PySpark needs it to plan the query; now Spark waits for the worker
-    look_for_no_sources(context)
+    _look_for_no_sources(context)
     plan_without_daemons(session)
     TransactionsDataSource.register(session)  # starts Python if Spark looks for sources nevertheless
     run_tasks_with_daemons(session)
@@ -175,7 +239,7 @@ def pass_no_numpy() -> None:
 # that of txnwatch.
 
 
-def look_for_no_sources(context: SparkContext) -> None:
+def _look_for_no_sources(context: SparkContext) -> None:
     """Tells the JVM that it has looked and found none; another version of Spark that does not know this looks."""
     jvm: Any = context._jvm  # noqa: SLF001 - Spark has no public API for it
     with suppress(Py4JError, TypeError):  # Py4J takes a name that it does not know for a package
@@ -229,64 +293,6 @@ def load_classes(session: SparkSession, scratch: Path) -> None:
             writer.option("checkpointLocation", str(scratch / "warm-up")).start().awaitTermination()
 
     threading.Thread(target=work, name="warm-up", daemon=True).start()
-
-
-def is_executing(session: SparkSession) -> bool:
-    """Whether the query's thread is alive. If an Error of the JVM ends it, the query stays active forever."""
-    assert session.sparkContext._jvm is not None  # noqa: SLF001 - Spark has no public API for it
-    threads = session.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()  # noqa: SLF001
-    return any(thread.getName().startswith(f"stream execution thread for {QUERY_NAME}") for thread in threads)
-
-
-def start(
-    session: SparkSession,
-    settings: JobSettings,
-    on_batch: Callable[[int, list[Finding]], None],
-    is_stopping: Callable[[], bool] = lambda: False,
-    errors: BatchErrors | None = None,
-) -> StreamingQuery:
-    """Starts the query; `on_batch(batch_id, emitted)` runs in the driver once for every micro-batch.
-
-    While `is_stopping`, no micro-batch begins: the query fails before the first task of the next one. A micro-batch
-    that runs at that moment is completed and committed. `errors` keeps what txnwatch raises in the driver.
-    """
-    kept_errors = BatchErrors() if errors is None else errors
-    kept_errors.last = None
-    remembered = LastOpenLists()
-    plan_without_daemons(session)
-
-    def collect(frame: DataFrame, batch_id: int) -> None:
-        with kept_errors.kept():
-            try:
-                if is_stopping():
-                    raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
-                run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
-                emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
-            finally:
-                release(frame)
-            on_batch(batch_id, remembered.whole(emitted))
-
-    facts = session.readStream.format(FORMAT).options(**settings.source_options, packed="true").load()
-    query: StreamingQuery = (
-        findings_of(facts, settings.policy)
-        .writeStream.queryName(QUERY_NAME)
-        .outputMode("update")
-        .option("checkpointLocation", settings.checkpoint)
-        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
-        .foreachBatch(collect)
-        .start()
-    )
-    return query
-
-
-def findings_of(facts: DataFrame, policy: DetectionPolicy) -> DataFrame:
-    """The findings of packed facts: one stateful operator, and a bucket for each key."""
-    return facts.groupBy("bucket").transformWithState(
-        statefulProcessor=BucketProcessor(policy),
-        outputStructType=OUTPUT_DDL,
-        outputMode="Update",
-        timeMode="None",
-    )
 
 
 # The cores that run tasks. Executors of a cluster register some seconds after the session has started.

@@ -234,6 +234,8 @@ def _last_line(output: bytes) -> str:
     return f": {lines[-1].strip()}" if lines else ""
 
 
+# The settings of one session.
+
 _APP_NAME: Final = "txnwatch"
 _RETAINED: Final = "20"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -203,14 +203,12 @@ def fits(archive: Path, java: str, class_path: str) -> bool:
     return archive.is_file() and subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
 
 
-# A JVM crashes on an archive that is cut off, so the size of an archive is in its name.
-
-
 def _archives(place: Path) -> Iterator[Path]:
     return place.glob("classes-*.jsa")
 
 
 def _name_of(archive: Path) -> str:
+    """It has the size of the archive, because a JVM crashes on an archive that is cut off."""
     return f"classes-{archive.stat().st_size}.jsa"
 
 

@@ -38,7 +38,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
-from txnwatch.streaming.log.lookups import BatchList, extents, list_extents, read_parts
+from txnwatch.streaming.log.lookups import BatchList, continued_read, extents, is_still_wanted, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import (
     TransactionFold,
@@ -319,8 +319,6 @@ def _first_batch(start: Offset, end: Offset) -> BatchList:
 # next call. History is read once, without a budget.
 
 AT_A_TIME = 20  # producer ids: the bytes are searched for each of them
-_ANSWER_S = 2.0  # for an answer that is under way when the budget ends
-_KEPT_S = 300.0  # then a read that no caller has asked for again is dropped
 
 
 @dataclass(slots=True)
@@ -341,8 +339,7 @@ class FormerOwnersReader:
 
     def read(self, producer_ids: Collection[ProducerId]) -> FormerOwnersRead:
         """See FormerOwners."""
-        until = self._cluster.until
-        with self._cluster.budget(until - time.monotonic() + _ANSWER_S):
+        with continued_read(self._cluster) as until:
             try:
                 search = self._under_way() or self._begin(producer_ids)
                 read_parts(self._cluster, search.reads, until)
@@ -357,7 +354,7 @@ class FormerOwnersReader:
 
     def _under_way(self) -> _Search | None:
         search = self._search
-        return search if search is not None and time.monotonic() - search.used_s < _KEPT_S else None
+        return search if search is not None and is_still_wanted(search.used_s) else None
 
     def _begin(self, producer_ids: Collection[ProducerId]) -> _Search:
         """Lists the log, and begins to read it from its beginning.

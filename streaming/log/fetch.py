@@ -42,17 +42,17 @@ MAX_WAIT_MS = 100
 _TOPIC_IDS_SINCE, _DIVERGING_EPOCH_SINCE = 13, 12
 
 
-def fetch_size(connection: Connection, max_bytes: int) -> int:
+def _fetch_size(connection: Connection, max_bytes: int) -> int:
     """How many bytes one Fetch asks for."""
     return min(MAX_BYTES, max_bytes, connection.pace.size)
 
 
-def fetch_request(cluster: Cluster, reads: Sequence[RangeReading[Fold]], max_bytes: int) -> RequestOf:
+def _fetch_request(cluster: Cluster, reads: Sequence[RangeReading[Fold]], max_bytes: int) -> RequestOf:
     """Builds the Fetch of one leader for a connection: each range from its position on, under the known epoch."""
 
     def build(connection: Connection) -> Any:
         version = connection.require_version(FetchRequest, highest=HIGHEST_VERSION, lowest=4)
-        size = fetch_size(connection, max_bytes)
+        size = _fetch_size(connection, max_bytes)
         per_partition = min(size, max(PARTITION_MAX_BYTES[0], min(PARTITION_MAX_BYTES[1], size // len(reads))))
         topics: dict[tuple[str, str], list[Any]] = {}
         for read in reads:
@@ -229,6 +229,8 @@ class ReadRate:
         return left_s
 
 
+# Reads the ranges: rounds of requests to the leaders, until each range is read, is left, or has a gap.
+
 RETRY_PAUSE_S = 0.1
 
 _CANNOT_READ = frozenset({-1, 2, 56})  # UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR
@@ -342,7 +344,7 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], rate: Read
         return _take(reads, answer, refused)
 
     max_bytes = rate.at_a_time(len(done.by_leader)) if rate is not None else MAX_BYTES
-    requests = {leader: fetch_request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
+    requests = {leader: _fetch_request(cluster, reads, max_bytes) for leader, reads in done.by_leader.items()}
     for leader, answer in cluster.ask(requests, cluster.timeout_s, receive).items():
         if isinstance(answer, BrokerError):
             done.problems.update({read.partition: str(answer) for read in done.by_leader[leader]})
@@ -370,7 +372,7 @@ def _receive(
         raise connection.broken(exc) from exc
     connection.throttled(asked, DurationMs(answer.throttle_ms))
     received = sum(len(data.records) for data in answer.partitions)
-    connection.pace.answered(fetch_size(connection, max_bytes), received, took_s, answer.throttle_ms / 1000)
+    connection.pace.answered(_fetch_size(connection, max_bytes), received, took_s, answer.throttle_ms / 1000)
     return answer
 
 

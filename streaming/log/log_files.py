@@ -261,7 +261,7 @@ def _refuse_others(given: GivenFile) -> None:
 
 
 def _by_content(data: memoryview | bytes) -> FileKind | None:
-    if is_text(data):
+    if _is_text(data):
         return _kind_of_text(data)
     with contextlib.suppress(WireError):
         decode_snapshot(data)
@@ -287,7 +287,7 @@ def _kind_of_text(data: memoryview | bytes) -> FileKind:
     return FileKind.TEXT
 
 
-def is_text(data: memoryview | bytes) -> bool:
+def _is_text(data: memoryview | bytes) -> bool:
     """Whether the content is text, to judge from its beginning."""
     sample = bytes(data[:_SAMPLE])
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

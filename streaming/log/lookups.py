@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from txnwatch.state.evidence.read_committed import BatchPlace, RecordPlace
@@ -76,6 +77,25 @@ def read_parts(
     return reads
 
 
+# A read that does not fit into the time budget of a call, and continues at the next call.
+
+_ANSWER_S = 2.0  # for an answer that is under way when the budget ends
+_KEPT_S = 300.0  # then a read that no caller has asked for again is dropped
+
+
+@contextmanager
+def continued_read(cluster: Cluster) -> Iterator[float]:
+    """Until when the block may begin requests, on the monotonic clock; the last answer may come a little later."""
+    until = cluster.until
+    with cluster.budget(until - time.monotonic() + _ANSWER_S):
+        yield until
+
+
+def is_still_wanted(used_s: float) -> bool:
+    """Whether a read that was last continued at this time is kept for its next call."""
+    return time.monotonic() - used_s < _KEPT_S
+
+
 # Reads from partitions' own logs how open spans began: the epoch of each, and its producer's last marker below it.
 #
 # The expected outcome of a hang rests on both, and DescribeProducers returns neither. This module only reads;
@@ -85,8 +105,6 @@ def read_parts(
 # Fetch that is cut off has read nothing.
 
 OFFSETS_BELOW = 100_000  # offsets; a last marker further down is not found
-_ANSWER_S = 2.0  # for an answer that is under way when the budget ends
-_KEPT_S = 300.0  # then a read that no caller has asked for again is dropped
 _NO_TIME = "the time budget was used up before this read"
 _NOTHING_CAME = "its partition's log returned no data in time"
 
@@ -109,16 +127,15 @@ class SpanHistoryReader:
 
     def read(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin.read_span_histories."""
-        until, left = self._cluster.until, list(dict.fromkeys(spans))
+        left = list(dict.fromkeys(spans))
         found: dict[SpanStart, SpanHistory] = {}
         wanted = set(left)
-        with self._cluster.budget(until - time.monotonic() + _ANSWER_S):
+        with continued_read(self._cluster) as until:
             while left and time.monotonic() < until:
                 answers = self._one_of_each_partition(left, until)
                 found |= {span: history for span, history in answers.items() if span in wanted}
                 left = [span for span in left if span not in answers]
-        now_s = time.monotonic()
-        self._kept = {at: one for at, one in self._kept.items() if now_s - one.used_s < _KEPT_S}
+        self._kept = {at: one for at, one in self._kept.items() if is_still_wanted(one.used_s)}
         return found | dict.fromkeys(left, SpanHistory(problem=_NO_TIME))
 
     def _one_of_each_partition(self, spans: list[SpanStart], until: float) -> dict[SpanStart, SpanHistory]:
@@ -348,6 +365,8 @@ def closing_marker(
         return None
     return read.fold.found if not read.notices else None
 
+
+# Finds the last markers of producers, in the last offsets of each partition.
 
 OFFSETS_BACK = 1_000  # below the end of each partition
 _MOST_BYTES = 16 << 20  # of records, in all

@@ -96,6 +96,8 @@ def last_hole_end(before: Offset, position: Offset, header: BatchHeader) -> Offs
     return header.base_offset if header.base_offset > position else before
 
 
+# The fold: what a range says about each producer id of a transactional id.
+
 # A view has the values of its record that have the same name, so a new field of both needs no change here.
 _COPIED = tuple(spec.name for spec in fields(TransactionLogValue) if spec.name in CoordinatorView.__struct_fields__)
 _values_of = attrgetter(*_COPIED)

@@ -144,6 +144,8 @@ def _found(answers: Mapping[TopicPartition, ListedOffset | Problem]) -> dict[Top
     return {partition: at.offset for partition, at in answers.items() if isinstance(at, ListedOffset)}
 
 
+# One listing: the ends of all data partitions, and after them the ends of the coordinators' log.
+
 # Metadata is about 30 to 60 bytes per partition, and a broker builds all of it again for each request.
 MANY_PARTITIONS = 10_000
 LONGEST_REFRESH_S = 30.0
@@ -406,7 +408,7 @@ def hidden_participants(
     wanted = {one for one in _named(facts) if one not in known and options.wants(one.topic)}
     return [
         PartitionNotice(NoticeKind.HIDDEN, partition, "", FIRST_OFFSET, FIRST_OFFSET, str(why))
-        for partition, why in hidden_partitions(cluster, wanted).items()
+        for partition, why in _hidden_partitions(cluster, wanted).items()
     ]
 
 
@@ -450,7 +452,7 @@ def hidden_of(
     for read in read_parts(cluster, parts):
         named |= {one for one in _named(read.fold.facts()) if not is_foreign(one.topic, foreign_topics)}
         problems.update({_participants(read.partition): Problem(one.detail) for one in read.notices[:1]})
-    return {**{str(partition): why for partition, why in hidden_partitions(cluster, named).items()}, **problems}
+    return {**{str(partition): why for partition, why in _hidden_partitions(cluster, named).items()}, **problems}
 
 
 def _participants(log: TopicPartition) -> str:
@@ -467,7 +469,7 @@ def _named(facts: Iterable[Fact]) -> set[TopicPartition]:
     return {partition for fact in seen for partition in (*fact.view.participants, *fact.held)}
 
 
-def hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict[TopicPartition, Problem]:
+def _hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict[TopicPartition, Problem]:
     """Those of some participants whose topics are hidden from this user, with the reason."""
     wanted = sorted(set(named))
     hidden = hidden_topics(cluster, {partition.topic for partition in wanted})

@@ -1,7 +1,8 @@
-"""The blobs of facts between the source's tasks and the stateful operator: one for each task and bucket.
+"""The rows of the source: blobs of facts for txnwatch's own job, and rows with columns for other Spark users.
 
-Facts for all buckets are encoded once and copied into each blob. A blob lives only as long as its batch, so the same
-version normally writes and reads it. It still has a version, because an executor may run another one.
+There is one blob for each task and bucket. Facts for all buckets are encoded once and copied into each blob. A blob
+lives only as long as its batch, so the same version normally writes and reads it. It still has a version, because an
+executor may run another one.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def bucket_of(producer_id: ProducerId, buckets: int) -> int:
     return producer_id % buckets
 
 
-def by_bucket(facts: Iterable[Fact], buckets: int) -> tuple[list[list[Fact]], list[Fact]]:
+def _by_bucket(facts: Iterable[Fact], buckets: int) -> tuple[list[list[Fact]], list[Fact]]:
     """The facts of each bucket alone, and the facts for all buckets."""
     own: list[list[Fact]] = [[] for _ in range(buckets)]
     shared: list[Fact] = []
@@ -75,7 +76,7 @@ def by_bucket(facts: Iterable[Fact], buckets: int) -> tuple[list[list[Fact]], li
 
 def pack_facts(facts: Iterable[Fact], buckets: int) -> Iterator[tuple[int, bytes]]:
     """Yields (bucket, blob) for each bucket that has facts."""
-    own, shared = by_bucket(facts, buckets)
+    own, shared = _by_bucket(facts, buckets)
     for_all = _FACTS.encode(shared)
     for bucket, of_bucket in enumerate(own):
         if of_bucket or shared:
@@ -203,7 +204,7 @@ FACTS: Final = RowFormat(Fact, pa.field("bucket", pa.int32()))
 
 def fact_rows(facts: Iterable[Fact], buckets: int) -> Iterator[Row]:
     """Rows of facts. Facts about all producers are copied to every bucket."""
-    own, shared = by_bucket(facts, buckets)
+    own, shared = _by_bucket(facts, buckets)
     for_all = [row_of(fact) for fact in shared]
     for bucket, of_bucket in enumerate(own):
         yield from ({**row_of(fact), "bucket": bucket} for fact in of_bucket)

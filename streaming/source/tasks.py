@@ -259,7 +259,7 @@ def clocks_of(
     return found
 
 
-def elected_since(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> frozenset[int]:
+def _elected_since(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> frozenset[int]:
     """Partitions of `__transaction_state` with a record of a later leader epoch than that of their listed end.
 
     A log that an election has cut below its listed end can reach that end again only with such records.
@@ -383,7 +383,7 @@ def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact
     if plan.end is None:
         return
     clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)
-    elected = elected_since(plan.end, reads)
+    elected = _elected_since(plan.end, reads)
     if not plan.brings_barrier:
         yield LogRead(holes, clocks, elected)
         return

@@ -64,18 +64,18 @@ def decode_fetch_response(body: memoryview, version: int) -> FetchAnswer:
         WireError: the bytes do not follow the schema.
     """
     reader = Reader(body)
-    throttle_ms, error_code, topics = read_beginning(reader, version)
+    throttle_ms, error_code, topics = _read_beginning(reader, version)
     partitions: list[PartitionData] = []
     for _ in range(topics):
-        topic, count = read_topic(reader, version)
+        topic, count = _read_topic(reader, version)
         partitions.extend(_partition(reader, topic, version) for _ in range(count))
-        skip_tags(reader, version)
-    skip_tags(reader, version)
+        _skip_tags(reader, version)
+    _skip_tags(reader, version)
     reader.expect_end("fetch response")
     return FetchAnswer(throttle_ms, error_code, partitions)
 
 
-def read_beginning(reader: Reader, version: int) -> tuple[int, int, int]:
+def _read_beginning(reader: Reader, version: int) -> tuple[int, int, int]:
     """Reads up to the first topic: throttle time, error code, number of topics."""
     throttle_ms = reader.int32("throttle time")
     error_code = 0
@@ -85,7 +85,7 @@ def read_beginning(reader: Reader, version: int) -> tuple[int, int, int]:
     return throttle_ms, error_code, _count(reader, "responses", version)
 
 
-def read_topic(reader: Reader, version: int) -> tuple[str | bytes, int]:
+def _read_topic(reader: Reader, version: int) -> tuple[str | bytes, int]:
     """Reads up to a topic's first partition: its name or id, and the number of partitions."""
     topic: str | bytes
     if version >= _TOPIC_IDS_SINCE:
@@ -106,7 +106,7 @@ class PartitionHead(NamedTuple):
     records_size: int
 
 
-def read_partition_head(reader: Reader, version: int) -> PartitionHead:
+def _read_partition_head(reader: Reader, version: int) -> PartitionHead:
     """Reads up to a partition's records."""
     index = reader.int32("partition index")
     error_code = reader.int16("partition error code")
@@ -115,21 +115,21 @@ def read_partition_head(reader: Reader, version: int) -> PartitionHead:
     log_start_offset = reader.int64("log start offset") if version >= _LOG_START_SINCE else -1
     for _ in range(_count(reader, "aborted transactions", version)):
         reader.take(16, "aborted transaction")
-        skip_tags(reader, version)
+        _skip_tags(reader, version)
     if version >= _PREFERRED_SINCE:
         reader.int32("preferred read replica")
     size = reader.unsigned_varint("records") - 1 if version >= _FLEXIBLE_SINCE else reader.int32("records")
     return PartitionHead(index, error_code, high_watermark, last_stable_offset, log_start_offset, max(0, size))
 
 
-def skip_tags(reader: Reader, version: int) -> None:
+def _skip_tags(reader: Reader, version: int) -> None:
     """Skips the tagged fields that end a structure."""
     if version >= _FLEXIBLE_SINCE:
         reader.tagged_fields("tags")
 
 
 def _partition(reader: Reader, topic: str | bytes, version: int) -> PartitionData:
-    head = read_partition_head(reader, version)
+    head = _read_partition_head(reader, version)
     records = reader.take(head.records_size, "records") if head.records_size else NO_RECORDS
     divergence = _diverging(reader) if version >= _FLEXIBLE_SINCE else None
     offsets = (
@@ -222,18 +222,18 @@ class RecordSkipper:
         topics, partitions, version = self._topics, self._partitions, self._version
         is_first = topics is None
         if topics is None:
-            skip_tags(reader, version)  # of the response's header
-            _, _, topics = read_beginning(reader, version)
+            _skip_tags(reader, version)  # of the response's header
+            _, _, topics = _read_beginning(reader, version)
         else:
-            skip_tags(reader, version)  # of the partition before
+            _skip_tags(reader, version)  # of the partition before
         while not partitions:
             if not is_first:
-                skip_tags(reader, version)  # of the topic before
+                _skip_tags(reader, version)  # of the topic before
             if not topics:
                 return None
             is_first, topics = False, topics - 1
-            _, partitions = read_topic(reader, version)
-        return topics, partitions - 1, read_partition_head(reader, version).records_size
+            _, partitions = _read_topic(reader, version)
+        return topics, partitions - 1, _read_partition_head(reader, version).records_size
 
     def _in_records(self, buffer: memoryview, filled: int, end: int) -> int | None:
         """The end of the batch at hand if it is worth a skip; None if there is none such here."""

@@ -84,7 +84,7 @@ class Record(NamedTuple):
     value: memoryview | None
 
 
-def check_entry(buffer: memoryview | bytes, position: int) -> None:
+def _check_entry(buffer: memoryview | bytes, position: int) -> None:
     """Checks an entry's magic and length. Magic 0 and 1 pass: such an entry has no producer id and is skipped.
 
     Raises:
@@ -320,7 +320,7 @@ class BatchWalker:
         """The entry of magic 0 or 1 where the batches end; None at the end of the range or of the bytes."""
         if at + MAGIC_POSITION >= len(buffer):
             return None
-        check_entry(buffer, at)
+        _check_entry(buffer, at)
         if end_of_entry(buffer, at) > len(buffer):
             return None
         is_old = buffer[at + MAGIC_POSITION] < CURRENT_MAGIC

@@ -1,10 +1,10 @@
 """From a hang to its event on the topic, and what a micro-batch costs, idle and under the demo's load.
 
-Each hang is a late write after an abort (embedded/faults.py) on a partition of its own, at a random moment; the clock
-runs from the broker's acknowledgement of the write to the moment a consumer has the `opened` event. A micro-batch
-is timed from outside: from its offset file to its commit file. Then the same without load on another broker, while more
-and more healthy transactions are open. Idle is measured for a minute, which contains one census of the scanned
-partitions, and before the first hang.
+Each hang is a late write after an abort (tests/support/kafka_faults.py) on a partition of its own, at a random moment;
+the clock runs from the broker's acknowledgement of the write to the moment a consumer has the `opened` event. A
+micro-batch is timed from outside: from its offset file to its commit file. Then the same without load on another
+broker, while more and more healthy transactions are open. Idle is measured for a minute, which contains one census of
+the scanned partitions, and before the first hang.
 """
 
 from __future__ import annotations

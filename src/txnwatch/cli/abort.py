@@ -57,7 +57,7 @@ Publishing = Callable[[], AbstractContextManager[OperatorsTopic]]
 
 
 @contextlib.contextmanager
-def abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterator[tuple[ManualAbort, Publishing]]:
+def _abort_on_cluster(parsed: argparse.Namespace, target: ManualTarget) -> Iterator[tuple[ManualAbort, Publishing]]:
     """Connects with the connection flags; also returns what opens the events topic."""
     options = options_of(parsed.bootstrap_server, parsed.command_config)
     events = topic_of(parsed)
@@ -89,6 +89,8 @@ def _search(
 def _absence(cluster: Cluster, partition: TopicPartition) -> str | None:
     return why_not_shown(cluster, partition.topic) if cluster.known.info(partition) is None else None
 
+
+# The command: its flags, what it asks, and what it shows.
 
 _LOSS = {
     ExpectedOutcome.COMMIT: "its COMMIT was acknowledged to the client: an abort destroys acknowledged data on this "
@@ -178,7 +180,7 @@ def run(parsed: argparse.Namespace) -> int:
         is_commit=parsed.result == "commit",
         may_lose=parsed.lose_acknowledged_data,
     )
-    with abort_on_cluster(parsed, target) as (abort, publishing):
+    with _abort_on_cluster(parsed, target) as (abort, publishing):
         incident, evidence, confirmation = abort.find()
         decision = abort.decide(evidence, confirmation)
         if isinstance(decision, Refused):

@@ -126,11 +126,11 @@ def run(parsed: argparse.Namespace) -> int:
     if len(chosen) != 1:
         raise ConfigError(f"expected one of {', '.join(ways)}; found {', '.join(chosen) or 'none'}")
     if chosen[0] == "--value/--key":
-        row = row_of_bytes(_bytes(parsed.key, "--key"), _bytes(parsed.value, "--value"), "--value")
+        row = _row_of_bytes(_bytes(parsed.key, "--key"), _bytes(parsed.value, "--value"), "--value")
         return _show(CommandAnswer("decode", "", LogRow, [row]), parsed)
     if chosen[0] == "--file":
         wanted = WantedRows(parsed.offset, parsed.count, is_transaction_log=parsed.transaction_log)
-        return _show(decode_file(parsed.file, wanted), parsed)
+        return _show(_decode_file(parsed.file, wanted), parsed)
     if parsed.bootstrap_server is None:
         raise ConfigError(f"{chosen[0]}: expected --bootstrap-server as well, found none")
     return ask(parsed, lambda cluster: _from_cluster(cluster, parsed))
@@ -202,7 +202,7 @@ class _Reader:
     has_offsets: bool = True
 
 
-def decode_file(name: str, wanted: WantedRows) -> CommandAnswer:
+def _decode_file(name: str, wanted: WantedRows) -> CommandAnswer:
     """Decodes a file, or standard input for `-`.
 
     Raises:
@@ -229,7 +229,7 @@ def _cut_gzip(given: GivenFile) -> str:
     return f"the gzip file is cut or damaged ({given.cut}): copy it again"
 
 
-def row_of_bytes(key: bytes | None, value: bytes | None, where: str) -> LogRow:
+def _row_of_bytes(key: bytes | None, value: bytes | None, where: str) -> LogRow:
     """A record from the bytes of its key, of its value, or of both; `where` is the flag or the file of the value.
 
     Raises:
@@ -454,7 +454,7 @@ def _bytes_as_text(given: GivenFile, wanted: WantedRows, text: str) -> CommandAn
         ) from exc
     if begins_with_batch(raw):
         return _segment(replace(given, data=raw, path=None), wanted)
-    return CommandAnswer("decode", "", LogRow, [row_of_bytes(None, raw, given.name)])
+    return CommandAnswer("decode", "", LogRow, [_row_of_bytes(None, raw, given.name)])
 
 
 _READERS = {

@@ -368,6 +368,8 @@ def _groups(found: Checkup, caller: Caller) -> Iterator[CheckRow]:
             yield CheckRow("right", name, Health.WARNING, f"{_NOT_ALLOWED}: {without}", needed_by, fix, use)
 
 
+# The command: its flags, and the checks of this machine and of Redis.
+
 _JAVA = 17
 _CLIENT = "confluent-kafka"
 

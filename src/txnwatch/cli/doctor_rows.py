@@ -376,6 +376,8 @@ def egress_rows(
     )
 
 
+# The targets of the push: whether the servers of each one answer.
+
 _FOR_PUSH: Final = "run --push-file"
 
 
@@ -432,6 +434,8 @@ def _reached(target: HttpTarget, address: Address) -> tuple[Health, str]:
         return Health.OK, "answers"
     return Health.MISSING, f"{STATUS_PATH} answers {status}, expected 200"
 
+
+# The owners of transactional ids: how many ids have none in the table of owners.
 
 MOST_BEGINNINGS: Final = 10
 IDS_LOOKED_UP: Final = 100_000  # 3 s

@@ -329,7 +329,7 @@ def _last_write(partition: TopicPartition, written_ms: TimestampMs | None) -> st
 def _covered(
     origin: Origin, span: SpanCandidate, described: DescribedTransaction, now_ms: TimestampMs, found: Search
 ) -> Explanation:
-    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
+    end = end_of(described, _verdict_of(described, found), found.policy, now_ms)
     name = described.transactional_id
     head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
@@ -360,7 +360,7 @@ def since(time_ms: TimestampMs | None, now_ms: TimestampMs) -> str:
     return f" since {utc(time_ms)} ({duration(now_ms - time_ms)} ago)" if time_ms is not None else ""
 
 
-def verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None:
+def _verdict_of(described: DescribedTransaction, found: Search) -> Verdict | None:
     """The proven verdict about a live transaction as a whole; None without one."""
     name = described.transactional_id
     return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
@@ -458,7 +458,7 @@ def _live_id(
     found: Search,
 ) -> Explanation:
     described = known.described
-    end = end_of(described, verdict_of(described, found), found.policy, now_ms)
+    end = end_of(described, _verdict_of(described, found), found.policy, now_ms)
     name, state = described.transactional_id, described.state
     since_ms = described.start_ms
     how_it_ends = end.text

@@ -139,7 +139,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolicy) -> CommandAnswer:
-    selection = selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
+    selection = _selected(cluster, parsed.topic, parsed.partition, parsed.broker_id)
     partitions = [
         one for one in selection if parsed.topic is not None or not is_foreign(one.topic, parsed.foreign_topics)
     ]
@@ -220,7 +220,7 @@ def _counted(count: int, what: str) -> str:
     return what if count == 1 else f"{what}s"
 
 
-def selected(
+def _selected(
     cluster: Cluster, topic: str | None, partition: int | None = None, broker: BrokerId | None = None
 ) -> list[TopicPartition]:
     """The data partitions that the flags select; without flags, all of them.

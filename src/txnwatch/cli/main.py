@@ -94,6 +94,8 @@ def module_of(command: str) -> Any:  # noqa: ANN401 - a module with `add_parser`
         ) from exc
 
 
+# The program: the parser of its arguments, and the exit code of an error.
+
 _INTERRUPTED = 130
 _SEVERAL = frozenset({argparse.ZERO_OR_MORE, argparse.ONE_OR_MORE})
 

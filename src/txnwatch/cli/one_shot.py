@@ -101,7 +101,7 @@ def redis_url(text: str) -> str:
     return _url(text, "--redis-url", REDIS_URL_RULE, is_redis_url)
 
 
-def registry_url(text: str) -> str:
+def _registry_url(text: str) -> str:
     """The URL of a schema registry, as it is given; parts of it may be references to a variable or a file."""
     return _url(text, "--schema-registry-url", REGISTRY_URL_RULE, is_registry_url)
 
@@ -202,6 +202,8 @@ def choices(spec: FieldInfo) -> tuple[str, ...]:
     return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
 
+# The flags that commands share, the connection that they lead to, and the question before a change.
+
 _TIMEOUT_S = 15.0
 _NO_SERVER = "none:1"  # where a command needs no server, and no source has one
 _KEY_FILE = f"{ENVIRONMENT_PREFIX}EVENTS_KEY_FILE"
@@ -280,7 +282,7 @@ def add_events_flags(parser: argparse.ArgumentParser) -> None:
         help=f"the topic of the incident events (default: {EVENTS_TOPIC})",
     )
     parser.add_argument(
-        "--schema-registry-url", type=registry_url, metavar="URL", help="schema registry, for events in confluent-avro"
+        "--schema-registry-url", type=_registry_url, metavar="URL", help="schema registry, for events in confluent-avro"
     )
     parser.add_argument(
         "--events-key-file",

@@ -53,7 +53,7 @@ class Column(NamedTuple):
     is_detail: bool
 
 
-def width_of(stream: TextIO) -> int | None:
+def _width_of(stream: TextIO) -> int | None:
     """The width of the terminal in columns; None if the stream is no terminal."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
@@ -405,7 +405,7 @@ def _write_table(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> Non
         for name, how in in_row.items()
     ]
     rows = [[_text(getattr(row, name), how.render) for name, how in in_row.items()] for row in answer.rows]
-    print(*table_lines(columns, rows, None if is_wide else width_of(stream)), sep="\n", file=stream)
+    print(*table_lines(columns, rows, None if is_wide else _width_of(stream)), sep="\n", file=stream)
     below = [name for name in shown if name not in in_row]
     lines = (f"{name}: {getattr(row, name)}" for row in answer.rows for name in below if getattr(row, name))
     for line in dict.fromkeys(lines):

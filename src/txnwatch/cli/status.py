@@ -168,6 +168,8 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
         yield NotChecked(f"{part.more} {'more ' if part.names else ''}partition{plural}", why)
 
 
+# The command: its flags, and the open incidents that it shows.
+
 _NAMED = 3
 _PAUSE_S = 5
 _CLEARED = "\x1b[H\x1b[J"  # the cursor at the top of an empty terminal

@@ -1,1 +1,1 @@
-"""Prometheus metrics: the table of all metrics, their values, and the HTTP server."""
+"""Prometheus metrics: the table of all metrics, and what changes their values."""

@@ -87,7 +87,7 @@ class Picture:
     left: Mapping[TopicPartition, Offset]
 
 
-def of_picture(picture: Picture, now_ms: TimestampMs) -> Iterator[Family]:
+def _of_picture(picture: Picture, now_ms: TimestampMs) -> Iterator[Family]:
     """The gauges of the last evaluated barrier; an unknown value is absent."""
     yield gauge("last_barrier_timestamp_seconds", {(): picture.data_listed_ms / 1000})
     yield gauge("oldest_open_transaction_seconds", {(): _age_s(now_ms, picture.oldest_open_ms)})
@@ -98,7 +98,7 @@ def of_picture(picture: Picture, now_ms: TimestampMs) -> Iterator[Family]:
         yield gauge("source_lag_seconds", {(): _age_s(now_ms, picture.caught_up_ms)})
 
 
-def of_progress(progress: Progress, picture: Picture | None) -> Iterator[Family]:
+def _of_progress(progress: Progress, picture: Picture | None) -> Iterator[Family]:
     """The gauges of the query's progress."""
     left, pinned = (picture.left, picture.pinned) if picture is not None else ({}, {})
     yield gauge("source_lag_offsets", {(): progress.lag_offsets(left)})
@@ -146,6 +146,8 @@ def _by_labels(values: Mapping[TopicPartition, float]) -> dict[tuple[str, ...], 
 def _age_s(now_ms: TimestampMs, since_ms: TimestampMs | None) -> float:
     return elapsed(since_ms, now_ms) / 1000 if since_ms is not None else 0.0
 
+
+# All metrics of a watch, and what changes them.
 
 _NO_PROCESS = "none"  # no directory of /proc
 UP_WITHIN_MS = DurationMs(15_000)
@@ -363,9 +365,9 @@ class Metrics(Collector):
         yield gauge("build_info", {(version(NAMESPACE), self.cluster_id): 1})
         picture, progress = self._picture, self.progress()
         if picture is not None:
-            yield from of_picture(picture, self._now_ms())
+            yield from _of_picture(picture, self._now_ms())
         if progress is not None:
-            yield from of_progress(progress, picture)
+            yield from _of_progress(progress, picture)
         with self._lock:
             collected = self._tally.latencies()
         yield from histograms(collected)

@@ -54,6 +54,8 @@ class Metric(NamedTuple):
         return f"{NAMESPACE}_{self.name}"
 
 
+# The table.
+
 HEALTH, EVIDENCE, INCIDENTS = "Health of txnwatch", "Evidence", "Incidents and their delivery"
 OPEN, COORDINATOR = "Open transactions", "Latencies of the coordinators, from their log"
 DETECTION_S = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0)

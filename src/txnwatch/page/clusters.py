@@ -268,7 +268,7 @@ def _detail(ordered: Sequence[OneCluster]) -> str:
     )
 
 
-def clusters_text(picture: Picture, now_ms: TimestampMs) -> str:
+def _clusters_text(picture: Picture, now_ms: TimestampMs) -> str:
     """The picture as text, for curl."""
     status = picture["status"]
     lines = [as_text(status["headline"], now_ms), as_text(status["detail"], now_ms), ""]
@@ -401,7 +401,7 @@ class ClustersSite:
         if shell is not None:
             return shell
         await self.live.refresh()
-        return PlainTextResponse(clusters_text(self.live.picture, self.now_ms()))
+        return PlainTextResponse(_clusters_text(self.live.picture, self.now_ms()))
 
     async def _with_slash(self, request: Request) -> Response:
         site = self._site_of(request.path_params["cluster"])

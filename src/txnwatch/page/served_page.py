@@ -187,10 +187,10 @@ class PageSite:
             return shell
         await self.live.refresh()
         assert self._known is not None
-        return PlainTextResponse(text_of(self.live.picture, self._known.now_ms))
+        return PlainTextResponse(_text_of(self.live.picture, self._known.now_ms))
 
     def _columns(self, request: Request) -> dict[str, Any]:
-        seconds = number_of(request, "seconds", int(_POINTS * _SAMPLE_S))
+        seconds = _number_of(request, "seconds", int(_POINTS * _SAMPLE_S))
         points = list(self._series)[-max(1, int(seconds / _SAMPLE_S)) :]
         names = points[0] if points else {}
         return {"every_ms": _SAMPLE_S * 1000, "columns": {name: [one[name] for one in points] for name in names}}
@@ -204,7 +204,7 @@ class PageSite:
         async def serve(request: Request) -> Response:
             await self.live.refresh()
             assert self._known is not None
-            limit = number_of(request, "limit", details.LISTED)
+            limit = _number_of(request, "limit", details.LISTED)
             at = {"name": request.query_params.get("name", ""), "limit": limit, **request.path_params}
             value = found(self._known, at)
             head = self.live.head(self.live.picture)
@@ -218,7 +218,7 @@ class PageSite:
         return serve
 
 
-def number_of(request: Request, name: str, most: int) -> int:
+def _number_of(request: Request, name: str, most: int) -> int:
     """A number of the query; the highest one if it is not given.
 
     Raises:
@@ -232,7 +232,7 @@ def number_of(request: Request, name: str, most: int) -> int:
 
 
 def _incidents(picture: Picture, request: Request) -> dict[str, Any]:
-    limit, state = number_of(request, "limit", INCIDENTS), request.query_params.get("state", "open")
+    limit, state = _number_of(request, "limit", INCIDENTS), request.query_params.get("state", "open")
     if state not in {"open", "recent"}:
         raise HTTPException(400, f"state: expected open or recent, found {state[:20]!r}")
     if state == "recent":
@@ -258,7 +258,7 @@ def _producer(known: Knowledge, at: Mapping[str, Any]) -> dict[str, Any] | None:
     return details.producer(known, ProducerId(number)) if number is not None else None
 
 
-def text_of(picture: Picture, now_ms: TimestampMs) -> str:
+def _text_of(picture: Picture, now_ms: TimestampMs) -> str:
     """The page as text: the sentence, and the open incidents with their commands."""
     status = picture["status"]
     age = evaluated(status["judged_ms"], now_ms)

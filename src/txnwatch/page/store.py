@@ -104,7 +104,7 @@ class Totals(NamedTuple):
 NOTHING_OPEN: Final = Totals()
 
 
-def totals_of(counts: Sequence[BucketCount]) -> Totals:
+def _totals_of(counts: Sequence[BucketCount]) -> Totals:
     """The counts of all buckets as one."""
     states: Counter[str] = Counter()
     for one in counts:
@@ -222,7 +222,7 @@ class PageStore:
                 judged_ms=listed_ms,
                 batch_ms=batch_ms,
                 behind=counts[0].behind,
-                totals=totals_of(counts),
+                totals=_totals_of(counts),
                 lists=lists,
                 by_census=ends,
             )

@@ -227,7 +227,7 @@ class ClockDifferences:
         if count is None:
             return
         for broker, clock in count.clocks:
-            difference_ms = least_difference_ms(clock)
+            difference_ms = _least_difference_ms(clock)
             is_ahead = difference_ms > 0
             if abs(difference_ms) >= REPORTED_MS and self._said.is_new(broker, is_ahead):
                 where = "ahead of" if is_ahead else "behind"
@@ -241,7 +241,7 @@ class ClockDifferences:
                 self.log.info(f"the clock of broker {broker} agrees with the clock of this machine again")
 
 
-def least_difference_ms(clock: Clock) -> DurationMs:
+def _least_difference_ms(clock: Clock) -> DurationMs:
     """The smallest difference that the bounds allow: positive if the broker's clock is ahead, 0 if it may agree."""
     if clock.lowest_ms > 0:
         return clock.lowest_ms

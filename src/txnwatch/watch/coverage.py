@@ -67,7 +67,7 @@ def is_log_missing(emitted: Iterable[Finding]) -> bool:
     return any(dict(finding.waiting).get(Look.COORDINATOR_NOT_SHOWN) for finding in counts)
 
 
-def log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:
+def _log_first(partitions: set[TopicPartition]) -> tuple[TopicPartition, ...]:
     """Sorts partitions for reports: those of the coordinators' log come first, because more depends on them."""
     return tuple(sorted(partitions, key=lambda partition: (not is_log(partition), partition)))
 
@@ -132,6 +132,8 @@ class Undescribed:
         """Those about which nothing is proven: partitions that are undescribed for 30 s, or since the first census."""
         return self.partitions & (self.alert.partitions | self._never)
 
+
+# The coverage.
 
 _NAMED = 3
 _NO_LOG = (
@@ -230,7 +232,7 @@ class Coverage:
         by_census = self._undescribed.unproven
         undescribed = self._unproven_now & (self._unproven.partitions | self._never)
         return MissingEvidence(
-            unproven=log_first({*undescribed, *self._hidden, *by_census}),
+            unproven=_log_first({*undescribed, *self._hidden, *by_census}),
             undescribed=self._undescribed.partitions,
             unproven_by_census=by_census,
             is_log_read=self._log_read_ms is not None and self.now_ms() - self._log_read_ms < PERSISTENT_MS,

@@ -64,6 +64,9 @@ def _if_set(option: str, value: object | None) -> dict[str, str]:
     return {option: str(value)} if value is not None else {}
 
 
+# What the source gets while the query runs, and which of its findings are not new.
+
+
 class SourceLink:
     """What the driver tells the source, and what of its findings is not new.
 

@@ -1,6 +1,6 @@
 """The connections of the HTTP server: their number, their time, and the size of a request.
 
-Apart: it knows nothing of what server.py serves, and both together would have almost 600 lines.
+Apart: it limits the connections of any HTTP server; what is served, and to whom, is in server.py.
 
 Law: whatever its clients do, the server has at most `MOST` connections, and so as many descriptors. One address has at
 most `MOST_OF_ONE` of them, so that one client cannot keep the kubelet or Prometheus away. A further connection is

@@ -153,6 +153,8 @@ def _is_available(suite: str) -> bool:
     return True
 
 
+# The whole file: its TLS, its users and its headers.
+
 _LONGEST_PASSWORD: Final = 72  # bytes; bcrypt reads no more
 _REMEMBERED: Final = 100
 # The headers that a file may set, and their values; empty for any value.

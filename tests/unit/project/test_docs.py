@@ -20,6 +20,7 @@ from txnwatch.cli.watch_process import AT_ONCE, OF_THE_QUERY
 from txnwatch.config import RunSettings
 from txnwatch.setting_sources import RESERVED_ENVIRONMENT, load_settings
 from txnwatch.sinks.delivery.encoding import schema_text
+from txnwatch.state.evidence.ending import RULES
 from txnwatch.state.model.verdicts import Reason, Severity, Verdict
 
 ROOT = Path(__file__).parents[3]
@@ -174,6 +175,22 @@ def test_the_architecture_names_every_package_and_files_that_exist() -> None:
     assert [name for name in (*in_map, *in_text) if not (ROOT / name).is_file()] == []
 
 
+def test_the_layers_of_the_architecture_are_the_import_contracts() -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition("## The layers")[2].partition("\n## ")[0]
+    written = {
+        found[1]: [set(layer.split(" | ")) for layer in found[2].split(" > ")]
+        for found in re.finditer(r"^- `(\w+)`[^:]*:\s+`([^`]+)`", section, flags=re.MULTILINE)
+    }
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    checked = {
+        contract["containers"][0].removeprefix("txnwatch."): [set(layer.split(" | ")) for layer in contract["layers"]]
+        for contract in contracts
+        if contract["type"] == "layers"
+    }
+    assert written == checked
+    assert len(checked) == 5
+
+
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/invariants.md"])
 def test_the_tests_that_the_invariants_link_to_exist(page: str) -> None:
     text = (ROOT / page).read_text()
@@ -258,6 +275,25 @@ def test_the_page_about_reloading_names_each_setting_that_is_reloaded() -> None:
     section = (ROOT / "docs" / "stopping.md").read_text().partition("## Reload")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(\w+)`", section))
     assert {name for name in OF_THE_QUERY | AT_ONCE if not name.startswith("abort_")} - named == set()
+
+
+CHANGES = {
+    "the owner became known": "the owner became known",
+    "the expected outcome changed": "the [expected outcome]",
+    "the verdict has changed": "the verdict, the severity",
+    "ten times as many records are hidden": "the number of hidden records is ten times as high",
+    "the action changed": "an abort or a fence was decided, or has a result",
+    "a consumer group has stopped": "a consumer group has stopped",
+    "a consumer group waits for pending offsets": "or waits for its committed offsets",
+    "the suggested command changed": "the `suggested_command` changed",
+}
+
+
+def test_the_page_for_consumers_names_each_change_that_causes_an_update() -> None:
+    text = (ROOT / "docs" / "consumers.md").read_text()
+    changes = " ".join(text.partition("The changes are:")[2].partition("Without such a")[0].split())
+    assert CHANGES.keys() == RULES.keys()
+    assert [change for change in CHANGES.values() if change not in changes] == []
 
 
 def test_no_page_installs_from_an_index_what_is_on_none() -> None:
