@@ -28,7 +28,7 @@ from txnwatch.state.incidents.remediation import OFF
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
-from txnwatch.state.model.ports import Log
+from txnwatch.state.model.ports import Log, Mirror, OpenIncidentsView
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -157,12 +157,18 @@ class SinkSet:
 
     def _mirrors(self, targets: list[HeartbeatTarget]) -> list[MirrorQueue]:
         """The destinations beside the events topic; those that take heartbeats are added to the targets."""
-        if self.settings.redis_url is None:
-            return []
-        redis = RedisMirror(self.settings.redis_url, self.cluster_id, self.events.keys)
+        return [self._redis(url, targets)] if (url := self.settings.redis_url) is not None else []
+
+    def _background(self, name: str, mirror: Mirror, view: OpenIncidentsView | None = None) -> BackgroundMirror:
+        """The queue and the thread of a destination."""
+        found = BackgroundMirror(MirrorOutbox(name, mirror, self.log, view=view), wall_clock_ms, self.log)
+        self._closing.callback(found.stop)
+        return found
+
+    def _redis(self, url: str, targets: list[HeartbeatTarget]) -> MirrorQueue:
+        redis = RedisMirror(url, self.cluster_id, self.events.keys)
         self._closing.callback(redis.close)
-        mirror = BackgroundMirror(MirrorOutbox(redis.name, redis, self.log, view=redis), wall_clock_ms, self.log)
-        self._closing.callback(mirror.stop)
+        mirror = self._background(redis.name, redis, redis)
         open_list = OpenList(redis.show_open)
 
         def beat(heartbeat: Heartbeat) -> None:
@@ -175,7 +181,7 @@ class SinkSet:
         targets.append(HeartbeatTarget(beat, _REDIS_HEARTBEAT_MS))
         targets.append(self._page_target(redis, mirror))
         self._show_open = show_open
-        return [mirror]
+        return mirror
 
     def _page_target(self, redis: RedisMirror, mirror: BackgroundMirror) -> HeartbeatTarget:
         """Writes the document of the page with each heartbeat, while a page asks for it."""

@@ -1,7 +1,7 @@
 """The verdicts: one table. Thresholds, ranks, incident families, metrics, events and docs derive from it.
 
-A new verdict is a member of `Verdict` and a row of `VERDICTS`. A verdict about the age of a live transaction needs
-nothing else: its row has the rule for the age.
+A new verdict is a member of `Verdict` and a row of `VERDICTS`; for a verdict about the age of a live transaction, the
+row has the rule. CONTRIBUTING.md names the texts and the tests that it needs besides.
 """
 
 from __future__ import annotations

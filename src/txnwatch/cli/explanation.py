@@ -43,6 +43,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import (
     TWO_PHASE_TIMEOUT_MS,
+    VERDICTS,
     DetectionPolicy,
     Verdict,
     is_two_phase,
@@ -64,7 +65,6 @@ _NEVER_SURE = {
 
 
 _FENCES = "The command fences the id first: the application that uses it is stopped, and must start again."
-_TO_END: dict[str, str] = {Verdict.LATE: "It is not known whether its coordinator will still end it. To end it"}
 IF_OLD_CLIENT = (
     "If its client is an old one and has sent InitProducerId twice, a transaction may have owned the data: if you can, "
     "ask the owner of the application first (docs/limits.md, the first entry)."
@@ -516,11 +516,19 @@ def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Door | None
     if identity is None:
         return None
     return Door(
-        f"{_TO_END.get(end.state, 'To end it sooner')}, restart its application or fence its id: both abort it, and "
+        f"{_to_end(end.state)}, restart its application or fence its id: both abort it, and "
         f"consumers do not get its data. If it is still in state {described.state} half a minute after that (the "
         f"answer is CONCURRENT_TRANSACTIONS, or there is none): {move}.",
         fence(origin, described.transactional_id, identity),
     )
+
+
+def _to_end(state: str) -> str:
+    """How the advice begins; `state` is a verdict, or OPEN."""
+    is_past_timeout = any(rule.verdict == state and rule.is_past_timeout for rule in VERDICTS)
+    if is_past_timeout:
+        return "It is not known whether its coordinator will still end it. To end it"
+    return "To end it sooner"
 
 
 def _waits(described: DescribedTransaction, readings: list[PartitionReading]) -> str:

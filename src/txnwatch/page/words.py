@@ -81,7 +81,7 @@ def waiting(event: IncidentEvent) -> list[str]:
     return [name(group.group_id) for group in event.waiting_groups]
 
 
-_ENDS: Final = {
+ENDS: Final = {
     Verdict.HANGING: "hanging, it never ends by itself",
     Verdict.STUCK_PREPARE: "its outcome is decided, and markers are missing",
     Verdict.LATE: "late, its coordinator has not aborted it",
@@ -273,7 +273,7 @@ def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentE
     if not standing:
         return [
             f"{counted(len(open_incidents), 'incident')}.",
-            f" {holder(worst)} is {_ENDS[worst.verdict]}, for ",
+            f" {holder(worst)} is {ENDS[worst.verdict]}, for ",
             worst.open_since_ms,
             ".",
         ]
@@ -282,7 +282,7 @@ def _standing(open_incidents: Sequence[IncidentEvent], held: Callable[[IncidentE
         f"{counted(len(standing), 'partition')} {verb} still.",
         f" {shown} for ",
         worst.open_since_ms,
-        f" behind {holder(worst)}: {_ENDS[worst.verdict]}.",
+        f" behind {holder(worst)}: {ENDS[worst.verdict]}.",
     ]
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, an_open, now_ms
+from txnwatch.page import words
 from txnwatch.page.details import partition
 from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, applied, changes, picture_of
 from txnwatch.page.store import MOMENTS
@@ -18,6 +19,7 @@ from txnwatch.page.words import as_text, moment
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentStatus, Resolution, WaitingGroup, resolved
 from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
+from txnwatch.state.model.verdicts import RULE_OF, Verdict
 from txnwatch.watch.coverage import MissingEvidence
 
 
@@ -46,6 +48,14 @@ def test_the_worst_incident_is_the_sentence() -> None:
         1,
     )
     assert (status["groups_stopped"], status["groups_at_risk"]) == (2, 1)
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_each_verdict_has_its_texts(verdict: Verdict) -> None:
+    event = an_incident("one", 60, verdict=verdict, severity=RULE_OF[verdict].severity)
+    assert words.why(event)
+    assert words.next_step(event)
+    assert words.ENDS[verdict]
 
 
 def test_all_clear_names_what_was_evaluated() -> None:
