@@ -5,8 +5,8 @@ facts of each log by offset, then the tombstones of the coordinators' log, then 
 tombstone is the last record of an id, so the records before it count first.
 
 `reading.py` has the value for one partition and its table. This file finds the events of a batch, in the order in which
-they count, and answers what the phases of bucket.py ask about the readings. No I/O, no clock; it changes nothing but
-the readings of the bucket.
+they count, and answers what the phases of bucket.py ask about the readings. No I/O, no clock; it changes the
+readings of the bucket, the notices of the batch, and who has led a partition of the log.
 """
 
 from __future__ import annotations

@@ -207,11 +207,11 @@ class SpanIncidents:
         then = book.step(known, confirmed_span(known, event))
         if known is not None and then is NextStep.END_AND_OPEN:
             yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms))
-        if known is None or then is NextStep.END_AND_OPEN:
+        if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
             yield Change(replace(event, incident_id=book.store.unused(event.incident_id)))
-        elif then is NextStep.CHANGE_VERDICT:
+        elif known is not None and then is NextStep.CHANGE_VERDICT:
             yield Change(updated(with_newer_verdict(known, event), now_ms))
-        else:  # published before a restart or by another writer: its content becomes what was found here
+        elif known is not None and then is NextStep.ADOPT:
             ours = found_too(known, event)
             is_published = is_update_of_span(known, ours) or known.incident_id in book.contested
             yield Change(updated(ours, now_ms) if is_published else ours, is_published=is_published)
@@ -267,18 +267,17 @@ class TransactionIncidents:
         store = self.book.store
         known = store.open_one(event.incident_id)
         then = self.book.step(known, confirmed_transaction(known, event))
-        if known is None or then is NextStep.OPEN:
+        if then is NextStep.OPEN:
             event = replace(event, incident_id=store.unused(event.incident_id))
             yield Change(event)
-            return event.incident_id
-        if then is NextStep.CHANGE_VERDICT:
+        elif known is not None and then is NextStep.CHANGE_VERDICT:
             worse = replace(known, verdict=event.verdict, severity=event.severity, overdue_ms=event.overdue_ms)
             yield Change(updated(worse, event.time_ms))
-        else:
+        elif known is not None and then is NextStep.ADOPT:
             ours = found_too(known, event)
             is_published = differs(known, ours) or known.incident_id in self.book.contested
             yield Change(updated(ours, event.time_ms) if is_published else ours, is_published=is_published)
-        return known.incident_id
+        return event.incident_id if known is None else known.incident_id
 
     def _is_worse(self, candidate: TransactionCandidate) -> bool:
         """Whether the candidate is new, or worse than the open incident: long_running that has become late."""

@@ -1,10 +1,11 @@
 """The life of an incident: what happens to it, what this process does, and what counts of the events of others.
 
-The life is a table that is executed. The ledger looks up each step in it and makes it; `make docs` writes the table
-into docs/consumers.md. An incident is opened once and resolved once, so each row says what follows for each of the four
-values of `Known`. The rules below the table decide what an event on the events topic is for this process.
-
-Pure: no I/O, no clock.
+The life is a table that is executed. The ledger looks up the step of each happening and makes it; `make docs` writes
+the table into docs/consumers.md. An incident is opened once and resolved once, so each row says what follows for each
+of the four values of `Known`. A cell of a case that cannot occur has `nothing`, or what the cell beside it has: a fresh
+read, for example, confirms an incident that is open, or none. An open incident that learns its owner or its outcome is
+published by found_incidents.py, as the row CHANGED says. The rules below the table decide what an event on the events
+topic is for this process.
 """
 
 from __future__ import annotations
