@@ -41,9 +41,9 @@ from txnwatch.state.incidents.by_hand import (
     ReadOpenIncident,
     SearchPartition,
 )
+from txnwatch.state.incidents.claims import is_usable
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.event_builder import fitting
-from txnwatch.state.incidents.life import is_usable
 from txnwatch.state.incidents.remediation import AutoAbort
 from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError

@@ -15,9 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from txnwatch.state.abort.rules import AbortPolicy
+from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.commands import EventsFlags
 from txnwatch.state.incidents.ledger import RETENTION_MS
-from txnwatch.state.incidents.life import KEPT_MS
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
 from txnwatch.state.model.verdicts import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy

@@ -7,7 +7,7 @@ Law: a claim never replaces a finding. Anyone who may write the events topic can
 transaction, a `resolved` about a hanging one, any outcome and any command. So of an event of another writer about an
 incident that this process has found, only the sequence, the status, the time, the action and the resolution are used.
 
-Law: the order on the events topic decides (life.py).
+Law: the order on the events topic decides (claims.py).
   * The writer of the second of two events with one sequence takes over the first.
   * An abort by hand has its own incident, which does not take the span.
   * Of an incident that ended long ago only its id and last sequence are kept, so that the id is not used again. After
@@ -30,14 +30,9 @@ from typing import NamedTuple
 from txnwatch.state.evidence.ending import no_longer_open
 from txnwatch.state.evidence.outcome import unknown
 from txnwatch.state.evidence.proven_hang import ProvenHang
-from txnwatch.state.incidents.commands import Origin, suggested
-from txnwatch.state.incidents.event_builder import LookTimes, named
-from txnwatch.state.incidents.life import (
+from txnwatch.state.incidents.claims import (
     Arrival,
     EndedIncident,
-    Happening,
-    Known,
-    NextStep,
     arrival,
     claimed,
     differs,
@@ -50,9 +45,11 @@ from txnwatch.state.incidents.life import (
     is_usable,
     keeps_content,
     outcome_as_found,
-    step,
     with_claim,
 )
+from txnwatch.state.incidents.commands import Origin, suggested
+from txnwatch.state.incidents.event_builder import LookTimes, named
+from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (

@@ -15,10 +15,10 @@ from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Case, Refused, Us
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import ProvenHang, proven
 from txnwatch.state.evidence.screening import Search
+from txnwatch.state.incidents.claims import found_too
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.event_builder import named, span_event
-from txnwatch.state.incidents.life import found_too
 from txnwatch.state.incidents.marker import MarkerProtocol, too_old
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError

@@ -26,6 +26,13 @@ from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data
 from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings
+from txnwatch.state.incidents.claims import (
+    differs,
+    found_too,
+    is_update_of_span,
+    needs_confirmation,
+    with_newer_verdict,
+)
 from txnwatch.state.incidents.commands import data_of, end_hanging
 from txnwatch.state.incidents.confirm import (
     Answers,
@@ -38,17 +45,7 @@ from txnwatch.state.incidents.confirm import (
     start_of,
     with_histories,
 )
-from txnwatch.state.incidents.life import (
-    Happening,
-    NextStep,
-    confirmed_span,
-    confirmed_transaction,
-    differs,
-    found_too,
-    is_update_of_span,
-    needs_confirmation,
-    with_newer_verdict,
-)
+from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, confirmed_transaction
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
     Change,

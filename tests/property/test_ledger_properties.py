@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.state.evidence.ending import needs_update
-from txnwatch.state.incidents.life import KEPT_MS
+from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.model.findings import Finding, SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 

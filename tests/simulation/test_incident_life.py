@@ -18,6 +18,7 @@ _MOST_SEEDS = 60
 
 # The step that is planted instead of the right one, and a seed from which on it is found soon.
 PLANTED: dict[str, tuple[Happening, dict[str, NextStep], int]] = {
+    "what is confirmed is not opened": (Happening.CONFIRMED, {"nothing": NextStep.NOTHING}, 0),
     "an end of another writer is believed": (Happening.RECORD_ENDS, {"found": NextStep.NOTHING}, 0),
     "a record that differs is not corrected": (Happening.RECORD_DIFFERS, {"found": NextStep.NOTHING}, 0),
     "a record before the finding is not corrected": (Happening.RECORD_DIFFERS, {"claimed": NextStep.NOTHING}, 88),

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from support.shared_log import SharedLog
+from txnwatch.state.incidents.claims import differs
 from txnwatch.state.incidents.ledger import Ledger
-from txnwatch.state.incidents.life import differs
 from txnwatch.state.model.incident import IncidentEvent
 
 

@@ -28,6 +28,7 @@ import msgspec
 
 from txnwatch.page.store import KnownNow, PageStore, Reach, Totals, Watched, WatcherRow
 from txnwatch.page.truth import JUDGED_WITHIN_MS
+from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.heartbeat import (
     FRESH_MS,
@@ -39,7 +40,6 @@ from txnwatch.state.incidents.heartbeat import (
     last_of_each,
     uncovered,
 )
-from txnwatch.state.incidents.life import KEPT_MS
 from txnwatch.state.incidents.value_rules import (
     INT32,
     INT64,

@@ -11,7 +11,7 @@ from support.incidents import an_event
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort import run_abort
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic
-from txnwatch.state.incidents.life import ROOM
+from txnwatch.state.incidents.claims import ROOM
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, span_incident_id, updated
 

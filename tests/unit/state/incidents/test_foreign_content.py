@@ -12,8 +12,7 @@ from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.outcome import Outcome, unknown
 from txnwatch.state.incidents.book import IncidentStore, meaning
 from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span, is_doubtful_transaction
-from txnwatch.state.incidents.life import (
-    NextStep,
+from txnwatch.state.incidents.claims import (
     believed_action,
     claimed,
     differs,
@@ -23,10 +22,10 @@ from txnwatch.state.incidents.life import (
     is_same_span,
     keeps_content,
     outcome_as_found,
-    step,
     with_claim,
     with_newer_verdict,
 )
+from txnwatch.state.incidents.life import NextStep, step
 from txnwatch.state.model.incident import (
     ActionResult,
     Decision,

@@ -11,24 +11,21 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.ending import no_longer_open, partition_gone
-from txnwatch.state.incidents.life import (
+from txnwatch.state.incidents.claims import (
     IN_HAND_MS,
     KEPT_MS,
     ROOM,
     SEEN_OVER_MS,
     Arrival,
     EndedIncident,
-    Happening,
-    Known,
-    NextStep,
     arrival,
     end_after,
     hides,
     is_left_to_watch,
     is_long_over,
     is_usable,
-    step,
 )
+from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     Decision,
