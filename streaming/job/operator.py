@@ -109,8 +109,8 @@ class SparkLogStore:
         found = self._log.getValue((sequence,))
         if found is None:
             raise CheckpointError(
-                f"the stored state lacks entry {sequence}, which its head names: give a new --checkpoint directory (open "
-                "incidents come from the events topic, and the state is built from the logs again)"
+                f"the stored state lacks entry {sequence}, which its head names: give a new --checkpoint directory; "
+                "open incidents come from the events topic, and the state is built from the logs again"
             )
         return bytes(found[0])
 
