@@ -1,5 +1,6 @@
-"""A client of the simulated cluster that writes forged events to the events topic, between any two batches, and
-sometimes just before an event of the ledger, with the same sequence.
+"""A client of the simulated cluster that writes forged events to the events topic.
+
+It writes between any two batches, and sometimes just before an event of the ledger, with the same sequence.
 
 It knows everything and means harm. Its events claim that an open transaction has long been due for an abort, or that a
 hang is over. It writes sequences, places and commands of its own. What it draws comes from its own source of

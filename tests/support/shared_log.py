@@ -24,10 +24,7 @@ class SharedLog:
     @property
     def published(self) -> list[IncidentEvent]:
         """What a consumer sees that keeps `ce_id`: each event once."""
-        first: dict[str, IncidentEvent] = {}
-        for event in self.records:
-            first.setdefault(event.event_id, event)
-        return list(first.values())
+        return _first_of_each(self.records)
 
     @property
     def compacted(self) -> dict[str, IncidentEvent]:
@@ -37,11 +34,9 @@ class SharedLog:
     @property
     def shown(self) -> dict[str, IncidentEvent]:
         """What a consumer shows that keeps the first of two events with one sequence, and forgets after a tombstone."""
-        first: dict[str, IncidentEvent] = {}
-        for number, event in enumerate(self.records):
-            if number >= self.buried.get(event.incident_id, 0):
-                first.setdefault(event.event_id, event)
-        return {event.incident_id: event for event in sorted(first.values(), key=lambda one: one.sequence)}
+        since = self.buried
+        kept = (event for number, event in enumerate(self.records) if number >= since.get(event.incident_id, 0))
+        return {event.incident_id: event for event in sorted(_first_of_each(kept), key=lambda one: one.sequence)}
 
     def bury(self, incident_ids: Sequence[str]) -> None:
         """Writes tombstones."""
@@ -63,6 +58,14 @@ class SharedLog:
             return found
 
         return new_events
+
+
+def _first_of_each(records: Iterable[IncidentEvent]) -> list[IncidentEvent]:
+    """The first record of each event id."""
+    first: dict[str, IncidentEvent] = {}
+    for event in records:
+        first.setdefault(event.event_id, event)
+    return list(first.values())
 
 
 class SharedLogSink:

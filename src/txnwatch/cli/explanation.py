@@ -525,8 +525,7 @@ def _sooner(origin: Origin, known: DescribedWithLog, end: Ending) -> Door | None
 
 def _to_end(state: str) -> str:
     """How the advice begins; `state` is a verdict, or OPEN."""
-    is_past_timeout = any(rule.verdict == state and rule.is_past_timeout for rule in VERDICTS)
-    if is_past_timeout:
+    if any(rule.verdict == state and rule.is_past_timeout for rule in VERDICTS):
         return "It is not known whether its coordinator will still end it. To end it"
     return "To end it sooner"
 
