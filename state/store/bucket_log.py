@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeVar, get_type_hints
 from txnwatch.state.detection.bucket_indexes import Awaited
 from txnwatch.state.detection.bucket_state import BucketState, SharedState
 from txnwatch.state.detection.reading import Reading
+from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.serializer import PartSerializer, Serializer
 from txnwatch.state.model.transaction import ProducerState
@@ -78,6 +79,7 @@ class Entry(ModelValue, frozen=True):
     """One entry of the log.
 
     Attributes:
+        token: that of the head. Files of two attempts of one micro-batch may be on a disk; this tells them apart.
         parts: fields of the shared state that have changed.
         followed, holding: changes of the two kinds of places in the open list; None removes a producer.
         readings: changes of what is known about the readings of partitions; None removes a partition.
@@ -85,6 +87,7 @@ class Entry(ModelValue, frozen=True):
         times: changes of the agenda; None removes a producer.
     """
 
+    token: bytes
     parts: dict[str, bytes]
     followed: _Followed
     holding: _Followed
@@ -108,8 +111,8 @@ class LogStore(Protocol):
     def put_head(self, head: bytes) -> None:
         """Replaces the head."""
 
-    def entry(self, sequence: int) -> bytes:
-        """One entry that the head names."""
+    def entry(self, sequence: int) -> bytes | None:
+        """One entry, None if it is missing."""
 
     def put_entry(self, sequence: int, entry: bytes) -> None:
         """Adds an entry."""
@@ -176,12 +179,12 @@ class KeptBucket:
             self._written_ms.update(dict.fromkeys(rows, now_ms))
             if self._needs_snapshot():
                 self._forget_idle(now_ms - retention_ms)
-                entry = _entry(shared, _copies(bucket), self._rows, self._written_ms, {**agenda})
+                entry = _entry(token, shared, _copies(bucket), self._rows, self._written_ms, {**agenda})
                 store.clear()
                 self._tokens, self._snapshot_bytes, self._log_bytes = [], len(entry), 0
             else:
                 times = {pid: agenda.get(pid) for pid in agenda.changed}
-                entry = _entry(parts, by_key, rows, dict.fromkeys(rows, now_ms), times)
+                entry = _entry(token, parts, by_key, rows, dict.fromkeys(rows, now_ms), times)
                 self._log_bytes += len(entry)
             self._sequence += 1
             self._tokens.append(token)
@@ -218,13 +221,21 @@ class KeptBucket:
         return range(self._sequence + 1, sequence + 1) if self._tokens[-1] == tokens[self._sequence - first] else None
 
     def read(self, store: LogStore, missing: range, tokens: list[bytes]) -> None:
-        """Reads entries that other processes have written, and updates the derived data."""
+        """Reads entries that other processes have written, and updates the derived data.
+
+        Raises:
+            CheckpointError: an entry is missing, or another attempt of its micro-batch wrote it.
+        """
+        first = missing.stop - len(tokens)
         for sequence in missing:
-            entry = store.entry(sequence)
-            if sequence == missing.stop - len(tokens):
-                self._snapshot_bytes, self._log_bytes = len(entry), 0
+            packed = store.entry(sequence)
+            entry = ENTRIES.decode(packed) if packed is not None else None
+            if packed is None or entry is None or entry.token != tokens[sequence - first]:
+                raise CheckpointError(_is_incomplete(sequence, "lacks" if entry is None else "has another"))
+            if sequence == first:
+                self._snapshot_bytes, self._log_bytes = len(packed), 0
             else:
-                self._log_bytes += len(entry)
+                self._log_bytes += len(packed)
             self._take(entry)
         if missing:
             self._sequence, self._tokens = missing.stop - 1, tokens
@@ -232,8 +243,7 @@ class KeptBucket:
             self.bucket.agenda.settle()
             self.bucket.shown = None
 
-    def _take(self, packed: bytes) -> None:
-        entry = ENTRIES.decode(packed)
+    def _take(self, entry: Entry) -> None:
         decode_shared(self.bucket, entry.parts)
         self._shared.update(entry.parts)
         for name in _BY_KEY:
@@ -288,6 +298,13 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     return anew
 
 
+def _is_incomplete(sequence: int, what: str) -> str:
+    return (
+        f"the stored state {what} entry {sequence}, which its head names: give a new --checkpoint directory; open "
+        "incidents come from the events topic, and the state is built from the logs again"
+    )
+
+
 def _copies(bucket: BucketState) -> dict[str, dict[Any, Any]]:
     return {name: dict(getattr(bucket, name)) for name in _BY_KEY}
 
@@ -308,6 +325,7 @@ def _apply(changes: Mapping[_Key, _Value | None], values: dict[_Key, _Value]) ->
 
 
 def _entry(
+    token: bytes,
     parts: dict[str, bytes],
     by_key: dict[str, dict[Any, Any]],
     rows: Mapping[ProducerId, bytes],
@@ -316,6 +334,7 @@ def _entry(
 ) -> bytes:
     return ENTRIES.encode(
         Entry(
+            token=token,
             parts=parts,
             **by_key,
             producer_ids=list(rows),

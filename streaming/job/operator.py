@@ -21,7 +21,6 @@ from pyspark.sql.streaming.stateful_processor import (
     ValueState,
 )
 
-from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.source.worker_memory import freeze_what_stays
 
@@ -100,19 +99,10 @@ class SparkLogStore:
         """Replaces the head."""
         self._head.update((head,))
 
-    def entry(self, sequence: int) -> bytes:
-        """One entry that the head names.
-
-        Raises:
-            CheckpointError: the state lacks it.
-        """
+    def entry(self, sequence: int) -> bytes | None:
+        """One entry, None if it is missing."""
         found = self._log.getValue((sequence,))
-        if found is None:
-            raise CheckpointError(
-                f"the stored state lacks entry {sequence}, which its head names: give a new --checkpoint directory; "
-                "open incidents come from the events topic, and the state is built from the logs again"
-            )
-        return bytes(found[0])
+        return bytes(found[0]) if found is not None else None
 
     def put_entry(self, sequence: int, entry: bytes) -> None:
         """Adds an entry."""

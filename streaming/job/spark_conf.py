@@ -29,6 +29,7 @@ _NEEDED: Final = {
     "spark.submit.deployMode": "spark-submit --deploy-mode",
     "spark.sql.streaming.stateStore.providerClass": "no other provider: the operator needs RocksDB",
     "spark.sql.session.timeZone": "no other time zone: txnwatch needs UTC",
+    "spark.hadoop.fs.file.impl": "no other class: a repeated micro-batch has to replace its files of state",
 }
 
 
@@ -240,6 +241,9 @@ _APP_NAME: Final = "txnwatch"
 _RETAINED: Final = "20"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOCAL_FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+# Hive's jars in PySpark register ProxyLocalFileSystem for local files. Its rename keeps a file that exists, and Spark's
+# file manager takes that for success: the state of a micro-batch that is repeated would be in memory only.
+_REPLACES_FILES: Final = "org.apache.hadoop.fs.LocalFileSystem"
 _SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
 _LONGEST_SOCKET_BYTES = 103  # macOS; Linux has 107
 _OUR_JAVA_OPTIONS: Final = (
@@ -306,6 +310,7 @@ class SessionSettings:
         }
         if local_directory(self.checkpoint) is not None:
             settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
+            settings["spark.hadoop.fs.file.impl"] = _REPLACES_FILES
         return settings
 
 

@@ -63,6 +63,19 @@ def history(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
     return partition, hung
 
 
+def test_a_micro_batch_that_is_repeated_replaces_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    """As Spark writes the state of a micro-batch; it says nothing about a file that it could not replace."""
+    jvm, settings = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()
+    assert jvm is not None
+    directory = jvm.org.apache.hadoop.fs.Path(str(tmp_path))
+    manager = getattr(jvm, f"{STREAMING}.checkpointing.CheckpointFileManager").create(directory, settings)
+    for attempt in (b"first", b"second"):
+        stream = manager.createAtomic(jvm.org.apache.hadoop.fs.Path(directory, "8.changelog"), True)
+        stream.write(attempt)
+        stream.close()
+    assert (tmp_path / "8.changelog").read_bytes() == b"second"
+
+
 def _end(cluster: Cluster, partition: TopicPartition) -> int:
     return listed(cluster, partition).offset
 

@@ -75,8 +75,8 @@ class Writing:
         self._fail("head")
         self.version.stored_head = head
 
-    def entry(self, sequence: int) -> bytes:
-        return self.version.entries[sequence]
+    def entry(self, sequence: int) -> bytes | None:
+        return self.version.entries.get(sequence)
 
     def put_entry(self, sequence: int, entry: bytes) -> None:
         self._fail("entry")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from support.attempts import Version, Writing
 from txnwatch.state.detection.open_transactions import must_emit
 from txnwatch.state.detection.reading import Reading, Standing
+from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import BarrierNumber, TopicPartition
@@ -52,6 +55,26 @@ def test_a_list_that_another_worker_has_replaced_is_emitted_again() -> None:
     other.write(store, b"another.", 2, NEVER_REMOVED_MS)
     assert load(one, store, 0) is one
     assert must_emit(one.bucket, empty, BarrierNumber(3))
+
+
+def attempt(version: Version, token: bytes, producer_id: int) -> Version:
+    """What an attempt at a micro-batch stores; it knows the version before."""
+    store = Writing(version)
+    kept = load(None, store, 0)
+    kept.put(ProducerState(producer_id))
+    kept.write(store, token, 1, NEVER_REMOVED_MS)
+    return store.version
+
+
+@pytest.mark.parametrize(("mixed", "why"), [({}, "lacks entry 2"), ({2: "first"}, "has another entry 2")])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_files_of_two_attempts_at_a_micro_batch_are_refused(mixed: dict[int, str], why: str, *, is_kept: bool) -> None:
+    before = attempt(Version(), b"before..", 1)
+    kept = load(None, Writing(before), 0) if is_kept else None
+    attempts = {name: attempt(before, name.encode().ljust(TOKEN_BYTES), 2) for name in ("first", "second")}
+    entries = {1: before.entries[1], **{number: attempts[name].entries[number] for number, name in mixed.items()}}
+    with pytest.raises(CheckpointError, match=f"{why}, .* give a new --checkpoint directory"):
+        load(kept, Writing(Version(attempts["second"].stored_head, entries)), 0)
 
 
 def partition(number: int) -> TopicPartition:

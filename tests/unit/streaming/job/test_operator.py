@@ -12,7 +12,6 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from support.facts import NAME, ORDERS, OTHER, PRODUCER, a_marker, seen, transaction
-from support.state_variables import Map, Value
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, SpanCandidate, SpanEnded, Unproven
@@ -143,11 +142,3 @@ def test_state_of_another_version_is_refused() -> None:
     operator.kept_buckets.clear()
     with pytest.raises(CheckpointError, match="state in the checkpoint has version 99999999"):
         job.batch()
-
-
-def test_a_missing_entry_of_the_stored_state_is_a_checkpoint_error() -> None:
-    store = operator.SparkLogStore(Value(), Map())
-    store.put_entry(3, b"entry")
-    assert store.entry(3) == b"entry"
-    with pytest.raises(CheckpointError, match=r"lacks entry 4, .* give a new --checkpoint directory"):
-        store.entry(4)
