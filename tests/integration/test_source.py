@@ -63,17 +63,25 @@ def history(cluster: Cluster) -> tuple[TopicPartition, RawProducer]:
     return partition, hung
 
 
-def test_a_micro_batch_that_is_repeated_replaces_its_files(spark: SparkSession, tmp_path: Path) -> None:
-    """As Spark writes the state of a micro-batch; it says nothing about a file that it could not replace."""
-    jvm, settings = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()
-    assert jvm is not None
-    directory = jvm.org.apache.hadoop.fs.Path(str(tmp_path))
-    manager = getattr(jvm, f"{STREAMING}.checkpointing.CheckpointFileManager").create(directory, settings)
-    for attempt in (b"first", b"second"):
-        stream = manager.createAtomic(jvm.org.apache.hadoop.fs.Path(directory, "8.changelog"), True)
-        stream.write(attempt)
-        stream.close()
-    assert (tmp_path / "8.changelog").read_bytes() == b"second"
+def test_a_micro_batch_that_is_repeated_replaces_its_files_of_state(spark: SparkSession, tmp_path: Path) -> None:
+    """Without an error Spark keeps those of the first run if the file system does not replace a file."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lines.txt").write_text("a\nb\n")
+
+    def run() -> dict[str, int]:
+        counted = spark.readStream.text(str(tmp_path / "in")).groupBy("value").count()
+        writing = counted.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+        assert writing.trigger(availableNow=True).start().awaitTermination(BATCH_S)
+        return {str(file): file.stat().st_ino for file in checkpoint.glob("state/0/*/*.changelog")}
+
+    checkpoint = tmp_path / "checkpoint"
+    first = run()
+    for file in (checkpoint / "commits").iterdir():
+        file.unlink()  # as if the process had been killed before the end of the micro-batch
+    second = run()
+    assert second.keys() == first.keys() != set()
+    assert not [file for file, number in first.items() if second[file] == number]
+    assert not list(checkpoint.glob("state/0/*/.*.tmp"))
 
 
 def _end(cluster: Cluster, partition: TopicPartition) -> int:
