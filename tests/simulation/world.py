@@ -224,6 +224,12 @@ class World:
             self.was_hanging.setdefault(span, []).append((self.hanging.pop(span), self.tick, is_held))
             self.note(f"  => {span.partition}@{span.start} of producer id {span.producer_id} no longer hangs")
 
+    def has_no_record(self, span: SpanId) -> bool:
+        """Whether the log has no record of a span any more: all were deleted."""
+        log = self.data[span.partition]
+        records = [one for one in log.entries if isinstance(one.body, Data) and one.next_offset > log.start]
+        return all(one.body.producer_id != span.producer_id or one.offset < span.start for one in records)
+
     # What happens by itself in every cluster.
 
     def client_acts(self) -> None:
