@@ -224,11 +224,12 @@ class World:
             self.was_hanging.setdefault(span, []).append((self.hanging.pop(span), self.tick, is_held))
             self.note(f"  => {span.partition}@{span.start} of producer id {span.producer_id} no longer hangs")
 
-    def has_no_record(self, span: SpanId) -> bool:
-        """Whether the log has no record of a span any more: all were deleted."""
+    def is_reopened_without_records(self, span: SpanId) -> bool:
+        """Whether the marker of a span is lost, and all its records were deleted before."""
         log = self.data[span.partition]
         records = [one for one in log.entries if isinstance(one.body, Data) and one.next_offset > log.start]
-        return all(one.body.producer_id != span.producer_id or one.offset < span.start for one in records)
+        is_left = any(one.body.producer_id == span.producer_id and one.offset >= span.start for one in records)
+        return span in self.reopened and not is_left
 
     # What happens by itself in every cluster.
 
