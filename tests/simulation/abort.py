@@ -67,6 +67,8 @@ class Actors:
         self.problems: list[str] = []
         self.known: set[str] = set()
         self.published: dict[int, IncidentEvent] = {}
+        self.ends: dict[str, int] = {}
+        self.ends_before: dict[str, int] = {}
         self.verified: set[tuple[str, str]] = set()
         sink = log.sink() if self.forger is None else RacedSink(log, self.forger)
         outbox = TopicOutbox(sink, LogLines())
@@ -86,7 +88,7 @@ class Actors:
     def batch(self, emitted: Sequence[Finding]) -> list[str]:
         """One micro-batch; returns what is wrong."""
         self.calls += 1
-        self.begin = len(self.log.records)
+        self.begin, self.ends_before, self.ends = len(self.log.records), self.ends, {}
         if self.forger is not None:
             self.forger.write()
         self.abort.recover()
@@ -113,6 +115,8 @@ class Actors:
         if event.outcome_doubt is not None:
             self.world.seen[f"doubt: {event.outcome_doubt}"] += 1
         self.published[event.producer_id] = event
+        if not event.is_open:
+            self.ends[event.incident_id] = event.sequence
         self._outcome(event)
         self._verified(event)
 
@@ -175,7 +179,8 @@ class AbortOracle(Oracle):
         self.actors.admin.stands_still = self.world.setting.rate == 0.0
         if result.is_committed and not self.problems:
             self.problems.extend(self.actors.batch(result.emitted))
-            self.problems.extend(wrong_on_topic(self.actors.ledger.ledger, self.actors.log, self.actors.begin))
+            actors = self.actors
+            self.problems.extend(wrong_on_topic(actors.ledger.ledger, actors.log, actors.begin, actors.ends_before))
 
 
 def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> RunOutcome:

@@ -8,7 +8,7 @@ events with one sequence sees the same, at the latest after the batch that follo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from support.shared_log import SharedLog
 from txnwatch.state.incidents.claims import differs
@@ -16,14 +16,23 @@ from txnwatch.state.incidents.ledger import Ledger
 from txnwatch.state.model.incident import IncidentEvent
 
 
-def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int) -> Iterator[str]:
-    """What is wrong on the topic; `begin` is its length before the batch."""
+def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int, ends: Mapping[str, int]) -> Iterator[str]:
+    """What is wrong on the topic.
+
+    Args:
+        ledger: what the ledger knows.
+        log: the topic.
+        begin: its length before the batch.
+        ends: the ends that the ledger has published in the batch before, as sequences by incident.
+    """
     last, shown = log.compacted, log.shown
     in_batch = {event.incident_id for event in log.records[begin:]}
     for known in ledger.store.known.values():
         problem = _wrong(ledger, known, last.get(known.incident_id))
         if problem is None and known.incident_id not in in_batch:
             problem = _wrong(ledger, known, shown.get(known.incident_id))
+        if problem is None and known.is_open and known.sequence == ends.get(known.incident_id):
+            problem = "LOST END"  # the record of another writer, with the same sequence, came first
         if problem is not None:
             yield f"{problem}: incident {known.incident_id} about {known.subject}"
     spans = Counter(one.span for one in ledger.book.open_incidents if one.span is not None and not one.is_by_hand)
