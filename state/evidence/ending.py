@@ -15,11 +15,12 @@ from txnwatch.state.model.transaction import (
     DescribedTransaction,
     Marker,
     NotDescribed,
+    Span,
     TransactionDescription,
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import NO_BARRIER, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 
 # Who wrote a marker, and whether a span is over, from fresh reads. There is no result without evidence.
@@ -131,7 +132,12 @@ def span_resolution(
     now_ms: TimestampMs,
     ours: Marker | None = None,
 ) -> Resolution:
-    """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours."""
+    """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours.
+
+    The span may be a later one of the same producer, if the end of the incident's own span was not seen.
+    """
+    if _is_later(ended.span, incident):
+        return no_longer_open(now_ms, f"its producer began other data there at offset {ended.span.start_offset}")
     marker = ended.marker
     match ended.how:
         case SpanEnd.MARKER if marker is not None:
@@ -146,6 +152,12 @@ def span_resolution(
             return _end(EndKind.TRUNCATED, EndedBy.UNKNOWN, now_ms, "the log was truncated below the open data")
         case _:
             return no_longer_open(now_ms, "the partition's leader no longer has the transaction open")
+
+
+def _is_later(span: Span, incident: IncidentEvent) -> bool:
+    """Whether the span certainly began above the incident's data; the start of a span may be an upper bound."""
+    has_seen_begin = span.began_after != NO_BARRIER
+    return has_seen_begin and incident.txn_start_offset is not None and span.start_offset > incident.txn_start_offset
 
 
 def transaction_resolution(moved: TransactionMoved, now_ms: TimestampMs) -> Resolution:

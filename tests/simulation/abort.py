@@ -133,7 +133,7 @@ class Actors:
         if verified in self.verified:
             return  # later updates repeat it; the marker may have been lost since
         self.verified.add(verified)
-        closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0)
+        closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0, log.committed)
         self.world.seen["verified by a marker"] += 1
         if closing is None or closing.commit:
             self.problems.append(f"FALSE RESULT: {event.subject} is verified to be aborted, and {closing} closed it")

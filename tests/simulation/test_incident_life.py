@@ -21,7 +21,7 @@ PLANTED: dict[str, tuple[Happening, dict[str, NextStep], int]] = {
     "what is confirmed is not opened": (Happening.CONFIRMED, {"nothing": NextStep.NOTHING}, 0),
     "an end of another writer is believed": (Happening.RECORD_ENDS, {"found": NextStep.NOTHING}, 0),
     "a record that differs is not corrected": (Happening.RECORD_DIFFERS, {"found": NextStep.NOTHING}, 0),
-    "a record before the finding is not corrected": (Happening.RECORD_DIFFERS, {"claimed": NextStep.NOTHING}, 148),
+    "a record before the finding is not corrected": (Happening.RECORD_DIFFERS, {"claimed": NextStep.NOTHING}, 535),
     "an older record stays the last one": (Happening.RECORD_IS_OLDER, {"found": NextStep.NOTHING}, 0),
     "an older record stays behind an end": (Happening.RECORD_IS_OLDER, {"ended": NextStep.NOTHING}, 0),
     "a record of the same sequence stays the last one": (Happening.RECORD_HIDES_LAST, {"found": NextStep.NOTHING}, 34),

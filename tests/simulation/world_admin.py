@@ -135,12 +135,12 @@ class WorldAdmin:
         log, first = self.world.data.get(partition), max(start_offset, from_offset)
         if self._is_out_of_time or log is None or not log.is_listable or log.start > first:
             return None
-        return self.decided_by(log, producer_id, first)
+        return self.decided_by(log, producer_id, first, log.high_watermark)
 
-    def decided_by(self, log: DataPartition, producer_id: int, first: int) -> Marker | None:
-        """What decided the data that was open at an offset."""
+    def decided_by(self, log: DataPartition, producer_id: int, first: int, below: int) -> Marker | None:
+        """What decided the data that was open at an offset: the first marker of its producer below another one."""
         for offset, _, _, body in log.entries:
-            if first <= offset < log.high_watermark and isinstance(body, Mark) and body.producer_id == producer_id:
+            if first <= offset < below and isinstance(body, Mark) and body.producer_id == producer_id:
                 return Marker(offset, body.producer_epoch, body.commit, body.coordinator_epoch, TIMESTAMP_MS)
         return None
 

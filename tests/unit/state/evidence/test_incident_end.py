@@ -42,6 +42,16 @@ def test_the_end_of_a_span(
     assert (found.how, found.by, found.marker_offset, found.at_ms) == (*end, 5)
 
 
+@pytest.mark.parametrize(("start", "began_after", "is_its_own"), [(0, 3, True), (1, 3, False), (1, 0, True)])
+def test_the_marker_of_later_data_of_the_producer_is_no_end(start: int, began_after: int, is_its_own: bool) -> None:  # noqa: FBT001
+    """If nobody saw the span begin, it may begin lower than what was read of it."""
+    assert EVENT.txn_start_offset is not None
+    first = EVENT.txn_start_offset + start
+    span = msgspec.structs.replace(SPAN, start_offset=first, began_after=began_after)
+    end = span_resolution(SpanEnded(EVENT.producer_id, ORDERS, span, E.MARKER, MARKER), EVENT, None, 5)
+    assert end.how is (K.ABORTED if is_its_own else K.NO_LONGER_OPEN)
+
+
 def test_an_announced_marker_that_is_not_proven_to_be_ours_is_named_as_such() -> None:
     announced = replace(EVENT, action=Action(decision=Decision.ABORT, by="here", at_ms=1))
     ended = SpanEnded(EVENT.producer_id, ORDERS, SPAN, E.MARKER, MARKER)
