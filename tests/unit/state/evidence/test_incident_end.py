@@ -43,7 +43,7 @@ def test_the_end_of_a_span(
 
 
 @pytest.mark.parametrize(("start", "began_after", "is_its_own"), [(0, 3, True), (1, 3, False), (1, 0, True)])
-def test_the_marker_of_later_data_of_the_producer_is_no_end(start: int, began_after: int, is_its_own: bool) -> None:  # noqa: FBT001
+def test_the_marker_of_later_data_of_the_producer_is_no_end(start: int, began_after: int, *, is_its_own: bool) -> None:
     """If nobody saw the span begin, it may begin lower than what was read of it."""
     assert EVENT.txn_start_offset is not None
     first = EVENT.txn_start_offset + start
