@@ -134,9 +134,9 @@ def span_resolution(
 ) -> Resolution:
     """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours.
 
-    The span may be a later one of the same producer, if the end of the incident's own span was not seen.
+    The span may be another one of the same producer, if the end of the incident's own span was not seen.
     """
-    if _is_later(ended.span, incident):
+    if _is_another(ended.span, incident):
         return no_longer_open(now_ms, f"its producer began other data there at offset {ended.span.start_offset}")
     marker = ended.marker
     match ended.how:
@@ -154,10 +154,10 @@ def span_resolution(
             return no_longer_open(now_ms, "the partition's leader no longer has the transaction open")
 
 
-def _is_later(span: Span, incident: IncidentEvent) -> bool:
-    """Whether the span certainly began above the incident's data; the start of a span may be an upper bound."""
+def _is_another(span: Span, incident: IncidentEvent) -> bool:
+    """Whether the span certainly began elsewhere than the incident's data; otherwise its start is an upper bound."""
     has_seen_begin = span.began_after != NO_BARRIER
-    return has_seen_begin and incident.txn_start_offset is not None and span.start_offset > incident.txn_start_offset
+    return has_seen_begin and incident.txn_start_offset not in {None, span.start_offset}
 
 
 def transaction_resolution(moved: TransactionMoved, now_ms: TimestampMs) -> Resolution:

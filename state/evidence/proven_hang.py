@@ -83,7 +83,7 @@ class StoredFindings(NamedTuple):
     markers: tuple[Marked, ...] = ()
 
 
-FOR_GOOD = frozenset({OutcomeDoubt.CONTRADICTION, OutcomeDoubt.BEGUN_SINCE})
+_FOR_GOOD = frozenset({OutcomeDoubt.CONTRADICTION, OutcomeDoubt.BEGUN_SINCE})
 
 
 def proven(
@@ -128,7 +128,7 @@ def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> Pr
     """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN for good."""
     if earlier is None or earlier.data != new.data:
         return new
-    if isinstance(earlier, ProvenHang) and earlier.doubt is not None and earlier.doubt.kind in FOR_GOOD:
+    if isinstance(earlier, ProvenHang) and earlier.doubt is not None and earlier.doubt.kind in _FOR_GOOD:
         return replace(new, outcome=ExpectedOutcome.UNKNOWN, doubt=earlier.doubt)
     if earlier.outcome == ExpectedOutcome.UNKNOWN:
         return new

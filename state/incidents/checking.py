@@ -384,7 +384,7 @@ class OpenChecks:
                 needs_update(incident, update := updated(now, now_ms))
                 and book.step(incident, Happening.CHANGED) is NextStep.UPDATE
             ):
-                yield Change(book.as_found(update), unless_published=True)
+                yield Change(book.as_found(update), may_wait=True)
         left = store.left_to_us(now_ms)
         for incident in [one for one in left if store.is_double(one)]:
             yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, _DOUBLE), now_ms)

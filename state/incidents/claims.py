@@ -29,7 +29,6 @@ from txnwatch.state.model.incident import (
     IncidentEvent,
     Resolution,
 )
-from txnwatch.state.model.transaction import SpanData
 from txnwatch.state.model.values import DurationMs, Offset, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
 
@@ -51,13 +50,6 @@ def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: s
 def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
     """Whether two events of one incident are about the same span, or both about no span."""
     return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
-
-
-def published_data(event: IncidentEvent) -> SpanData | None:
-    """The data that an event about a span describes; its outcome counts for this data only."""
-    if event.txn_start_offset is None:
-        return None
-    return SpanData(event.txn_start_offset, event.producer_epoch, event.evidence.last_sequence, event.last_write_ms)
 
 
 def outcome_as_found(event: IncidentEvent, found: Outcome) -> IncidentEvent:

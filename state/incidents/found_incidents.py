@@ -119,7 +119,7 @@ class SpanIncidents:
                 known = self.book.open_about(candidate)
                 if known is not None and known.verdict == candidate.verdict and known.transactional_id is None:
                     named = updated(replace(known, transactional_id=candidate.view.transactional_id), now_ms)
-                    yield Change(self.book.as_found(named), unless_published=True)
+                    yield Change(self.book.as_found(named), may_wait=True)
 
     def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Publishes stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
@@ -341,7 +341,7 @@ class OutcomeRetries:
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
             is_answered = fresh.answer is Answer.CONFIRMED and is_settled(incident, outcome)
             if is_answered or outcome.outcome != ExpectedOutcome.UNKNOWN:
-                yield Change(self._next(incident, outcome, fresh.description, now_ms), unless_published=True)
+                yield Change(self._next(incident, outcome, fresh.description, now_ms), may_wait=True)
 
     def withdrawn(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents with a published outcome that no longer counts."""
@@ -432,7 +432,7 @@ class OwnerSearch:
                 name = answer.names[incident.producer_id]
                 if name is not None:
                     named = updated(replace(incident, transactional_id=name), now_ms)
-                    yield Change(self.book.as_found(named), unless_published=True)
+                    yield Change(self.book.as_found(named), may_wait=True)
 
     def _is_nameless(self, incident: IncidentEvent) -> bool:
         is_without_owner = incident.transactional_id is None and incident.reason == Reason.NO_TRANSACTIONAL_ID

@@ -8,13 +8,12 @@ The ledger's durable storage is the compacted events topic, which it follows. So
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
-Law: both instances of a cluster see the same changes, and one may know an outcome that the other one does not know
-(`RecordsOfOthers`). A change that the last record has already is not published again. A published outcome stays true as
-long as its data is the same, so it is not replaced by `unknown`:
-  * If the topic has only signed events, every event about the same data repeats it: a change, a decision or an end.
-  * Otherwise the record may be forged, and what is published here must be found here. A change waits for a minute: if
-    the other instance publishes it, nothing is left to publish. A decision and an end are published at once; then
-    the other instance publishes its outcome again.
+Law: an `updated` event does not replace a published outcome by `unknown` while the instance that knows it is there.
+Both instances see the same changes. So the one that knows less waits for a minute (`Silence`): if the other instance
+publishes the change, nothing is left to publish. An end is published at once: it says how the transaction ended,
+whoever publishes it. A decision of the automatic abort is published at once, too. The other instance's record may be
+forged. So it counts only as far as it has what this process has found: then the topic is right, whoever wrote it.
+Anything else buys a minute at most.
 
 The parts (spans, transactions, outcomes, owners, checks, doubts) read the book, keep what they find in its `findings`,
 and want changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
@@ -29,11 +28,10 @@ from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, Final
 
 from txnwatch.state.evidence.ending import needs_update
-from txnwatch.state.evidence.proven_hang import FOR_GOOD, StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
-from txnwatch.state.incidents.claims import published_data
-from txnwatch.state.incidents.commands import Origin, suggested
+from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.event_builder import fitting, named
 from txnwatch.state.incidents.found_incidents import (
@@ -76,91 +74,52 @@ PATIENCE_MS: Final = DurationMs(60_000)
 
 
 @dataclass(slots=True)
-class RecordsOfOthers:
-    """What other instances have published about open incidents, and what that means for the next event of this process.
+class Silence:
+    """The incidents about which another instance knows more: its last record, and since when this process waits."""
 
-    The abort and the search for an outcome use what this process has found, and nothing else.
-    """
-
-    book: Book
-    _last: dict[str, IncidentEvent] = field(default_factory=dict)
-    _with_outcome: dict[str, IncidentEvent] = field(default_factory=dict)
+    store: IncidentStore
+    _told: dict[str, IncidentEvent] = field(default_factory=dict)
     _waits_since_ms: dict[str, TimestampMs] = field(default_factory=dict)
 
     def heard(self, record: IncidentEvent, *, agrees: bool) -> None:
-        """Takes a new record of another writer. The command of an operator withdraws no outcome."""
-        self._last.pop(record.incident_id, None)
+        """Takes a new record of another writer. The command of an operator is no instance."""
+        is_by_operator = record.action is not None and record.action.initiator is Initiator.OPERATOR
         self._waits_since_ms.pop(record.incident_id, None)
-        if not agrees or not record.is_open:
-            return
-        self._last[record.incident_id] = record
-        if record.expected_outcome != ExpectedOutcome.UNKNOWN:
-            self._with_outcome[record.incident_id] = record
-        elif record.action is None or record.action.initiator is not Initiator.OPERATOR:
-            self._with_outcome.pop(record.incident_id, None)
+        if agrees and record.is_open and not is_by_operator and record.expected_outcome != ExpectedOutcome.UNKNOWN:
+            self._told[record.incident_id] = record
+        else:
+            self._told.pop(record.incident_id, None)
 
-    def published(self, event: IncidentEvent) -> None:
-        """Records that an event of this process follows the last record."""
-        self._last.pop(event.incident_id, None)
-
-    def have(self, event: IncidentEvent) -> bool:
-        """Whether the last record is of another writer, and has the facts of this event and no others.
-
-        An outcome that this process does not know, and what follows from it, is no such fact.
-        """
-        last = self._last.get(event.incident_id)
-        if last is None or event.expected_outcome not in {ExpectedOutcome.UNKNOWN, last.expected_outcome}:
+    def is_kept(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
+        """Whether this process does not publish an update now; the next check of open incidents finds it again."""
+        told = self._told.get(event.incident_id)
+        if told is None or event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN:
             return False
-        facts = replace(
-            last,
-            expected_outcome=event.expected_outcome,
-            suggested_command=event.suggested_command,
-            action=event.action,
-        )
-        if needs_update(facts, event):
+        if not event.is_open:
             return False
-        return not needs_update(replace(event, transactional_id=last.transactional_id), facts)
-
-    def may_have_soon(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
-        """Whether another instance may publish this change with its outcome, and this process waits for that."""
-        if self._last.get(event.incident_id) is None or self._told(event) is None or self._are_signed:
-            return False
+        if _has(told, event):
+            return True
         since_ms = self._waits_since_ms.setdefault(event.incident_id, now_ms)
         return now_ms - since_ms < PATIENCE_MS
 
-    def with_outcome(self, event: IncidentEvent) -> IncidentEvent:
-        """The event with the outcome that another instance has published, if the topic has only signed events.
-
-        It suggests a command for this outcome only if this process has found the hang itself.
-        """
-        told = self._told(event) if self._are_signed else None
-        if told is None:
-            return event
-        event = replace(event, expected_outcome=told.expected_outcome, outcome_doubt=None, outcome_detail=None)
-        if self.book.evidence_of(event) is None:
-            return event
-        return replace(event, suggested_command=suggested(self.book.origin, event))
-
-    def _told(self, event: IncidentEvent) -> IncidentEvent | None:
-        """The record that has the outcome of an event's data, if this process does not know the outcome."""
-        told = self._with_outcome.get(event.incident_id)
-        is_unknown = event.verdict == Verdict.HANGING and event.expected_outcome == ExpectedOutcome.UNKNOWN
-        if told is None or not is_unknown or event.outcome_doubt in FOR_GOOD or self.book.store.is_double(event):
-            return None
-        evidence = self.book.evidence_of(event)
-        data = evidence.data if evidence is not None else published_data(event)
-        return told if published_data(told) == data else None
-
-    @property
-    def _are_signed(self) -> bool:
-        return self.book.origin.events.events_key_file is not None
-
     def forget_ended(self) -> None:
         """Drops what is known of incidents that have ended."""
-        known = self.book.store.known
-        for kept in (self._last, self._with_outcome, self._waits_since_ms):
-            for incident_id in [one for one in kept if one not in known or not known[one].is_open]:
-                del kept[incident_id]
+        known = self.store.known
+        self._told = {one: told for one, told in self._told.items() if one in known and known[one].is_open}
+        self._waits_since_ms = {one: at_ms for one, at_ms in self._waits_since_ms.items() if one in self._told}
+
+
+def _has(told: IncidentEvent, event: IncidentEvent) -> bool:
+    """Whether a record has the facts of an update, and no others. The outcome, and what follows from it, is not one."""
+    facts = replace(
+        told,
+        expected_outcome=event.expected_outcome,
+        suggested_command=event.suggested_command,
+        action=event.action,
+    )
+    if needs_update(facts, event):
+        return False
+    return not needs_update(replace(event, transactional_id=told.transactional_id), facts)
 
 
 CONFIRM_BUDGET_MS = DurationMs(2_000)
@@ -227,7 +186,7 @@ class Ledger:
     checks: OpenChecks = field(init=False)
     doubts: Doubts = field(init=False)
     answers: Answers = field(init=False)
-    _others: RecordsOfOthers = field(init=False)
+    _silence: Silence = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _outcomes: OutcomeRetries = field(init=False)
     _owners: OwnerSearch = field(init=False)
@@ -238,7 +197,7 @@ class Ledger:
     def __post_init__(self, before: StoredFindings | None, may_read_log: bool) -> None:
         book = self.book = Book(self.origin, OwnFindings(before))
         self.answers = Answers(self.counts)
-        self._others = RecordsOfOthers(book)
+        self._silence = Silence(book.store)
         self.doubts = Doubts(book)
         self.checks = OpenChecks(book, self.doubts, FollowUp())
         self._outcomes = OutcomeRetries(book)
@@ -270,7 +229,7 @@ class Ledger:
         """Loads events that were published before."""
         self.store.remember(found, now_ms)
         for event in self.book.open_incidents if self.follows else ():
-            self._others.heard(event, agrees=True)
+            self._silence.heard(event, agrees=True)
         self.checks.due_ms = AT_ONCE
 
     def on_batch(self, emitted: Sequence[Finding]) -> Plan[None]:
@@ -332,21 +291,16 @@ class Ledger:
 
     def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> None:
         """The only place that makes a change of this process."""
-        event = named(change.event, self.origin.owners)
-        if change.unless_published and self._others.have(event):
-            known = self.store.known[event.incident_id]
-            self.store.enter(replace(event, sequence=known.sequence, status=known.status, time_ms=known.time_ms))
+        if change.may_wait and self._silence.is_kept(change.event, now_ms):
             return
-        if change.unless_published and self._others.may_have_soon(event, now_ms):
-            return  # the next check of open incidents finds it again
+        event = named(change.event, self.origin.owners)
         if change.is_stored:
             self.store.enter(event)
             if not event.is_open:
                 self.book.forget_found(event.incident_id)
         if change.is_published:
             self.book.contested.discard(event.incident_id)
-            made.append(fitting(self._others.with_outcome(event)))
-            self._others.published(event)
+            made.append(fitting(event))
 
     def _listen(self, now_ms: TimestampMs) -> Plan[None]:
         """Takes the new records of the events topic. An end that is published again follows all of them."""
@@ -358,14 +312,15 @@ class Ledger:
             end = yield from self._received(record, now_ms)
             if end is not None:
                 ends[record.incident_id] = end
+        for spent in self.store.take_spent():
+            self.doubts.add(spent)
+            last = replace(spent, resolution=ends.pop(spent.incident_id, spent.resolution))
+            yield Change(self.book.as_found(last), is_stored=False)
         for incident_id, end in ends.items():
             known = self.store.known.get(incident_id)
             if known is not None and known.is_open:
                 yield Change(self.book.end_of(known, end, now_ms))
-        for spent in self.store.take_spent():
-            self.doubts.add(spent)
-            yield Change(self.book.as_found(spent), is_stored=False)
-        again = [fitting(self._others.with_outcome(event)) for event in self.store.overwritten()]
+        again = [fitting(event) for event in self.store.overwritten()]
         if again:
             self.counts["incidents published again (their last record was not an event)"] += len(again)
             yield PublishAgain(again)
@@ -379,7 +334,7 @@ class Ledger:
         if received.is_new:
             yield FollowRecord(record, known)
             self.checks.due_ms = now_ms
-            self._others.heard(record, agrees=received.happens is Happening.RECORD_AGREES)
+            self._silence.heard(record, agrees=received.happens is Happening.RECORD_AGREES)
         match step(received.was, received.happens):
             case NextStep.END_AGAIN:
                 return received.end
@@ -400,6 +355,6 @@ class Ledger:
         self._tidy_ms = now_ms + TIDY_MS
         self.store.forget(now_ms)
         self.book.forget_unknown()
-        self._others.forget_ended()
+        self._silence.forget_ended()
         if (yield from ask(Tidy(self.store.has_ended))):
             yield from self.retention.on_tidy(self.store, now_ms)

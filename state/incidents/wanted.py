@@ -228,13 +228,13 @@ class Change(Wanted[None]):
     Attributes:
         is_stored: false for an event that the ledger has stored already, and for the end of a spent id.
         is_published: false for a content that was found here, and that differs in no relevant field.
-        unless_published: whether nothing is published if another instance's last record has the same facts (ledger.py).
+        may_wait: whether another instance that knows the outcome may publish it instead (ledger.py).
     """
 
     event: IncidentEvent
     is_stored: bool = True
     is_published: bool = True
-    unless_published: bool = False
+    may_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
@@ -25,8 +25,9 @@ from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger, RacedSink
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
+from simulation.rest_oracle import wrong_at_rest
 from simulation.run import RunOutcome
-from simulation.topic_oracle import wrong_on_topic
+from simulation.topic_oracle import LiveClaims, wrong_on_topic
 from simulation.truth import Truth, witnessed
 from simulation.world import Setting, World
 from simulation.world_admin import WorldAdmin
@@ -48,20 +49,23 @@ from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, IncidentStatus, partition_of
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
 EAGER = AbortPolicy(after_ms=0, budget_per_hour=None, breaker_incidents=None)
 _BATCH_MS = 70_000  # so that every pause between two tries is over
-_RACES, _AT_ONCE = 40, 2
+_RACES, _AT_ONCE, _AT_REST = 40, 2, 8
 
 
 class Actors:
     """The product's side: a ledger and the abort, over a world."""
 
-    def __init__(self, world: World, truth: Truth, most_between: int, forger_seed: int | None = None) -> None:
+    def __init__(
+        self, world: World, truth: Truth, most_between: int, forger_seed: int | None = None, *, hides: bool = False
+    ) -> None:
         self.world, self.truth = world, truth
         log = self.log = SharedLog()
-        self.forger = Forger(world, log, forger_seed) if forger_seed is not None else None
+        self.forger = Forger(world, log, forger_seed, hides=hides) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
         self.calls = self.begin = 0
         self.problems: list[str] = []
@@ -101,6 +105,13 @@ class Actors:
         for found in (self.problems, self.admin.harm, self.truth.late):
             found.clear()
         return problems
+
+    def rest(self) -> list[str]:
+        """The last batches, in which nothing moves and nobody forges; returns what is wrong after them."""
+        if self.forger is not None:
+            self.forger.is_over = True
+        problems = [problem for _ in range(_AT_REST) for problem in self.batch([])]
+        return [*problems, *wrong_at_rest(self.ledger.ledger, self.log, self.world)]
 
     def _check_suppressed(self) -> None:
         ledger = self.ledger.ledger
@@ -169,9 +180,10 @@ class Actors:
 class AbortOracle(Oracle):
     """Also runs the ledger and the abort after every batch that was committed."""
 
-    def __init__(self, world: World, truth: Truth, forger_seed: int | None) -> None:
+    def __init__(self, world: World, truth: Truth, forger_seed: int | None, *, hides: bool) -> None:
         super().__init__(world)
-        self.actors = Actors(world, truth, 3, forger_seed)
+        self.actors = Actors(world, truth, 3, forger_seed, hides=hides)
+        self.live_claims = LiveClaims()
 
     def check(self, result: BatchResult) -> None:
         """See Oracle."""
@@ -181,14 +193,21 @@ class AbortOracle(Oracle):
             self.problems.extend(self.actors.batch(result.emitted))
             actors = self.actors
             self.problems.extend(wrong_on_topic(actors.ledger.ledger, actors.log, actors.begin, actors.ends_before))
+            self.problems.extend(self.live_claims.wrong(actors.ledger.ledger, self.world))
+
+    def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
+        """See Oracle."""
+        if not self.problems:
+            self.problems.extend(self.actors.rest())
+        return super().close(outstanding)
 
 
-def run_with_abort(seed: int, setting: Setting, *, forging: bool = False) -> RunOutcome:
+def run_with_abort(seed: int, setting: Setting, *, forging: bool = False, hides: bool = False) -> RunOutcome:
     """One seed of the whole product, and of a client that forges events; equal arguments give equal outcomes."""
     forger_seed = seed + 2 if forging else None
     with (
         witnessed(Truth()) as truth,
-        mock.patch.object(running, "Oracle", lambda world: AbortOracle(world, truth, forger_seed)),
+        mock.patch.object(running, "Oracle", lambda world: AbortOracle(world, truth, forger_seed, hides=hides)),
     ):
         return running.run(seed, setting)
 

@@ -75,12 +75,20 @@ CHANGES: tuple[Change, ...] = (
 class Forger:
     """Writes to a log that a ledger follows."""
 
-    def __init__(self, world: World, log: SharedLog, seed: int) -> None:
+    def __init__(self, world: World, log: SharedLog, seed: int, *, hides: bool = False) -> None:
+        """`hides` lets it write records that are no events, too."""
         self._world, self._log = world, log
         self._rng = random.Random(seed)
+        self._hides = random.Random(seed + 1) if hides else None
+        self.is_over = False
 
     def write(self) -> None:
         """None, one or a few records."""
+        if self.is_over:
+            return
+        if self._hides is not None and self._log.records and self._hides.random() < 0.2:
+            self._log.overwrite(self._hides.choice(self._log.records).incident_id)
+            self._world.seen["forged: no event"] += 1
         for _ in range(self._rng.choice((0, 0, 1, 1, 2, 4))):
             event = self._of_an_incident() if self._rng.random() < 0.7 else self._of_what_is_open()
             if event is None:
@@ -92,7 +100,7 @@ class Forger:
 
     def be_quicker(self, events: Sequence[IncidentEvent]) -> None:
         """Before some events of the ledger, a record with the same sequence: the first on the topic counts."""
-        for event in events:
+        for event in () if self.is_over else events:
             if self._rng.random() < (0.1 if event.is_open else 0.5):
                 forged = replace(event, status="updated", resolution=None, sequence=max(event.sequence, 1))
                 self._log.records.append(_an_outcome(forged, self._rng))

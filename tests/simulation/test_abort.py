@@ -60,10 +60,11 @@ def test_forged_events_harm_no_transaction_and_suppress_no_incident(
 ) -> None:
     seen: Counter[str] = Counter()
     for seed in range(WHOLE_RUNS):
-        outcome = run_with_abort(seed, setting, forging=True)
+        outcome = run_with_abort(seed, setting, forging=True, hides=bool(seed % 2))
         assert not outcome.problems, f"seed {seed}: {outcome.problems}"
         seen += outcome.seen
     assert seen["forged"] > WHOLE_RUNS, seen
+    assert seen["forged: no event"] > WHOLE_RUNS / 4, seen
 
 
 def test_trusting_the_outcome_on_the_events_topic_harms_a_transaction() -> None:

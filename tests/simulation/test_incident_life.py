@@ -5,6 +5,7 @@ A client forges events all the time. After each batch a consumer of the topic mu
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from unittest import mock
 
 import pytest
@@ -16,38 +17,67 @@ from txnwatch.state.incidents.life import LIFE, Happening, Known, NextStep, step
 
 _MOST_SEEDS = 60
 
-# The step that is planted instead of the right one, and a seed from which on it is found soon.
-PLANTED: dict[str, tuple[Happening, dict[str, NextStep], int]] = {
-    "what is confirmed is not opened": (Happening.CONFIRMED, {"nothing": NextStep.NOTHING}, 0),
-    "an end of another writer is believed": (Happening.RECORD_ENDS, {"found": NextStep.NOTHING}, 0),
-    "a record that differs is not corrected": (Happening.RECORD_DIFFERS, {"found": NextStep.NOTHING}, 0),
-    "a record before the finding is not corrected": (Happening.RECORD_DIFFERS, {"claimed": NextStep.NOTHING}, 535),
-    "an older record stays the last one": (Happening.RECORD_IS_OLDER, {"found": NextStep.NOTHING}, 0),
-    "an older record stays behind an end": (Happening.RECORD_IS_OLDER, {"ended": NextStep.NOTHING}, 0),
-    "a record of the same sequence stays the last one": (Happening.RECORD_HIDES_LAST, {"found": NextStep.NOTHING}, 34),
-    "an end before which another record came is not published again": (
-        *(Happening.RECORD_BEFORE_END, {"ended": NextStep.NOTHING}, 0),
+
+class Planted(NamedTuple):
+    """A step instead of the right one, and a seed from which on it is found soon.
+
+    Attributes:
+        forging: whether a client forges events.
+        hides: whether it also writes records that are no events.
+    """
+
+    happens: Happening
+    steps: dict[str, NextStep]
+    first: int = 0
+    forging: bool = True
+    hides: bool = False
+
+    def is_found(self, seed: int) -> bool:
+        """Whether one of the worlds of a seed shows it."""
+        worlds = (run_with_abort(seed, setting, forging=self.forging, hides=self.hides) for setting in SETTINGS)
+        return any(world.problems for world in worlds)
+
+
+H, NO_STEP = Happening, NextStep.NOTHING
+SETTINGS = (USUAL, LATE_OR_LOST)
+PLANTED: dict[str, Planted] = {
+    "what is confirmed is not opened": Planted(H.CONFIRMED, {"nothing": NO_STEP}),
+    "a hang stays a stray write": Planted(
+        *(H.CONFIRMED_OTHERWISE, {"found": NO_STEP, "claimed": NO_STEP}, 20), forging=False
     ),
-    "what had a spent id is forgotten": (
-        *(Happening.ID_IS_SPENT, {"found": NextStep.NOTHING, "claimed": NextStep.NOTHING}, 4),
+    "the next transaction continues the incident": Planted(
+        H.ANOTHER_CONFIRMED, {"found": NextStep.ADOPT, "claimed": NextStep.ADOPT}
     ),
-    "the next transaction continues the incident": (
-        *(Happening.ANOTHER_CONFIRMED, {"found": NextStep.ADOPT, "claimed": NextStep.ADOPT}, 0),
-    ),
+    "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
+    "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
+    "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}),
+    "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}),
+    "a record that differs is not corrected": Planted(H.RECORD_DIFFERS, {"found": NO_STEP}),
+    "a record before the finding is not corrected": Planted(H.RECORD_DIFFERS, {"claimed": NO_STEP}, 535),
+    "an end of another writer is believed": Planted(H.RECORD_ENDS, {"found": NO_STEP}),
+    "an older record stays the last one": Planted(H.RECORD_IS_OLDER, {"found": NO_STEP}),
+    "an older record stays behind an end": Planted(H.RECORD_IS_OLDER, {"ended": NO_STEP}),
+    "a record of the same sequence stays the last one": Planted(H.RECORD_HIDES_LAST, {"found": NO_STEP}, 34),
+    "an end before which another record came is lost": Planted(H.RECORD_BEFORE_END, {"ended": NO_STEP}),
+    "an event that a tombstone hides stays hidden": Planted(H.RECORD_IS_INVALID, {"found": NO_STEP}, hides=True),
+    "what had a spent id is forgotten": Planted(H.ID_IS_SPENT, {"found": NO_STEP, "claimed": NO_STEP}, 4),
 }
-
-
-def _is_found(seed: int) -> bool:
-    return any(run_with_abort(seed, setting, forging=True).problems for setting in (USUAL, LATE_OR_LOST))
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_step_is_found(name: str) -> None:
-    happens, steps, first = PLANTED[name]
-    with mock.patch.dict(LIFE, {happens: LIFE[happens]._replace(**steps)}):
-        found = next((seed for seed in range(first, first + _MOST_SEEDS) if _is_found(seed)), None)
+    planted = PLANTED[name]
+    with mock.patch.dict(LIFE, {planted.happens: LIFE[planted.happens]._replace(**planted.steps)}):
+        found = next(
+            (seed for seed in range(planted.first, planted.first + _MOST_SEEDS) if planted.is_found(seed)), None
+        )
     assert found is not None, f"{name}, and {_MOST_SEEDS} seeds do not show it"
-    assert not _is_found(found), "the seed fails without the planted step, too"
+    assert not planted.is_found(found), "the seed fails without the planted step, too"
+
+
+def test_a_step_is_planted_in_each_row_that_has_one() -> None:
+    with_steps = {happens for happens in Happening if any(step(known, happens) is not NO_STEP for known in Known)}
+    assert {planted.happens for planted in PLANTED.values()} == with_steps
 
 
 def test_an_incident_is_opened_only_if_none_is_open_and_ends_only_once() -> None:

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from simulation.world import World
 from support.shared_log import SharedLog
 from txnwatch.state.incidents.claims import differs
 from txnwatch.state.incidents.ledger import Ledger
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, partition_of
+from txnwatch.state.model.verdicts import Verdict
+
+_BATCHES_OF_A_CLAIM = 12  # reads between which something happens prove nothing
 
 
 def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int, ends: Mapping[str, int]) -> Iterator[str]:
@@ -41,6 +45,29 @@ def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int, ends: Mapping[str
     for span, times in spans.items():
         if times > 1 and all(ledger.book.is_found(one) for one in ledger.book.open_incidents if one.span == span):
             yield f"DOUBLE: {span} has {times} open incidents"
+
+
+class LiveClaims:
+    """Incidents that only another writer claims, about transactions that are live: a fresh read contradicts them."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, int] = {}
+
+    def wrong(self, ledger: Ledger, world: World) -> Iterator[str]:
+        """The claims that are open for several batches, although everything can be read."""
+        open_ones = [one for one in ledger.book.open_incidents if self._is_live(ledger, world, one)]
+        self._batches = {one.incident_id: self._batches.get(one.incident_id, 0) + 1 for one in open_ones}
+        for one in open_ones:
+            if self._batches[one.incident_id] > _BATCHES_OF_A_CLAIM:
+                yield f"LIVE: incident {one.incident_id} about {one.subject} is open, and its transaction goes on"
+
+    def _is_live(self, ledger: Ledger, world: World, one: IncidentEvent) -> bool:
+        if one.verdict != Verdict.HANGING or one.topic is None or one.is_by_hand or ledger.book.was_found(one):
+            return False
+        at = world.data.get(partition_of(one))
+        is_open = at is not None and at.topic_id == one.topic_id and at.is_listable and world.is_whole
+        is_open = is_open and at is not None and (one.producer_id, one.txn_start_offset) in at.open_spans()
+        return is_open and not world.hidden and world.coordinators.is_held(one.producer_id, partition_of(one))
 
 
 def _wrong(ledger: Ledger, known: IncidentEvent, last: IncidentEvent | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from txnwatch.state.model.errors import SinkError
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import IncidentEvent, Overwritten
 
 
 class SharedLog:
@@ -14,12 +14,14 @@ class SharedLog:
     Attributes:
         is_away: while it is, nothing is taken and nothing is read.
         buried: where the last tombstone of an incident is: before the record of this number.
+        invalid: the records that are no events, and where they are: before the record of this number.
     """
 
     def __init__(self) -> None:
         self.records: list[IncidentEvent] = []
         self.is_away = False
         self.buried: dict[str, int] = {}
+        self.invalid: list[tuple[int, Overwritten]] = []
 
     @property
     def published(self) -> list[IncidentEvent]:
@@ -42,22 +44,29 @@ class SharedLog:
         """Writes tombstones."""
         self.buried.update(dict.fromkeys(incident_ids, len(self.records)))
 
+    def overwrite(self, incident_id: str) -> None:
+        """Writes a record that is no event; it hides the event before it, as a tombstone does."""
+        self.buried[incident_id] = len(self.records)
+        self.invalid.append((len(self.records), Overwritten(incident_id)))
+
     def sink(self) -> SharedLogSink:
         """One instance's way of writing."""
         return SharedLogSink(self)
 
-    def reader(self) -> Callable[[], Iterable[IncidentEvent]]:
+    def reader(self) -> Callable[[], Iterable[IncidentEvent | Overwritten]]:
         """One instance's way of following, from the end as it is now."""
-        position = len(self.records)
+        position, others = len(self.records), len(self.invalid)
 
-        def new_events() -> Iterable[IncidentEvent]:
-            nonlocal position
+        def new_records() -> Iterable[IncidentEvent | Overwritten]:
+            nonlocal position, others
             if self.is_away:
-                return ()
-            found, position = self.records[position:], len(self.records)
-            return found
+                return []
+            events = [(number, 1, one) for number, one in enumerate(self.records[position:], position)]
+            invalid = [(number, 0, one) for number, one in self.invalid[others:]]
+            position, others = len(self.records), len(self.invalid)
+            return [one for _, _, one in sorted([*events, *invalid], key=lambda at: at[:2])]
 
-        return new_events
+        return new_records
 
 
 def _first_of_each(records: Iterable[IncidentEvent]) -> list[IncidentEvent]:

@@ -42,9 +42,11 @@ def test_the_end_of_a_span(
     assert (found.how, found.by, found.marker_offset, found.at_ms) == (*end, 5)
 
 
-@pytest.mark.parametrize(("start", "began_after", "is_its_own"), [(0, 3, True), (1, 3, False), (1, 0, True)])
-def test_the_marker_of_later_data_of_the_producer_is_no_end(start: int, began_after: int, *, is_its_own: bool) -> None:
-    """If nobody saw the span begin, it may begin lower than what was read of it."""
+@pytest.mark.parametrize(
+    ("start", "began_after", "is_its_own"), [(0, 3, True), (1, 3, False), (-1, 3, False), (1, 0, True)]
+)
+def test_the_marker_of_other_data_of_the_producer_is_no_end(start: int, began_after: int, *, is_its_own: bool) -> None:
+    """If nobody saw the span begin, it may begin lower than what was read of it. A truncated log is written again."""
     assert EVENT.txn_start_offset is not None
     first = EVENT.txn_start_offset + start
     span = msgspec.structs.replace(SPAN, start_offset=first, began_after=began_after)

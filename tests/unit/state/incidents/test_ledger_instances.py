@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.fake_lease import FakeLease
@@ -13,8 +15,9 @@ from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, no_longer_open
 from txnwatch.state.incidents.book import IncidentStore
+from txnwatch.state.incidents.claims import ROOM
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.incident import resolved
+from txnwatch.state.model.incident import SPENT_SEQUENCE, IncidentEvent, Overwritten, resolved
 
 
 class Pair:
@@ -194,6 +197,30 @@ def test_an_end_that_another_event_of_its_sequence_came_to_stand_behind_is_what_
     before = len(pair.log.records)
     pair.both()
     assert len(pair.log.records) == before
+
+
+@pytest.mark.parametrize("after", [(), (3,), (3, 4), (2**31 - 2,)], ids=["alone", "one more", "two more", "id spent"])
+def test_an_end_behind_others_of_its_sequence_follows_all_that_is_new(pair: Pair, after: tuple[int, ...]) -> None:
+    candidate = pair.world.hang()
+    pair.step(pair.one, candidate)
+    pair.step(pair.one)
+    opened, end, read = pair.log.records[0], pair.world.abort(candidate), pair.one.new_records
+    assert read is not None
+
+    def late() -> list[IncidentEvent | Overwritten]:
+        """What another writer writes comes after this read, and before the end of this process."""
+        found, pair.one.new_records = [*read()], read
+        update = an_update(opened, pair.world.now_ms)
+        pair.log.records.extend(replace(update, sequence=number) for number in (2, *after))
+        return found
+
+    pair.one.new_records = late
+    for _ in range(3):
+        pair.step(pair.one, end)
+    last = pair.log.compacted[opened.incident_id]
+    assert last.resolution is not None
+    assert (last.status, last.resolution.how) == ("resolved", "aborted")
+    assert last.sequence > max((2, *(number for number in after if number < SPENT_SEQUENCE - ROOM)))
 
 
 def test_an_incident_that_another_writer_has_ended_causes_no_abort_and_opens_again_while_it_hangs(pair: Pair) -> None:

@@ -1,8 +1,4 @@
-"""Two watchers of one cluster, of which one knows the outcome of a hang and the other does not.
-
-If the topic has only signed events, an event of the second repeats the outcome of the first. Otherwise the record of
-the first may be forged, and the second never says what it has not found itself.
-"""
+"""Two watchers of one cluster, of which one knows the outcome of a hang and the other does not."""
 
 from __future__ import annotations
 
@@ -11,16 +7,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from support.fake_groups import FakeGroups
-from support.ledger_world import ORIGIN, LedgerWorld
+from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
-from txnwatch.state.evidence.outcome import Doubt, unknown, with_outcome
-from txnwatch.state.incidents.commands import EventsFlags, Origin
 from txnwatch.state.incidents.ledger import PATIENCE_MS
 from txnwatch.state.model.findings import Finding, SpanCandidate
-from txnwatch.state.model.incident import Decision, IncidentEvent, OutcomeDoubt, Refusal, updated
+from txnwatch.state.model.incident import IncidentEvent
 
 
 @dataclass
@@ -47,8 +40,9 @@ class Watchers:
         return [str(event.expected_outcome) for event in self.log.published]
 
 
-def two_watchers(origin: Origin) -> Watchers:
-    world, log = LedgerWorld(origin=origin), SharedLog()
+@pytest.fixture
+def watchers() -> Watchers:
+    world, log = LedgerWorld(), SharedLog()
     named = world.hang()
     knows = world.another(log, groups=FakeGroups())
     knows.on_batch([named])
@@ -61,27 +55,6 @@ def two_watchers(origin: Origin) -> Watchers:
     (known,) = later.open_incidents
     assert known.expected_outcome == "unknown"
     return found
-
-
-@pytest.fixture
-def watchers() -> Watchers:
-    return two_watchers(ORIGIN)
-
-
-@pytest.fixture
-def signed() -> Watchers:
-    return two_watchers(replace(ORIGIN, events=EventsFlags("events", events_key_file="/keys")))
-
-
-def refuses(watchers: Watchers, ledger: RunningLedger) -> None:
-    (incident,) = ledger.open_incidents
-    decided = action(Decision.REFUSED, "later", watchers.world.now_ms, refusal=Refusal.OUTCOME_UNKNOWN)
-    ledger.run(ledger.ledger.publish_next(updated(replace(incident, action=decided), watchers.world.now_ms)))
-
-
-def own_outcome(ledger: RunningLedger) -> str:
-    ((_, evidence),) = ledger.ledger.book.proven()
-    return evidence.outcome
 
 
 def many_more_are_hidden(watchers: Watchers) -> None:
@@ -104,7 +77,6 @@ def test_an_end_is_told_at_once_by_the_first_that_sees_it(watchers: Watchers) ->
         watchers.batch(watchers.later, watchers.knows)
     (resolution,) = [event.resolution for event in watchers.log.records if event.resolution is not None]
     assert resolution.how == "aborted"
-    assert watchers.last.expected_outcome == "unknown"
     assert watchers.later.open_incidents == watchers.knows.open_incidents == []
 
 
@@ -148,97 +120,3 @@ def test_a_record_with_another_severity_buys_no_time(watchers: Watchers) -> None
     watchers.log.records.append(forged)
     watchers.batch(watchers.later)
     assert (watchers.last.sequence, watchers.last.severity) == (3, "critical")
-
-
-def test_a_decision_is_told_at_once_and_the_other_one_publishes_its_outcome_again(watchers: Watchers) -> None:
-    refuses(watchers, watchers.later)
-    assert watchers.outcomes() == ["abort", "unknown"]
-    watchers.batch(watchers.knows)
-    assert watchers.outcomes() == ["abort", "unknown", "abort"]
-
-
-def test_a_change_that_both_see_and_both_know_is_told_once(watchers: Watchers) -> None:
-    again = watchers.world.another(watchers.log, groups=FakeGroups(), evidence=watchers.world.evidence)
-    watchers.batch(again, emitted=(watchers.named,))
-    many_more_are_hidden(watchers)
-    for _ in range(3):
-        watchers.batch(watchers.later, again, watchers.knows, after_ms=LOOK_AGAIN_MS)
-    assert watchers.outcomes() == ["abort", "abort"]
-
-
-# The topic has only signed events.
-
-
-def test_a_change_is_told_at_once_with_the_outcome_of_the_other(signed: Watchers) -> None:
-    many_more_are_hidden(signed)
-    signed.batch(signed.later, after_ms=LOOK_AGAIN_MS)
-    assert signed.outcomes() == ["abort", "abort"]
-    assert "txnwatch abort" in (signed.last.suggested_command or ""), "built here, for this outcome"
-    signed.batch(signed.knows)
-    assert len(signed.log.records) == 2, "it was only slow, and has nothing to add"
-
-
-def test_an_end_has_the_outcome_of_the_other(signed: Watchers) -> None:
-    signed.batch(signed.later, emitted=(signed.world.abort(signed.named),))
-    assert signed.last.resolution is not None
-    assert signed.outcomes() == ["abort", "abort"]
-
-
-def test_a_decision_has_the_outcome_of_the_other(signed: Watchers) -> None:
-    refuses(signed, signed.later)
-    signed.batch(signed.knows, signed.later, after_ms=LOOK_AGAIN_MS)
-    assert signed.outcomes() == ["abort", "abort"], "and the other one has nothing to correct"
-    assert signed.last.action is not None
-    assert signed.last.action.refusal == Refusal.OUTCOME_UNKNOWN
-    assert own_outcome(signed.later) == "unknown", "its abort uses what it has found itself"
-
-
-def test_after_a_restart_it_keeps_it_too(signed: Watchers) -> None:
-    again = signed.world.another(signed.log, groups=FakeGroups())
-    signed.batch(again, emitted=(signed.nameless,))
-    refuses(signed, again)
-    assert signed.outcomes() == ["abort", "abort"]
-
-
-def test_an_outcome_of_before_a_record_that_differs_is_kept(signed: Watchers) -> None:
-    differs = replace(signed.last, sequence=2, status="updated", severity="info", expected_outcome="none")
-    signed.log.records.append(differs)
-    signed.batch(signed.later)
-    assert (signed.last.sequence, signed.last.expected_outcome) == (3, "abort")
-
-
-def test_an_outcome_that_was_withdrawn_is_not_kept(signed: Watchers) -> None:
-    withdrawn = with_outcome(signed.last, unknown(OutcomeDoubt.CONTRADICTION))
-    signed.log.records.append(replace(withdrawn, sequence=2, status="updated"))
-    signed.batch(signed.later)
-    refuses(signed, signed.later)
-    assert signed.last.expected_outcome == "unknown"
-
-
-def test_the_outcome_of_other_data_is_not_kept(signed: Watchers) -> None:
-    evidence = replace(signed.last.evidence, last_sequence=1_000)
-    signed.log.records.append(replace(signed.last, sequence=2, status="updated", evidence=evidence))
-    signed.batch(signed.later)
-    refuses(signed, signed.later)
-    assert signed.last.expected_outcome == "unknown"
-
-
-def test_one_that_has_found_that_the_outcome_cannot_be_known_does_not_keep_it(signed: Watchers) -> None:
-    spans = signed.later.ledger.findings.spans
-    for key, evidence in spans.items():
-        spans[key] = replace(evidence, doubt=Doubt(OutcomeDoubt.CONTRADICTION))
-    refuses(signed, signed.later)
-    assert signed.last.expected_outcome == "unknown"
-
-
-def test_a_change_that_our_next_event_hides_is_told_again(signed: Watchers) -> None:
-    many_more_are_hidden(signed)
-    signed.batch(signed.knows, after_ms=LOOK_AGAIN_MS)
-    signed.world.admin.problems[signed.world.partition] = "its leader does not answer"
-    signed.batch(signed.later)
-    refuses(signed, signed.later)
-    assert (signed.last.hidden_records or 0) < 10, "it could not read the partition since"
-    signed.world.admin.problems.clear()
-    signed.batch(signed.later, after_ms=LOOK_AGAIN_MS)
-    assert (signed.last.hidden_records or 0) > 400
-    assert signed.outcomes() == ["abort"] * 4

@@ -1,0 +1,57 @@
+"""What is left when the world and the forger stand still: after a few batches, what is open is true.
+
+Nothing moves any more, every broker answers, and the ledger has checked its open incidents several times. So an open
+incident is about data that is open, an open transaction has one incident, with the verdict and the values of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from simulation.partition import DataPartition
+from simulation.world import World
+from support.shared_log import SharedLog
+from txnwatch.state.incidents.ledger import Ledger
+from txnwatch.state.model.incident import IncidentEvent, partition_of
+from txnwatch.state.model.verdicts import Verdict
+
+_MANY_MORE = 10  # as in ending.py
+
+
+def wrong_at_rest(ledger: Ledger, log: SharedLog, world: World) -> Iterator[str]:
+    """What is wrong, each problem with its kind."""
+    seen = set()
+    for known in ledger.book.open_incidents:
+        if known.topic is None or known.is_by_hand:
+            continue
+        at = world.data.get(partition_of(known))
+        problem = _wrong(ledger, known, at)
+        if problem is None and known.span in seen:
+            problem = "STILL DOUBLE"
+        seen.add(known.span)
+        if problem is None and at is not None and ledger.book.is_found(known):
+            is_shown = known.incident_id in log.shown
+            problem = "NOT SHOWN" if not is_shown else "OLD VALUE" if _is_old(known, at) else None
+        if problem is not None:
+            yield f"{problem}: incident {known.incident_id} about {known.subject}"
+
+
+def _wrong(ledger: Ledger, known: IncidentEvent, at: DataPartition | None) -> str | None:
+    start = known.txn_start_offset
+    if at is None or at.topic_id != known.topic_id:
+        return "NEVER ENDED"
+    if (known.producer_id, start) not in at.open_spans():
+        # The leader's list alone does not show an end above the last stable offset: the marker may not be committed.
+        is_claim_above = not ledger.book.was_found(known) and start is not None and start >= at.last_stable_offset
+        return None if is_claim_above else "NEVER ENDED"
+    assert known.span is not None
+    evidence = ledger.findings.get(known.span)
+    is_proven = evidence is not None and evidence.start_offset == start
+    return "OLD VERDICT" if is_proven and known.verdict != Verdict.HANGING else None
+
+
+def _is_old(known: IncidentEvent, at: DataPartition) -> bool:
+    """Whether ten times as many records are hidden as in the last event of the ledger."""
+    if not known.is_lso_blocker or known.hidden_records is None:
+        return False
+    return at.high_watermark - at.last_stable_offset >= _MANY_MORE * max(1, known.hidden_records)
