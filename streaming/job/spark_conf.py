@@ -29,7 +29,10 @@ _NEEDED: Final = {
     "spark.submit.deployMode": "spark-submit --deploy-mode",
     "spark.sql.streaming.stateStore.providerClass": "no other provider: the operator needs RocksDB",
     "spark.sql.session.timeZone": "no other time zone: txnwatch needs UTC",
-    "spark.hadoop.fs.file.impl": "no other class: a repeated micro-batch has to replace its files of state",
+    **dict.fromkeys(
+        ("spark.hadoop.fs.file.impl", "spark.hadoop.fs.file.impl.disable.cache"),
+        "no value: a repeated micro-batch has to replace its files of state",
+    ),
 }
 
 
@@ -243,7 +246,11 @@ _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSt
 _LOCAL_FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 # Hive's jars in PySpark register ProxyLocalFileSystem for local files. Its rename keeps a file that exists, and Spark's
 # file manager takes that for success: the state of a micro-batch that is repeated would be in memory only.
-_REPLACES_FILES: Final = "org.apache.hadoop.fs.LocalFileSystem"
+# Hadoop keeps a file system for each scheme, so the class would not count for one that spark-submit has used before.
+_REPLACES_FILES: Final = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "spark.hadoop.fs.file.impl.disable.cache": "true",
+}
 _SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
 _LONGEST_SOCKET_BYTES = 103  # macOS; Linux has 107
 _OUR_JAVA_OPTIONS: Final = (
@@ -310,7 +317,7 @@ class SessionSettings:
         }
         if local_directory(self.checkpoint) is not None:
             settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
-            settings["spark.hadoop.fs.file.impl"] = _REPLACES_FILES
+            settings.update(_REPLACES_FILES)
         return settings
 
 

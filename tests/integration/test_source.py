@@ -45,7 +45,11 @@ STREAMING = "org.apache.spark.sql.execution.streaming"
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     directory = tmp_path_factory.mktemp("spark")
-    session = SparkStart(SessionSettings(str(directory), "local[2]", directory)).session(directory / "spark.log")
+    (directory / "dependency").touch()  # with one, Spark uses local files before it has the settings of txnwatch
+    settings = SessionSettings(
+        str(directory), "local[2]", directory, conf={"spark.files": str(directory / "dependency")}
+    )
+    session = SparkStart(settings).session(directory / "spark.log")
     yield session
     session.stop()
 
