@@ -121,7 +121,7 @@ MATRIX: dict[str, Row] = {
     "DESCRIBE on transactional ids": Row(
         DESCRIBE_IDS,
         "Describe on all transactional ids",
-        (NOTHING, NOTHING, ERROR, PARTIAL, PARTIAL, ERROR),
+        (NOTHING, NOTHING, NOTHING, PARTIAL, PARTIAL, ERROR),
         UNKNOWN_IDS,
     ),
     "DESCRIBE on groups": Row(DESCRIBE_GROUPS, "Describe on all consumer groups", (COMPLETE,) * len(ASKED)),

@@ -24,6 +24,7 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
+from txnwatch_demo.late_write import await_end
 
 OTHERS: dict[str, dict[str, Any]] = {
     "cluster": {"cluster_id": "another"},
@@ -183,6 +184,7 @@ def test_it_works_with_older_releases(
             producer.add(at)
             producer.produce(at, version=9)
             producer.end(commit=False, version=3)
+            await_end(cluster, producer, at)
             producer.produce(at, version=9)
             place = ("--topic", at.topic, "--partition", "0", "--start-offset", "2")
             abort = ["abort", *place, "--bootstrap-server", kafka.bootstrap_servers, "--format", "json", "--yes"]
