@@ -118,14 +118,6 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else _escape(one) for one in text)
 
 
-def json_text(value: Any, **how: Any) -> str:  # noqa: ANN401 - whatever json takes
-    """The value as one line of JSON that is safe on a terminal; a JSON reader gets the same value."""
-    written = json.dumps(value, ensure_ascii=False, **how)
-    if written.isprintable():
-        return written
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in written).replace("\x7f", "\\u007f")
-
-
 def shell_line(arguments: Iterable[str]) -> str:
     """The arguments as one line that a shell splits into the same arguments, and that can be shown and pasted."""
     return " ".join(_quoted(argument) for argument in arguments)

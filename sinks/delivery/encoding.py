@@ -15,7 +15,6 @@ import hmac
 import io
 import json
 import os
-import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -228,7 +227,6 @@ FORMATS: Final = {
 _VERSION: Final = "v1"
 _SIZE: Final = len(_VERSION) + 1 + 2 * hashlib.sha256().digest_size
 _SHORTEST: Final = 32
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class _Ending(NamedTuple):
@@ -316,14 +314,6 @@ def read_keys(path: Path, read: Callable[[str], str] = str) -> Keys:
         message = f"key {', '.join(short)} is shorter: create one with `openssl rand -hex 32`"
         raise ConfigError(f"--events-key-file {path}: expected keys of at least {_SHORTEST} characters; {message}")
     return Keys(keys)
-
-
-def mode_warning(path: Path) -> str | None:
-    """A warning if other users have access to the file; None if not."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if not mode & _OTHERS:
-        return None
-    return f"--events-key-file {path} has mode {mode:04o}: a user who can read it can sign events; `chmod 600` it"
 
 
 def _digest(key: bytes, place: str, record_key: str, value: bytes) -> str:

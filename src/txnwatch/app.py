@@ -26,7 +26,7 @@ from txnwatch.setting_sources import broker_properties
 from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.spark_start import SparkStart, pid_of_jvm
+from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
@@ -273,7 +273,7 @@ class Watch:
             SparkError: Spark does not start.
         """
         session = begun.session(self.spark_log)
-        self.metrics.jvm_pid = pid_of_jvm(session)
+        self.metrics.jvm_pid = _pid_of_jvm(session)
         return session
 
     def take_lease(self, session: SparkSession, is_over: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
@@ -372,3 +372,8 @@ class Watch:
         if self.sinks is not None:
             sinks, self.sinks = self.sinks, None
             self.counts.update(sinks.close())
+
+
+def _pid_of_jvm(session: SparkSession) -> int:
+    """The process id of the JVM of a session; the JVM runs on this machine, whoever has started it."""
+    return int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001 - as in failures.py

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
 from txnwatch.config import CONFLUENT_AVRO, RunSettings
 from txnwatch.setting_sources import expanded, registry_config
-from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, Keys, RegistryCodec, from_bytes, mode_warning, read_keys
+from txnwatch.sinks.delivery.encoding import FORMATS, Encoding, Keys, RegistryCodec, from_bytes, read_keys
 from txnwatch.state.model.errors import ConfigError, MissingMechanismError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.text import Grantee
@@ -133,6 +134,17 @@ def events_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
     if warning is not None:
         warn(warning)
     return keys
+
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def mode_warning(path: Path) -> str | None:
+    """A warning if other users have access to the file; None if not."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & _OTHERS:
+        return None
+    return f"--events-key-file {path} has mode {mode:04o}: a user who can read it can sign events; `chmod 600` it"
 
 
 def events_topic(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, hidden_from_children
 from txnwatch.state.model.errors import ConfigError, SparkError
-from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS, SessionSettings, check_interpreter
+from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS, SessionSettings
 from txnwatch.streaming.job.spark_home import installed_spark, new_archive, options_that_make, prepared_for
 from txnwatch.streaming.job.starting_jvm import StartingJvm
 
@@ -214,6 +216,50 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
     return found.archive
 
 
-def pid_of_jvm(session: SparkSession) -> int:
-    """The process id of the JVM of a session; the JVM runs on this machine, whoever has started it."""
-    return int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001 - as in failures.py
+# Runs the interpreter of Spark's Python workers once before Spark starts.
+#
+# Spark waits ten seconds for the connection of a worker that has ended at once, and its error names no program.
+
+_ANSWERS_S = 30.0
+_ANSWER = "a Python answers"
+_ADVICE = "check PYSPARK_PYTHON: it must be a Python of the driver's version, with txnwatch and all its dependencies"
+
+
+def check_interpreter(interpreter: str, *, answers_s: float = _ANSWERS_S) -> None:
+    """Checks that a program is a Python. The interpreter of the driver itself is not run.
+
+    Raises:
+        SparkError: there is no such program, it is something else, it cannot be run, or it does not answer in time.
+    """
+    if interpreter == sys.executable:
+        return
+    if shutil.which(interpreter) is None:
+        raise SparkError(f"PYSPARK_PYTHON: expected a Python interpreter, found no program {interpreter}")
+    found = _what_is_wrong(interpreter, answers_s)
+    if found is not None:
+        raise SparkError(
+            f"PYSPARK_PYTHON: expected a Python interpreter, found {interpreter}, which {found}; {_ADVICE}"
+        )
+
+
+def _what_is_wrong(interpreter: str, answers_s: float) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - the operator's own program
+            [interpreter, "-c", f"print({_ANSWER!r})"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=answers_s,
+        )
+    except subprocess.TimeoutExpired:
+        return f"does not answer within {answers_s:.0f} s"
+    except OSError as exc:
+        return f"cannot be run: {exc.strerror}"
+    if done.returncode != 0:
+        return f"ends with exit code {done.returncode}{_last_line(done.stderr)}"
+    return None if _ANSWER.encode() in done.stdout else "does not run Python code"
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return f": {lines[-1].strip()}" if lines else ""

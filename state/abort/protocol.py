@@ -13,12 +13,10 @@ this order:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Refused
-from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec
 from txnwatch.state.evidence.ending import closed_by_marker, given_up, no_longer_open
 from txnwatch.state.model.incident import (
     Action,
@@ -35,7 +33,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.ports import MarkerSpec, PartitionReading
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.values import DurationMs, Offset, Problem, TimestampMs, TopicPartition
+from txnwatch.state.model.values import DurationMs, Offset, Problem, TimestampMs
 
 ABANDONED_MS = DurationMs(60_000)
 _WITH_MARKER = frozenset({Decision.ABORT, Decision.COMMIT})
@@ -229,47 +227,13 @@ def _writer(written: MarkerSpec, marker: Marker, *, is_ours: bool) -> EndedBy:
     return EndedBy.ADMINISTRATOR if marker.producer_epoch == written.producer_epoch else EndedBy.COORDINATOR
 
 
-# The limits of an abort: its ages, and of the automatic one the budget and the circuit breaker.
+# The limits of an abort: the hour of its budget, and the age of its read.
 
 HOUR_MS: Final = DurationMs(3_600_000)
 # The greatest age of the read on which a marker is written. It bounds surprises; the rules do not depend on it. An
 # operator may be far away from the brokers, and decides again after a failure.
 FRESH_MS: Final = DurationMs(5_000)
 FRESH_BY_HAND_MS: Final = DurationMs(30_000)
-# The state repeats a candidate within a minute, and a start takes less than another minute.
-UNPROVEN_MS: Final = DurationMs(150_000)
-IDLE_HOLDER_MS: Final = DurationMs(300_000)
-
-
-class Breaker(NamedTuple):
-    """An open circuit breaker: until when nothing is aborted, and why."""
-
-    until_ms: TimestampMs
-    why: str
-
-    def is_open(self, now_ms: TimestampMs) -> bool:
-        """Whether nothing may be aborted now."""
-        return now_ms < self.until_ms
-
-
-def markers_last_hour(written_ms: Iterable[TimestampMs], now_ms: TimestampMs) -> int:
-    """How many markers count for the budget. A time in the future does not count: an event may be forged."""
-    return sum(now_ms - HOUR_MS < at_ms <= now_ms for at_ms in written_ms)
-
-
-def trip_by_refusal(refused: Refused, answer: Answer, partition: TopicPartition) -> str | None:
-    """Why a refusal opens the circuit breaker: a fresh read contradicts a hang that was proven."""
-    is_contradicted = refused.refusal is Refusal.STILL_OWNED and answer is Answer.REFUTED
-    return f"{partition}: {refused.detail}" if is_contradicted else None
-
-
-def trip_by_result(result: MarkerResult, partition: TopicPartition) -> str | None:
-    """Why the result of a marker opens the circuit breaker; None if the result is as expected."""
-    if result.is_denied:
-        return f"the broker refuses markers: {result.detail}"
-    if result.result is not ActionResult.VERIFIED:
-        return f"the abort on {partition} ended with the result {result.result}"
-    return None
 
 
 def outdated(read_ms: TimestampMs, now_ms: TimestampMs, limit_ms: DurationMs) -> str | None:
@@ -278,13 +242,3 @@ def outdated(read_ms: TimestampMs, now_ms: TimestampMs, limit_ms: DurationMs) ->
     if age_ms <= limit_ms:
         return None
     return f"the fresh read began {-(-age_ms // 1000)} s ago, and the limit is {limit_ms // 1000} s"
-
-
-def is_left_undecided(done: Action | None, proven_ms: TimestampMs, after_ms: DurationMs, now_ms: TimestampMs) -> bool:
-    """Whether the holder of the lease should have decided about a hang, and has not. A fence is an operator's."""
-    return (done is None or done.decision is Decision.FENCE) and now_ms - proven_ms >= after_ms + IDLE_HOLDER_MS
-
-
-def is_unproven_for_long(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
-    """Whether a published hang that this process does not find is refused now."""
-    return now_ms - since_ms >= UNPROVEN_MS

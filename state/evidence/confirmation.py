@@ -285,11 +285,6 @@ def _objections(
         yield SpanConfirmation(Answer.REFUTED, why, description=found)
 
 
-def is_disowned(description: TransactionDescription, candidate: SpanCandidate) -> bool:
-    """Whether the coordinator has answered, and no live transaction of the producer holds the partition."""
-    return not isinstance(description, NotDescribed) and not covers(description, candidate)
-
-
 def _reason(description: DescribedTransaction | None, candidate: SpanCandidate) -> Reason:
     if description is None:
         return Reason.NO_TRANSACTIONAL_ID

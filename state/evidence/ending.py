@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -261,14 +261,11 @@ def decided_outcome(state: TransactionState | None) -> ExpectedOutcome:
 #   * Without an answer nothing ends.
 #   * Brokers learn of changes at different times, and each read asks another one. So one absence of a partition proves
 #     nothing; several in a row prove that it is deleted.
-#   * If a span is over, its log should show how it ended. Only if the incident is still open `LOG_SHOWS_MS` later, its
-#     end was missed.
 #   * Open incidents are read again once a minute, and earlier after an opening: affected groups show only in a second
 #     read.
 #
 # Pure: no I/O, no clock.
 
-LOG_SHOWS_MS: Final = DurationMs(5_000)
 LOOK_AGAIN_MS: Final = DurationMs(60_000)
 SECOND_LOOK_MS: Final = DurationMs(10_000)
 
@@ -317,31 +314,6 @@ def with_owner(incident: IncidentEvent, owner: TransactionDescription | None) ->
     state = owner.state if isinstance(owner, DescribedTransaction) else None
     command = None if is_held(incident, owner) else incident.suggested_command
     return replace(incident, transaction_state=state, suggested_command=command)
-
-
-def absences_in_a_row(
-    before: Mapping[TopicPartition, int], readings: Mapping[TopicPartition, PartitionReading]
-) -> dict[TopicPartition, int]:
-    """How often in a row each partition was absent, after another read of all of them."""
-    absent = (partition for partition, reading in readings.items() if reading.is_absent)
-    return {partition: before.get(partition, 0) + 1 for partition in absent}
-
-
-def is_unexplained(end: Resolution | None) -> bool:
-    """Whether the incident is over, and nothing shows how it ended."""
-    return end is not None and end.how is EndKind.NO_LONGER_OPEN
-
-
-def unexplained_since(
-    before: Mapping[str, TimestampMs], unexplained: Iterable[str], now_ms: TimestampMs
-) -> dict[str, TimestampMs]:
-    """Since when each of these incidents is over without an explanation."""
-    return {incident_id: before.get(incident_id, now_ms) for incident_id in unexplained}
-
-
-def is_end_missed(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
-    """Whether the log would have shown the end by now."""
-    return now_ms - since_ms >= LOG_SHOWS_MS
 
 
 def pause_ms(detected_ms: Iterable[TimestampMs], now_ms: TimestampMs) -> DurationMs:

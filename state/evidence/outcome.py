@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeGuard
+from typing import Final, NamedTuple
 
 from txnwatch.state.detection.view import is_unused
 from txnwatch.state.evidence.confirmation import SpanConfirmation
@@ -381,13 +381,6 @@ def with_outcome(event: IncidentEvent, outcome: Outcome) -> IncidentEvent:
         outcome_doubt=doubt.kind if doubt is not None else None,
         outcome_detail=doubt.text if doubt is not None else None,
     )
-
-
-def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
-    """Whether this is an open incident about a hang with an unknown outcome."""
-    if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
-        return False
-    return incident.expected_outcome == ExpectedOutcome.UNKNOWN
 
 
 def is_settled(incident: IncidentEvent, outcome: Outcome) -> bool:

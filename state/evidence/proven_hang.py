@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import Doubt, Outcome, expected_outcome, known_outcome, unknown
+from txnwatch.state.evidence.outcome import Doubt, Outcome, expected_outcome, known_outcome
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt, SpanKey
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
@@ -117,11 +117,6 @@ def agreed(found: Outcome, evidence: ProvenHang) -> Outcome:
     if evidence.outcome == found.outcome:
         return found
     return found._replace(outcome=evidence.outcome, doubt=evidence.doubt)
-
-
-def unconfirmed(fresh: SpanConfirmation) -> Outcome:
-    """The outcome after a read that does not confirm the same data: awaited only if the read has no answer."""
-    return unknown(OutcomeDoubt.NOT_READ if fresh.answer is Answer.UNKNOWN else OutcomeDoubt.DATA_MIXED, fresh.why)
 
 
 def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> ProvenHang:

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent
 from txnwatch.state.model.ports import GroupOffset, PartitionReading
 from txnwatch.state.model.transaction import Marker
@@ -171,18 +170,6 @@ def blocked_reads(reading: PartitionReading, start_offset: Offset) -> BlockedRea
     log_start_offset = reading.log_start_offset
     is_blocker = start_offset <= max(reading.last_stable_offset, 0 if log_start_offset is None else log_start_offset)
     return BlockedReads(reading.last_stable_offset, reading.high_watermark, hidden_records(reading), is_blocker)
-
-
-def with_blocked_reads(incident: IncidentEvent, reading: PartitionReading) -> IncidentEvent:
-    """An open incident with the current values of its partition; without an answer the known values stay."""
-    if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
-        return incident
-    return blocked_reads(reading, incident.txn_start_offset).added_to(incident)
-
-
-def blocking_order(spans: Iterable[SpanCandidate]) -> list[SpanCandidate]:
-    """The open spans of a partition: the first holds the last stable offset, and each next one after it has ended."""
-    return sorted(spans, key=lambda span: span.span.start_offset)
 
 
 def hidden_records(reading: PartitionReading) -> int | None:

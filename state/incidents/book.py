@@ -25,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txnwatch.state.evidence.ending import no_longer_open
-from txnwatch.state.evidence.outcome import unknown
+from txnwatch.state.evidence.outcome import Outcome, unknown, with_outcome
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents.claims import (
     Arrival,
@@ -38,13 +38,9 @@ from txnwatch.state.incidents.claims import (
     differs,
     end_after,
     hides,
-    is_left_to_watch,
     is_long_over,
-    is_own,
-    is_same_span,
     is_usable,
     keeps_content,
-    outcome_as_found,
     with_claim,
 )
 from txnwatch.state.incidents.commands import Origin, suggested
@@ -65,7 +61,7 @@ from txnwatch.state.model.incident import (
     transaction_incident_id,
 )
 from txnwatch.state.model.transaction import TransactionView
-from txnwatch.state.model.values import DurationMs, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.values import DurationMs, Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
 _USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
@@ -335,6 +331,14 @@ class IncidentStore:
         return Received(True, meaning(event, taken), taken, self._found_or_claimed(taken))
 
 
+IN_HAND_MS: Final = DurationMs(60_000)
+
+
+def is_left_to_watch(event: IncidentEvent, now_ms: TimestampMs) -> bool:
+    """Whether a watch may end the incident: not an abort by hand whose command may still publish the end."""
+    return not event.is_by_hand or now_ms - event.time_ms >= IN_HAND_MS
+
+
 def meaning(event: IncidentEvent, taken: IncidentEvent) -> Happening:
     """What the next event of another writer is, compared with what is known with it."""
     if not taken.is_open:
@@ -458,3 +462,25 @@ class Book:
         self.acted.pop(incident_id, None)
         self.contested.discard(incident_id)
         return self.findings.transactions.pop(incident_id, None)
+
+
+def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: str | None) -> bool:
+    """Whether an incident about a span has the content that this process has built.
+
+    Args:
+        incident: the incident.
+        start_offset: where the span begins that this process has found there; None if it has found none.
+        published_as: the incident that this process has published about that span; None for none.
+    """
+    is_found_there = start_offset is not None and start_offset == incident.txn_start_offset
+    return is_found_there and published_as == incident.incident_id
+
+
+def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
+    """Whether two events of one incident are about the same span, or both about no span."""
+    return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
+
+
+def outcome_as_found(event: IncidentEvent, found: Outcome) -> IncidentEvent:
+    """The event to publish. Of a hanging span only the found outcome counts; the one in the event may be forged."""
+    return with_outcome(event, found) if event.verdict == Verdict.HANGING else event

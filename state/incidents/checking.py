@@ -13,24 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.ending import (
-    LOG_SHOWS_MS,
-    absences_in_a_row,
-    is_end_missed,
-    is_unexplained,
-    needs_update,
-    no_longer_open,
-    pause_ms,
-    span_end,
-    transaction_end,
-    unexplained_since,
-    with_owner,
-)
-from txnwatch.state.evidence.read_committed import UnmovedOffset, look_again, with_blocked_reads
+from txnwatch.state.evidence.ending import needs_update, no_longer_open, pause_ms, span_end, transaction_end, with_owner
+from txnwatch.state.evidence.read_committed import UnmovedOffset, blocked_reads, look_again
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions
 from txnwatch.state.incidents.life import Happening, NextStep
@@ -48,6 +36,7 @@ from txnwatch.state.incidents.wanted import (
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
     AffectedGroup,
+    EndKind,
     IncidentEvent,
     Resolution,
     SpanKey,
@@ -337,6 +326,13 @@ class FollowUp:
             yield Say(f"the list of affected groups is incomplete: {problem}")
 
 
+def with_blocked_reads(incident: IncidentEvent, reading: PartitionReading) -> IncidentEvent:
+    """An open incident with the current values of its partition; without an answer the known values stay."""
+    if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
+        return incident
+    return blocked_reads(reading, incident.txn_start_offset).added_to(incident)
+
+
 def _span_of(incident: IncidentEvent) -> SpanStart:
     start = FIRST_OFFSET if incident.txn_start_offset is None else incident.txn_start_offset
     return SpanStart(partition_of(incident), incident.producer_id, start)
@@ -406,3 +402,36 @@ class OpenChecks:
         yield Change(book.end_of(known, resolution, now_ms))
         if key is not None and is_found and its_own is not None and its_own.incident_id == incident.incident_id:
             book.findings.over(key)
+
+
+# What several reads of an incident show.
+#
+# Law: if a span is over, its log should show how it ended. Only if the incident is still open `LOG_SHOWS_MS` later, its
+# end was missed.
+
+LOG_SHOWS_MS: Final = DurationMs(5_000)
+
+
+def absences_in_a_row(
+    before: Mapping[TopicPartition, int], readings: Mapping[TopicPartition, PartitionReading]
+) -> dict[TopicPartition, int]:
+    """How often in a row each partition was absent, after another read of all of them."""
+    absent = (partition for partition, reading in readings.items() if reading.is_absent)
+    return {partition: before.get(partition, 0) + 1 for partition in absent}
+
+
+def is_unexplained(end: Resolution | None) -> bool:
+    """Whether the incident is over, and nothing shows how it ended."""
+    return end is not None and end.how is EndKind.NO_LONGER_OPEN
+
+
+def unexplained_since(
+    before: Mapping[str, TimestampMs], unexplained: Iterable[str], now_ms: TimestampMs
+) -> dict[str, TimestampMs]:
+    """Since when each of these incidents is over without an explanation."""
+    return {incident_id: before.get(incident_id, now_ms) for incident_id in unexplained}
+
+
+def is_end_missed(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
+    """Whether the log would have shown the end by now."""
+    return now_ms - since_ms >= LOG_SHOWS_MS

@@ -19,7 +19,6 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from txnwatch.state.evidence.outcome import Outcome, with_outcome
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     Action,
@@ -29,32 +28,10 @@ from txnwatch.state.model.incident import (
     IncidentEvent,
     Resolution,
 )
-from txnwatch.state.model.values import DurationMs, Offset, TimestampMs
+from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
 
 _IDENTITY = ("topic", "partition", "topic_id", "producer_id", "txn_start_offset", "transactional_id")
-
-
-def is_own(incident: IncidentEvent, start_offset: Offset | None, published_as: str | None) -> bool:
-    """Whether an incident about a span has the content that this process has built.
-
-    Args:
-        incident: the incident.
-        start_offset: where the span begins that this process has found there; None if it has found none.
-        published_as: the incident that this process has published about that span; None for none.
-    """
-    is_found_there = start_offset is not None and start_offset == incident.txn_start_offset
-    return is_found_there and published_as == incident.incident_id
-
-
-def is_same_span(one: IncidentEvent, other: IncidentEvent) -> bool:
-    """Whether two events of one incident are about the same span, or both about no span."""
-    return (one.span, one.txn_start_offset) == (other.span, other.txn_start_offset)
-
-
-def outcome_as_found(event: IncidentEvent, found: Outcome) -> IncidentEvent:
-    """The event to publish. Of a hanging span only the found outcome counts; the one in the event may be forged."""
-    return with_outcome(event, found) if event.verdict == Verdict.HANGING else event
 
 
 def keeps_content(event: IncidentEvent, known: IncidentEvent, *, is_found: bool) -> bool:
@@ -140,21 +117,8 @@ def with_newer_verdict(known: IncidentEvent, event: IncidentEvent) -> IncidentEv
     )
 
 
-def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
-    """Whether what was found about a published span is published too: it differs, or it adds the outcome or the id."""
-    is_outcome_new = known.expected_outcome == ExpectedOutcome.UNKNOWN != found.expected_outcome
-    is_owner_new = known.transactional_id is None is not found.transactional_id
-    return differs(known, found) or is_outcome_new or is_owner_new
-
-
-def needs_confirmation(known: IncidentEvent | None, verdict: Verdict, *, is_found: bool) -> bool:
-    """Whether a candidate about a transaction is confirmed: it is new, or worse than what this process has found."""
-    return known is None or not is_found or rank(verdict) < rank(known.verdict)
-
-
 # The order on the events topic, and how long events count.
 
-IN_HAND_MS: Final = DurationMs(60_000)
 # Longer than the hour of an abort's budget, and than any instance may be behind.
 KEPT_MS: Final = DurationMs(24 * 3_600_000)
 SEEN_OVER_MS: Final = DurationMs(3_600_000)
@@ -232,8 +196,3 @@ class EndedIncident(NamedTuple):
 def is_long_over(event: IncidentEvent, now_ms: TimestampMs) -> bool:
     """Whether only the id and the last sequence of the incident are still needed."""
     return not event.is_open and now_ms - event.time_ms >= KEPT_MS
-
-
-def is_left_to_watch(event: IncidentEvent, now_ms: TimestampMs) -> bool:
-    """Whether a watch may end the incident: not an abort by hand whose command may still publish the end."""
-    return not event.is_by_hand or now_ms - event.time_ms >= IN_HAND_MS

@@ -20,7 +20,7 @@ from txnwatch.state.evidence.confirmation import (
     assess_span,
     assess_transaction,
     coordinator_reading,
-    is_disowned,
+    covers,
     names_in_log,
 )
 from txnwatch.state.evidence.proven_hang import (
@@ -42,6 +42,7 @@ from txnwatch.state.incidents.wanted import (
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.ports import SpanStart
+from txnwatch.state.model.transaction import NotDescribed, TransactionDescription
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
@@ -96,6 +97,11 @@ def confirm_contradicted(
     unknown = [(candidate, first) for candidate, first in looked_at if first.answer is Answer.UNKNOWN]
     again = [candidate for candidate, first in looked_at if first.answer is Answer.CONFIRMED]
     return [*unknown, *(yield from confirm_spans(again))]
+
+
+def is_disowned(description: TransactionDescription, candidate: SpanCandidate) -> bool:
+    """Whether the coordinator has answered, and no live transaction of the producer holds the partition."""
+    return not isinstance(description, NotDescribed) and not covers(description, candidate)
 
 
 def confirm_asked(

@@ -10,29 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.ending import SECOND_LOOK_MS
-from txnwatch.state.evidence.outcome import (
-    Outcome,
-    is_settled,
-    is_without_outcome,
-    known_outcome,
-    outcome_basis,
-    with_outcome,
-)
-from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data, unconfirmed
+from txnwatch.state.evidence.outcome import Outcome, is_settled, known_outcome, outcome_basis, unknown, with_outcome
+from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data
 from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings
-from txnwatch.state.incidents.claims import (
-    differs,
-    found_too,
-    is_update_of_span,
-    needs_confirmation,
-    with_newer_verdict,
-)
+from txnwatch.state.incidents.claims import differs, found_too, with_newer_verdict
 from txnwatch.state.incidents.commands import data_of, end_hanging
 from txnwatch.state.incidents.confirm import (
     Answers,
@@ -69,7 +57,7 @@ from txnwatch.state.model.findings import (
     TransactionCandidate,
     TransactionMoved,
 )
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, SpanKey, resolved, updated
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt, SpanKey, resolved, updated
 from txnwatch.state.model.ports import SpanHistory, SpanStart
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import NO_ATTEMPT, Attempts, CoordinatorAccess, DurationMs, TimestampMs, TopicPartition
@@ -222,6 +210,13 @@ class SpanIncidents:
         if rank(known.verdict) < rank(candidate.verdict):
             return True
         return known.verdict == candidate.verdict and self.book.is_found(known)
+
+
+def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
+    """Whether what was found about a published span is published too: it differs, or it adds the outcome or the id."""
+    is_outcome_new = known.expected_outcome == ExpectedOutcome.UNKNOWN != found.expected_outcome
+    is_owner_new = known.transactional_id is None is not found.transactional_id
+    return differs(known, found) or is_outcome_new or is_owner_new
 
 
 def _key_of_end(ended: SpanEnded) -> SpanKey:
@@ -402,6 +397,18 @@ class OutcomeRetries:
             self._awaited[incident.incident_id] = awaited
 
 
+def unconfirmed(fresh: SpanConfirmation) -> Outcome:
+    """The outcome after a read that does not confirm the same data: awaited only if the read has no answer."""
+    return unknown(OutcomeDoubt.NOT_READ if fresh.answer is Answer.UNKNOWN else OutcomeDoubt.DATA_MIXED, fresh.why)
+
+
+def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:
+    """Whether this is an open incident about a hang with an unknown outcome."""
+    if incident is None or not incident.is_open or incident.verdict != Verdict.HANGING:
+        return False
+    return incident.expected_outcome == ExpectedOutcome.UNKNOWN
+
+
 @dataclass(slots=True)
 class OwnerSearch:
     """Names the owner of a hang that no coordinator knows: its transactional id has expired, and the log still has it.
@@ -437,3 +444,8 @@ class OwnerSearch:
     def _is_nameless(self, incident: IncidentEvent) -> bool:
         is_without_owner = incident.transactional_id is None and incident.reason == Reason.NO_TRANSACTIONAL_ID
         return is_without_owner and self.book.is_found(incident)
+
+
+def needs_confirmation(known: IncidentEvent | None, verdict: Verdict, *, is_found: bool) -> bool:
+    """Whether a candidate about a transaction is confirmed: it is new, or worse than what this process has found."""
+    return known is None or not is_found or rank(verdict) < rank(known.verdict)

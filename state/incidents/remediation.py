@@ -21,19 +21,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
-from txnwatch.state.abort.protocol import (
-    FRESH_MS,
-    Breaker,
-    action,
-    is_left_undecided,
-    is_left_without_result,
-    is_unproven_for_long,
-    markers_last_hour,
-    recovered,
-    trip_by_refusal,
-    trip_by_result,
-)
+from txnwatch.state.abort.protocol import FRESH_MS, HOUR_MS, MarkerResult, action, is_left_without_result, recovered
 from txnwatch.state.abort.rules import (
     RULE_OF_REFUSAL,
     AbortPolicy,
@@ -44,17 +34,19 @@ from txnwatch.state.abort.rules import (
     decide_abort,
     objection,
 )
-from txnwatch.state.evidence.confirmation import SpanConfirmation
+from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import Marked, ProvenHang
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.state.incidents.marker import MarkerProtocol, read_after, too_old
 from txnwatch.state.incidents.wanted import HoldLease, Now, Plan, Say, Within, ask
-from txnwatch.state.model.incident import Decision, IncidentEvent, Refusal, updated
+from txnwatch.state.model.incident import Action, ActionResult, Decision, IncidentEvent, Refusal, updated
 from txnwatch.state.model.ports import NotSent
-from txnwatch.state.model.values import NO_ATTEMPT, Attempts, DurationMs, TimestampMs
+from txnwatch.state.model.values import NO_ATTEMPT, Attempts, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF
 from txnwatch.state.text import Said
+
+# What is decided about open incidents, before and after each micro-batch.
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
@@ -293,3 +285,51 @@ def _later(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> None:
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
     """Incidents about hanging transactions, without those of aborts by hand."""
     return [one for one in incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand]
+
+
+# The limits of the automatic abort: its waiting times, its budget, and what opens the circuit breaker.
+
+# The state repeats a candidate within a minute, and a start takes less than another minute.
+UNPROVEN_MS: Final = DurationMs(150_000)
+IDLE_HOLDER_MS: Final = DurationMs(300_000)
+
+
+class Breaker(NamedTuple):
+    """An open circuit breaker: until when nothing is aborted, and why."""
+
+    until_ms: TimestampMs
+    why: str
+
+    def is_open(self, now_ms: TimestampMs) -> bool:
+        """Whether nothing may be aborted now."""
+        return now_ms < self.until_ms
+
+
+def markers_last_hour(written_ms: Iterable[TimestampMs], now_ms: TimestampMs) -> int:
+    """How many markers count for the budget. A time in the future does not count: an event may be forged."""
+    return sum(now_ms - HOUR_MS < at_ms <= now_ms for at_ms in written_ms)
+
+
+def trip_by_refusal(refused: Refused, answer: Answer, partition: TopicPartition) -> str | None:
+    """Why a refusal opens the circuit breaker: a fresh read contradicts a hang that was proven."""
+    is_contradicted = refused.refusal is Refusal.STILL_OWNED and answer is Answer.REFUTED
+    return f"{partition}: {refused.detail}" if is_contradicted else None
+
+
+def trip_by_result(result: MarkerResult, partition: TopicPartition) -> str | None:
+    """Why the result of a marker opens the circuit breaker; None if the result is as expected."""
+    if result.is_denied:
+        return f"the broker refuses markers: {result.detail}"
+    if result.result is not ActionResult.VERIFIED:
+        return f"the abort on {partition} ended with the result {result.result}"
+    return None
+
+
+def is_left_undecided(done: Action | None, proven_ms: TimestampMs, after_ms: DurationMs, now_ms: TimestampMs) -> bool:
+    """Whether the holder of the lease should have decided about a hang, and has not. A fence is an operator's."""
+    return (done is None or done.decision is Decision.FENCE) and now_ms - proven_ms >= after_ms + IDLE_HOLDER_MS
+
+
+def is_unproven_for_long(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
+    """Whether a published hang that this process does not find is refused now."""
+    return now_ms - since_ms >= UNPROVEN_MS

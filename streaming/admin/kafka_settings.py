@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from kafka.protocol.admin import (
 
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import BrokerId, DurationMs, Problem
-from txnwatch.state.model.verdicts import DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
+from txnwatch.state.model.verdicts import DEFAULT_SCAN_INTERVAL_MS
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of, the_one
 
@@ -153,13 +153,6 @@ def _scan_interval_in(found: Settings) -> DurationMs | None:
     if _INTERVAL.fullmatch(text) is None or not 0 < int(text) <= _LARGEST_INTERVAL_MS:
         return None
     return DurationMs(int(text))
-
-
-def with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionPolicy:
-    """The thresholds for a command that looks once: without a configured scan interval, that of the brokers counts."""
-    if policy.coordinator_scan_interval_ms is not None:
-        return policy
-    return replace(policy, coordinator_scan_interval_ms=ScanInterval().largest_ms(cluster, 0.0))
 
 
 def scan_interval_warning(cluster: Cluster) -> str | None:

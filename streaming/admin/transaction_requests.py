@@ -11,7 +11,7 @@ checked before and after, and the result names every partition that was not list
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -21,10 +21,9 @@ from kafka.protocol.admin import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import ActiveProducer, ListedTransaction, MarkerSpec
+from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
@@ -41,7 +40,6 @@ from txnwatch.state.model.values import (
     ProducerId,
     TopicPartition,
 )
-from txnwatch.state.text import grouped, some
 from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
 from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
@@ -170,32 +168,6 @@ def one_id_for_each_partition(count: int) -> tuple[str, ...]:
     return tuple(found[number] for number in range(count))
 
 
-def write_marker_request(connection: Connection, marker: MarkerSpec) -> Any:
-    """A request that writes one marker.
-
-    TransactionVersion stays 0: a broker would refuse 2 with the epoch that DescribeProducers returns (KIP-1228).
-    """
-    version = connection.require_version(WriteTxnMarkersRequest, highest=1)
-    writable = WriteTxnMarkersRequest.WritableTxnMarker
-    return WriteTxnMarkersRequest(
-        version=version,
-        markers=[
-            writable(
-                version=version,
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                transaction_result=marker.commit,
-                topics=[
-                    writable.WritableTxnMarkerTopic(
-                        version=version, name=marker.partition.topic, partition_indexes=[marker.partition.partition]
-                    )
-                ],
-                coordinator_epoch=marker.coordinator_epoch,
-            )
-        ],
-    )
-
-
 # DescribeProducers of many partitions, each from its leader; an error concerns only its own partition.
 
 
@@ -219,7 +191,6 @@ def describe_producers(
 
 NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
 MISSING = Problem("missing from the answer")
-_NAMED = 3
 _Problems = dict[str, Problem]
 LogLeaders = dict[int, PartitionInfo]
 
@@ -266,11 +237,6 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> B
         return BrokerListings([], {}, {}, is_unused=True)
     silent |= {what: why for what, why in problems.items() if what == TRANSACTION_STATE_TOPIC}
     return BrokerListings(led, problems, silent)
-
-
-def problem_lines(problems: Mapping[str, Problem]) -> tuple[Problem, ...]:
-    """One problem for each reason, because a log has fifty partitions."""
-    return tuple(why.of(some(names, _NAMED)) for why, names in grouped(problems.items()).items())
 
 
 def _is_orphan(row: ListedTransaction, log: LogLeaders) -> bool:
@@ -422,14 +388,6 @@ def producers_at(cluster: Cluster, node: BrokerId, partition: TopicPartition) ->
     found = ask_for_each(cluster, {node: [partition]}, _describe_producers_request, described)
     answer = found[partition]
     return Problem.from_error(answer) if isinstance(answer, BrokerError) else answer
-
-
-def names_of(
-    cluster: Cluster, producer_ids: Iterable[ProducerId]
-) -> tuple[dict[ProducerId, ListedTransaction], dict[str, Problem]]:
-    """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
-    found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
-    return {row.producer_id: row for row in found.rows}, found.problems
 
 
 # How long a transaction has been open by its coordinator's clock.

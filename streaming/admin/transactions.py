@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import FindCoordinatorRequest
-from kafka.protocol.producer import InitProducerIdRequest
+from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersRequest
 
 from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.model.errors import BrokerError
@@ -44,6 +44,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TopicPartition,
 )
+from txnwatch.state.text import grouped, some
 from txnwatch.streaming.admin import transaction_requests as messages
 from txnwatch.streaming.admin.kafka_settings import topic_settings
 from txnwatch.streaming.admin.transaction_requests import (
@@ -53,7 +54,6 @@ from txnwatch.streaming.admin.transaction_requests import (
     coordinators_log,
     describe_producers,
     list_everywhere,
-    problem_lines,
 )
 from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of, the_one
@@ -220,6 +220,14 @@ class ClusterAdmin:
         return _write_marker(self._cluster, marker)
 
 
+_NAMED = 3
+
+
+def problem_lines(problems: Mapping[str, Problem]) -> tuple[Problem, ...]:
+    """One problem for each reason, because a log has fifty partitions."""
+    return tuple(why.of(some(names, _NAMED)) for why, names in grouped(problems.items()).items())
+
+
 def _reading(
     known: Metadata,
     partition: TopicPartition,
@@ -282,7 +290,7 @@ def _write_marker(cluster: Cluster, marker: MarkerSpec) -> Problem | NotSent | N
         if marker.leader_epoch not in {None, info.leader_epoch}:
             return NotSent(f"the leader changed (epoch {marker.leader_epoch}, now {info.leader_epoch})")
         connection = cluster.node(info.leader)
-        request = messages.write_marker_request(connection, marker)
+        request = _write_marker_request(connection, marker)
     except BrokerError as exc:
         return NotSent(str(exc))
     try:
@@ -291,6 +299,32 @@ def _write_marker(cluster: Cluster, marker: MarkerSpec) -> Problem | NotSent | N
     except BrokerError as exc:
         return Problem.from_error(exc)
     return problem_of(answer.error_code)
+
+
+def _write_marker_request(connection: Connection, marker: MarkerSpec) -> Any:
+    """A request that writes one marker.
+
+    TransactionVersion stays 0: a broker would refuse 2 with the epoch that DescribeProducers returns (KIP-1228).
+    """
+    version = connection.require_version(WriteTxnMarkersRequest, highest=1)
+    writable = WriteTxnMarkersRequest.WritableTxnMarker
+    return WriteTxnMarkersRequest(
+        version=version,
+        markers=[
+            writable(
+                version=version,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.commit,
+                topics=[
+                    writable.WritableTxnMarkerTopic(
+                        version=version, name=marker.partition.topic, partition_indexes=[marker.partition.partition]
+                    )
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+        ],
+    )
 
 
 # Fences a transactional id (InitProducerId): `txnwatch fence` sends it.

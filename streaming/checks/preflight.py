@@ -245,7 +245,7 @@ def _why_no_api(cluster: Cluster) -> str | None:
     return f"transactional ids: {denied}" if denied is not None else None
 
 
-# The longest timeout that a transaction may have, by the settings of all brokers.
+# The longest timeout that a transaction may have, by the settings of each broker.
 
 _LONGEST_TIMEOUT, _TWO_PHASE = "transaction.max.timeout.ms", "transaction.two.phase.commit.enable"
 
@@ -265,24 +265,6 @@ class BrokerTimeout:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LongestTimeout:
-    """The longest timeout that all brokers allow; any of them can be a coordinator.
-
-    Attributes:
-        ms: the timeout; None if it is not known, or does not limit a transaction.
-        is_unlimited: whether no timeout limits a transaction.
-        problem: the reason for None.
-    """
-
-    ms: DurationMs | None
-    is_unlimited: bool = False
-    problem: str | None = None
-
-
-UNKNOWN = LongestTimeout(None)
-
-
 def broker_timeouts(cluster: Cluster) -> list[BrokerTimeout]:
     """The longest timeout of each broker."""
     found = settings_of(cluster, cluster.known.brokers, [_LONGEST_TIMEOUT, _TWO_PHASE])
@@ -298,14 +280,6 @@ def _timeout_of(node: BrokerId, settings: Settings) -> BrokerTimeout:
         why = f"broker {node} has {_TWO_PHASE}=true: no timeout limits such a transaction"
         return BrokerTimeout(DurationMs(int(text)), is_unlimited=True, problem=why)
     return BrokerTimeout(DurationMs(int(text)))
-
-
-def longest_timeout(timeouts: Sequence[BrokerTimeout]) -> LongestTimeout:
-    """The longest of the timeouts, if every broker shows one and none allows transactions without one."""
-    obstacle = next((one for one in sorted(timeouts, key=lambda one: not one.is_unlimited) if one.problem), None)
-    if obstacle is not None:
-        return LongestTimeout(None, obstacle.is_unlimited, obstacle.problem)
-    return LongestTimeout(max((one.ms for one in timeouts if one.ms is not None), default=None))
 
 
 # Checks before the job starts: the cluster is reachable, and this user may read what verdicts depend on.

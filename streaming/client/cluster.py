@@ -9,7 +9,6 @@ an answer too: no partition is dropped, so an incomplete answer never looks comp
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -517,22 +516,3 @@ class Cluster:
     ) -> dict[TopicPartition, ListedOffset | Problem | None]:
         """The first offset of each partition with a timestamp at or after a time; None if there is none."""
         return offsets_since(self, self.known, partitions, since_ms)
-
-
-# Why no broker can be reached: the error of a new connection, for the person who looks for the cause.
-
-_TIMEOUT_S, _BUDGET_S = 2.0, 5.0
-
-
-def why_not_reached(bootstrap: Iterable[Endpoint], security: Security) -> str | None:
-    """Connects, logs in and asks for the metadata; returns the error of each broker as text, None if one answers.
-
-    A login may need another server, for example a token endpoint: then the text names that server.
-    """
-    with contextlib.closing(Cluster(bootstrap, security, timeout_s=_TIMEOUT_S)) as cluster:
-        try:
-            with cluster.budget(_BUDGET_S):
-                cluster.refresh()
-        except BrokerError as exc:
-            return str(exc)
-    return None

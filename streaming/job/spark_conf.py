@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from txnwatch.state.model.errors import ConfigError, SparkError
-from txnwatch.state.text import NAMES_TO_HIDE, is_secret_name
+from txnwatch.state.model.errors import ConfigError
 from txnwatch.streaming.job.checkpoint import local_directory
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_OF_HADOOP: Final = "spark.hadoop."
 _NEEDED: Final = {
     "spark.master": "the setting master",
     "spark.sql.shuffle.partitions": "the setting state_partitions",
@@ -63,15 +58,6 @@ def with_conf(own: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
     return {**own, **given, **({JAVA_OPTIONS: options} if options else {})}
 
 
-def arguments_of_the_jvm(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the JVM may get as arguments, which every user of the machine can read.
-
-    The others are set after its start. A setting of a file system may be a secret whatever its name is: the names of
-    Azure's keys and tokens, for example, end with the account. Spark's own settings are secrets only by their names.
-    """
-    return {key: text for key, text in settings.items() if not key.startswith(_OF_HADOOP) and not is_secret_name(key)}
-
-
 def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """TOML reads an unquoted `spark.executor.memory` as three tables."""
     for name, value in table.items():
@@ -90,24 +76,6 @@ def _pair(text: object) -> tuple[str, str]:
     if not sign or not key:
         raise ValueError("expected KEY=VALUE")
     return key, value
-
-
-# Settings of Hadoop's clients for a checkpoint that is not local: a host that does not answer is an error in time.
-
-# The defaults of the HDFS client are 45 connections of 20 s to a host that does not answer. Those of S3A are 8 times 6
-# attempts with pauses that double, two minutes if each connection is refused.
-_BOUNDED = {
-    "spark.hadoop.ipc.client.connect.timeout": "5000",
-    "spark.hadoop.ipc.client.connect.max.retries.on.timeouts": "2",
-    "spark.hadoop.ipc.client.connect.max.retries": "5",
-    "spark.hadoop.fs.s3a.retry.limit": "4",
-    "spark.hadoop.fs.s3a.attempts.maximum": "3",
-}
-
-
-def file_system_settings(checkpoint: str) -> dict[str, str]:
-    """The settings that an operator does not set otherwise."""
-    return {} if local_directory(checkpoint) is not None else dict(_BOUNDED)
 
 
 # Which Spark master runs the query, and whether a checkpoint is reachable from all its hosts. Pure.
@@ -162,80 +130,6 @@ def check_checkpoint_place(checkpoint: str, master: str, *, is_shared: bool) -> 
 
 def _is_on_this_host(master: str) -> bool:
     return is_local(master) or master.startswith("local-cluster[")
-
-
-# Spark's network settings: loopback for a local master, authentication and encryption for a cluster.
-#
-# Spark's RPC runs code that a client sends. By default it listens on an address of the host and authenticates nobody.
-
-LOOPBACK: Final = "127.0.0.1"
-# A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
-# `spark.authenticate.secret`; without one the driver does not start. See docs/hardening.md.
-_AUTHENTICATED: Final = {"spark.authenticate": "true"}
-_LOCAL: Final = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-_ENCRYPTED: Final = {
-    "spark.network.crypto.enabled": "true",
-    "spark.network.crypto.saslFallback": "false",
-    "spark.io.encryption.enabled": "true",  # shuffle files have transactional ids
-}
-# Spark shows options in plans and in its log, and all settings on the pages of its web server; by default it would show
-# a JAAS configuration. A setting of a file system may be a secret whatever its name is.
-_REDACTED: Final = rf"(?i){NAMES_TO_HIDE}|jaas|url|^(?:spark\.hadoop\.)?fs\."
-_HIDDEN: Final = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": _REDACTED}
-
-
-def network_settings(master: str) -> dict[str, str]:
-    """The network settings for a master, where the operator has not set others."""
-    return {**_HIDDEN, **_AUTHENTICATED, **(_LOCAL if is_local(master) else _ENCRYPTED)}
-
-
-# Runs the interpreter of Spark's Python workers once before Spark starts.
-#
-# Spark waits ten seconds for the connection of a worker that has ended at once, and its error names no program.
-
-_ANSWERS_S = 30.0
-_ANSWER = "a Python answers"
-_ADVICE = "check PYSPARK_PYTHON: it must be a Python of the driver's version, with txnwatch and all its dependencies"
-
-
-def check_interpreter(interpreter: str, *, answers_s: float = _ANSWERS_S) -> None:
-    """Checks that a program is a Python. The interpreter of the driver itself is not run.
-
-    Raises:
-        SparkError: there is no such program, it is something else, it cannot be run, or it does not answer in time.
-    """
-    if interpreter == sys.executable:
-        return
-    if shutil.which(interpreter) is None:
-        raise SparkError(f"PYSPARK_PYTHON: expected a Python interpreter, found no program {interpreter}")
-    found = _what_is_wrong(interpreter, answers_s)
-    if found is not None:
-        raise SparkError(
-            f"PYSPARK_PYTHON: expected a Python interpreter, found {interpreter}, which {found}; {_ADVICE}"
-        )
-
-
-def _what_is_wrong(interpreter: str, answers_s: float) -> str | None:
-    try:
-        done = subprocess.run(  # noqa: S603 - the operator's own program
-            [interpreter, "-c", f"print({_ANSWER!r})"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=answers_s,
-        )
-    except subprocess.TimeoutExpired:
-        return f"does not answer within {answers_s:.0f} s"
-    except OSError as exc:
-        return f"cannot be run: {exc.strerror}"
-    if done.returncode != 0:
-        return f"ends with exit code {done.returncode}{_last_line(done.stderr)}"
-    return None if _ANSWER.encode() in done.stdout else "does not run Python code"
-
-
-def _last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().splitlines()
-    return f": {lines[-1].strip()}" if lines else ""
 
 
 # The settings of one session.

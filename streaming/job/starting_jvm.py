@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from txnwatch.state.model.errors import SparkError
+from txnwatch.state.text import is_secret_name
 from txnwatch.streaming.job.spark_conf import (
     JAVA_OPTIONS,
-    LOOPBACK,
     SessionSettings,
-    arguments_of_the_jvm,
     is_local,
     is_under_spark_submit,
     port_and_secret,
@@ -42,6 +41,7 @@ from txnwatch.streaming.job.spark_home import (
 
 # The JVM writes its port and its secret into this file when it answers.
 _WHERE_TO_ANSWER: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+LOOPBACK: Final = "127.0.0.1"
 _ANSWER: Final = "jvm-answer"
 _TWO_NUMBERS: Final = struct.Struct(">ii")  # the port, and the length of the secret
 _LOOK_S: Final = 0.02
@@ -163,6 +163,18 @@ def _begun(settings: SessionSettings, answer: Path, output: int | None) -> subpr
         env=environ,
         start_new_session=True,
     )
+
+
+_OF_HADOOP: Final = "spark.hadoop."
+
+
+def arguments_of_the_jvm(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the JVM may get as arguments, which every user of the machine can read.
+
+    The others are set after its start. A setting of a file system may be a secret whatever its name is: the names of
+    Azure's keys and tokens, for example, end with the account. Spark's own settings are secrets only by their names.
+    """
+    return {key: text for key, text in settings.items() if not key.startswith(_OF_HADOOP) and not is_secret_name(key)}
 
 
 def _quick_home(real: Path, scratch: Path) -> tuple[Path, Path | None]:

@@ -19,7 +19,6 @@ from msgspec import Struct, inspect
 from txnwatch.state.model.facts import (
     Fact,
     LastStable,
-    NoticeKind,
     OpenDescribed,
     PartitionNotice,
     ProducerSeen,
@@ -28,7 +27,6 @@ from txnwatch.state.model.facts import (
 )
 from txnwatch.state.model.serializer import PartSerializer, Serializer
 from txnwatch.state.model.values import (
-    FIRST_OFFSET,
     DurationMs,
     ModelValue,
     Offset,
@@ -38,7 +36,6 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.log.partition_fold import Episode, PartitionFold
 from txnwatch.streaming.log.range_reading import Fold, RangeReading
-from txnwatch.streaming.source.offsets import SourceOffset
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("bucket", pa.int32()), pa.field("facts", pa.binary())])
 PARTITION_BUCKET: Final = 0  # the bucket that handles facts about a whole partition
@@ -254,16 +251,6 @@ class ReadRange(Variant, frozen=True):
 
 
 HISTORY: Final = RowFormat(FinishedTransaction | ReadRange | PartitionNotice)
-
-
-def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
-    """Notices for partitions whose leader did not answer during planning. Nothing of them is read."""
-    detail = "its leader did not answer: the partition is not read"
-    return tuple(
-        PartitionNotice(NoticeKind.GAP, partition, at.topic_id, FIRST_OFFSET, FIRST_OFFSET, detail)
-        for partition, at in sorted(end.positions.items())
-        if at.is_stale
-    )
 
 
 def episodes_of(reads: Iterable[RangeReading[Fold]]) -> Iterator[tuple[RangeReading[Fold], Episode]]:

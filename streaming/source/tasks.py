@@ -53,7 +53,6 @@ from txnwatch.streaming.source.rows import (
     episodes_of,
     fact_rows,
     packed_batch,
-    unlisted,
 )
 
 OFFSETS_WORTH_A_TASK = 100_000
@@ -91,6 +90,16 @@ class TaskPlan:
     throttled_ms: Mapping[str, DurationMs] = field(default_factory=dict)
     unlisted: tuple[PartitionNotice, ...] = ()
     brings_barrier: bool = True
+
+
+def unlisted(end: SourceOffset) -> tuple[PartitionNotice, ...]:
+    """Notices for partitions whose leader did not answer during planning. Nothing of them is read."""
+    detail = "its leader did not answer: the partition is not read"
+    return tuple(
+        PartitionNotice(NoticeKind.GAP, partition, at.topic_id, FIRST_OFFSET, FIRST_OFFSET, detail)
+        for partition, at in sorted(end.positions.items())
+        if at.is_stale
+    )
 
 
 def plan_reads(

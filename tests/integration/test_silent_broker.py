@@ -11,10 +11,11 @@ from kafka.protocol.metadata import MetadataRequest
 
 from support.bad_servers import bad_server, stays_silent
 from support.topics import create_topic, unique
+from txnwatch.cli.watching import why_not_reached
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.values import BrokerId
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.client.cluster import Cluster, why_not_reached
+from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.connection import Connection
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security

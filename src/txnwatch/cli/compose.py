@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import ProducerId
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.admin import transaction_requests as open_for
-from txnwatch.streaming.admin.kafka_settings import with_scan_interval
+from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -63,7 +63,7 @@ def searcher_of(
         return OwnerViews(found.views, problems, found.led, found.epochs)
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
-    known = with_scan_interval(policy, cluster)
+    known = _with_scan_interval(policy, cluster)
     return Searcher(
         ClusterAdmin(cluster),
         read_log,
@@ -73,3 +73,10 @@ def searcher_of(
         progress,
         foreign_topics=foreign_topics,
     )
+
+
+def _with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionPolicy:
+    """The thresholds for a command that looks once: without a configured scan interval, that of the brokers counts."""
+    if policy.coordinator_scan_interval_ms is not None:
+        return policy
+    return replace(policy, coordinator_scan_interval_ms=ScanInterval().largest_ms(cluster, 0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TopicPartition,
 )
-from txnwatch.streaming.admin.transaction_requests import names_of, producers_at
+from txnwatch.streaming.admin.transaction_requests import Filters, list_filtered, producers_at
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import why_not_shown
 
@@ -69,7 +69,7 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: BrokerId | None
     producers = producers_at(cluster, node, partition)
     if isinstance(producers, Problem):
         raise BrokerError(f"{partition} at broker {node}: {producers}")
-    names, problems = names_of(cluster, [row.producer_id for row in producers]) if producers else ({}, {})
+    names, problems = _names_of(cluster, [row.producer_id for row in producers]) if producers else ({}, {})
     return CommandAnswer(
         command="describe-producers",
         cluster_id=cluster.known.cluster_id,
@@ -77,6 +77,14 @@ def _answer(cluster: Cluster, partition: TopicPartition, broker: BrokerId | None
         rows=_rows(producers, names),
         not_checked=tuple(NotChecked(f"transactional ids of {what}", str(why)) for what, why in problems.items()),
     )
+
+
+def _names_of(
+    cluster: Cluster, producer_ids: Iterable[ProducerId]
+) -> tuple[dict[ProducerId, ListedTransaction], dict[str, Problem]]:
+    """The transactional id of each producer id that the brokers list; and what they did not list, with the reason."""
+    found = list_filtered(cluster, Filters(producer_ids=tuple(producer_ids)))
+    return {row.producer_id: row for row in found.rows}, found.problems
 
 
 def _rows(producers: Sequence[ActiveProducer], names: dict[ProducerId, ListedTransaction]) -> list[ProducerRow]:

@@ -38,9 +38,9 @@ from txnwatch.cli.one_shot import (
     add_output_flags,
     add_owners_flag,
     ask,
+    kafka_text,
     redis_url,
     topic_name,
-    topic_pattern,
 )
 from txnwatch.cli.output import CommandAnswer, duration
 from txnwatch.cluster_connection import options_of
@@ -392,7 +392,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     )
     parser.add_argument(
         "--topics",
-        type=topic_pattern,
+        type=_topic_pattern,
         metavar="REGEX",
         help="the topics that `run` will scan: doctor checks rights on these and on the topics of censuses alone. "
         "With them, and with the other settings for topics, censuses and the coordinator view, it estimates how many "
@@ -404,6 +404,15 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument("--push-file", type=Path, metavar="FILE", help="the file of the targets that `run` will use")
     add_output_flags(parser, found_if="there is a warning and nothing is missing")
     parser.set_defaults(run=run)
+
+
+def _topic_pattern(text: str) -> str:
+    """A regular expression for whole names of topics."""
+    try:
+        re.compile(kafka_text(text))
+    except re.error as exc:
+        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text!r} ({exc})") from exc
+    return text
 
 
 def run(parsed: argparse.Namespace) -> int:

@@ -18,14 +18,14 @@ from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, place_of_claim, read_published, with_past_abort
 from txnwatch.cli.explain_names import (
     NO_FINDING,
-    groups_around,
     of_former_id,
     of_group_named,
     of_known_id,
     of_name,
     with_waiting_groups,
 )
-from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
+from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in, start_of
+from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -43,6 +43,7 @@ from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
 from txnwatch.cli.past_ids import OwnerEnds, nobody_has, owner_of
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, ended_with
 from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
+from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.commands import explain_id, explain_partition
 from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.errors import BrokerError, ConfigError
@@ -57,6 +58,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
+from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -194,10 +196,16 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
         if look < _LOOKS - 1:
             time.sleep(_PAUSE_S)  # a transaction may have begun between the two answers of the leader
     question.missing.update({f"{span.partition} producer id {span.producer_id}": why for span, why in found.unproven})
-    groups = groups_around(question, partition, found)
+    groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
     explained = with_waiting_groups(question, partition, explained)
     return with_past_abort(question, explained, AbortsOf(lambda one: place_of_claim(one) == partition, [partition]))
+
+
+def _groups_around(question: Question, partition: TopicPartition, found: Search) -> GroupsAround:
+    """The groups that the open transactions of a partition hurt; nothing is read if none is open."""
+    holds = [Hold(start_of(span), found.readings[partition]) for span in open_in(found)]
+    return groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
 
 
 def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:

@@ -31,7 +31,6 @@ from txnwatch.cli.explanation import (
 )
 from txnwatch.cli.hurt_groups import (
     UNSTABLE,
-    GroupsAround,
     Hold,
     Hurt,
     affected_lines,
@@ -43,7 +42,7 @@ from txnwatch.cli.hurt_groups import (
     waiting_means,
 )
 from txnwatch.cli.output import utc
-from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, participants_of, place_of, tombstone_of
+from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
@@ -138,6 +137,11 @@ def of_former_id(question: Question, transactional_id: str) -> Explanation | Non
     producer_id, held = last.value.producer_id, _without_foreign(question, participants_of(records))
     explained = _with_open_data(question, explained, producer_id, held)
     return with_past_abort(question, explained, _aborts(transactional_id, producer_id, held, ends))
+
+
+def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
+    """All partitions of the transactions that the records show."""
+    return {one for record in records if record.value is not None for one in record.value.participants}
 
 
 def _gone(transactional_id: str, records: list[LogRecord]) -> str:
@@ -301,12 +305,6 @@ def _missing_partition(question: Question, meant: TopicPartition) -> str:
 # The groups that a partition or an id hurts.
 
 _NAMED = 5
-
-
-def groups_around(question: Question, partition: TopicPartition, found: Search) -> GroupsAround:
-    """The groups that the open transactions of a partition hurt; nothing is read if none is open."""
-    holds = [Hold(start_of(span), found.readings[partition]) for span in open_in(found)]
-    return groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
 
 
 def with_groups_behind(

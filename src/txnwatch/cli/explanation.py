@@ -16,7 +16,7 @@ from txnwatch.state.detection.view import RAISES_EPOCH
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
-from txnwatch.state.evidence.read_committed import blocking_order, hidden_records
+from txnwatch.state.evidence.read_committed import hidden_records
 from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
 from txnwatch.state.incidents.commands import (
     HangingData,
@@ -217,6 +217,11 @@ def of_partition(
 def open_in(found: Search) -> list[SpanCandidate]:
     """The open spans of a search; of each partition, the one that holds the last stable offset is the first."""
     return blocking_order(span for span, _ in (*found.hanging, *found.covered, *found.unproven))
+
+
+def blocking_order(spans: Iterable[SpanCandidate]) -> list[SpanCandidate]:
+    """The open spans of a partition: the first holds the last stable offset, and each next one after it has ended."""
+    return sorted(spans, key=lambda span: span.span.start_offset)
 
 
 def start_of(span: SpanCandidate) -> SpanStart:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -84,15 +83,6 @@ def topic_name(text: str) -> str:
     """A valid name of a topic."""
     if not is_topic_name(text):
         raise argparse.ArgumentTypeError(f"expected {TOPIC_NAME_RULE}, found {text!r}")
-    return text
-
-
-def topic_pattern(text: str) -> str:
-    """A regular expression for whole names of topics."""
-    try:
-        re.compile(kafka_text(text))
-    except re.error as exc:
-        raise argparse.ArgumentTypeError(f"expected a regular expression, found {text!r} ({exc})") from exc
     return text
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import shutil
 import sys
@@ -32,7 +33,7 @@ from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.text import grouped, json_text, printable, redacted, some, two_units
+from txnwatch.state.text import grouped, printable, redacted, some, two_units
 
 # Lays out rows as lines of text that fit the terminal; without a terminal every row is one line.
 #
@@ -348,6 +349,14 @@ def write(answer: CommandAnswer, how: str, out: TextIO | None = None, *, is_wide
             print(json_text(envelope(answer)), file=stream, flush=True)
         else:
             _write_text(answer, stream, is_wide=is_wide)
+
+
+def json_text(value: Any, **how: Any) -> str:  # noqa: ANN401 - whatever json takes
+    """The value as one line of JSON that is safe on a terminal; a JSON reader gets the same value."""
+    written = json.dumps(value, ensure_ascii=False, **how)
+    if written.isprintable():
+        return written
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in written).replace("\x7f", "\\u007f")
 
 
 @contextmanager

@@ -8,13 +8,13 @@ transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from txnwatch.cli.output import utc
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records, read_views
@@ -84,11 +84,6 @@ def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
     if owner.expired is not None:
         return f"{had}, which has expired: its tombstone is at {place_of(owner.expired)}."
     return f"{had}, which no coordinator has now."
-
-
-def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
-    """All partitions of the transactions that the records show."""
-    return {one for record in records if record.value is not None for one in record.value.participants}
 
 
 class OwnerEnds(NamedTuple):

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import math
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from txnwatch.app import Watch
@@ -25,7 +26,9 @@ from txnwatch.state.model.errors import AuthorizationError, BrokerError, Checkpo
 from txnwatch.state.model.values import doubled
 from txnwatch.state.text import Said
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
-from txnwatch.streaming.client.cluster import why_not_reached
+from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.notations import Endpoint
+from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.job.checkpoint import locked
 from txnwatch.streaming.job.failures import Failure, Repeats, end_jvm, failure_of, failure_of_ours, text_of
 from txnwatch.web.server import served
@@ -255,6 +258,23 @@ def _silence(query: StreamingQuery, watch: Watch) -> str:
     why = why_not_reached(watch.options.bootstrap, watch.options.security)
     now = f"a new connection fails: {why}" if why is not None else "a new connection succeeds now"
     return f"no broker of {watch.settings.bootstrap_server} has answered for {SILENCE_S:.0f} s; {now}"
+
+
+_TIMEOUT_S, _BUDGET_S = 2.0, 5.0
+
+
+def why_not_reached(bootstrap: Iterable[Endpoint], security: Security) -> str | None:
+    """Connects, logs in and asks for the metadata; returns the error of each broker as text, None if one answers.
+
+    A login may need another server, for example a token endpoint: then the text names that server.
+    """
+    with contextlib.closing(Cluster(bootstrap, security, timeout_s=_TIMEOUT_S)) as cluster:
+        try:
+            with cluster.budget(_BUDGET_S):
+                cluster.refresh()
+        except BrokerError as exc:
+            return str(exc)
+    return None
 
 
 def why_it_ended(query: StreamingQuery, repeats: Repeats, watch: Watch) -> str:

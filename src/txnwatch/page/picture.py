@@ -37,17 +37,18 @@ from txnwatch.page.words import (
     next_step,
     number,
     owner_row,
+    owners_of,
     places,
     tag,
     waiting,
     why,
-    with_holders_owner,
     worst_first,
 )
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.incidents.commands import Origin, explain_id, explain_partition, suggested
 from txnwatch.state.model.findings import CensusOffsets, OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
+from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
 
@@ -198,7 +199,9 @@ def picture_of(known: Knowledge) -> Picture:
     return {
         "status": _status(known, incidents),
         "incidents": {event.incident_id: incident_row(known, event) for event in shown},
-        "lanes": {key: with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in lanes.items()},
+        "lanes": {
+            key: _with_holders_owner(known.store.origin, lane, by_producer, by_id) for key, lane in lanes.items()
+        },
         "order": {
             "incidents": [event.incident_id for event in shown],
             "more_incidents": len(incidents) - len(shown),
@@ -210,6 +213,26 @@ def picture_of(known: Knowledge) -> Picture:
         "recent": recent(known, RECENT),
         "watcher": {name: list(values) for name, values in known.series.items()},
     }
+
+
+def _with_holders_owner(
+    origin: Origin | None,
+    lane: Mapping[str, Any],
+    transactions: Mapping[ProducerId, OpenTransaction],
+    incidents: Mapping[str, IncidentEvent],
+) -> dict[str, Any]:
+    """A lane with the name of its holder's owner: that of its incident, which knows more (groups), if there is one."""
+    holder = lane["holder"]
+    transaction = transactions.get(holder["producer_id"]) if holder is not None else None
+    if transaction is None:
+        return dict(lane)
+    event = incidents.get(holder["incident"] or "")
+    if event is not None:
+        owner = event.owner
+    else:
+        topics = frozenset(span.partition.topic for span in transaction.spans)
+        owner = owners_of(origin).of(Subject(transaction.transactional_id, lane["topic"], topics)).owner
+    return {**lane, "holder": {**holder, "owner": name(owner.name) if owner is not None else None}}
 
 
 def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ cannot be printed as escapes and cuts the middle of a long text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from txnwatch.page.truth import Facts, PageState, PageTruth
@@ -30,7 +30,7 @@ from txnwatch.state.model.incident import (
     Refusal,
 )
 from txnwatch.state.model.ownership import ADVICE_MEANS, NO_OWNERS, IdMaker, OwnerLookup, OwningTeam, Subject
-from txnwatch.state.model.values import ProducerId, TimestampMs
+from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import Verdict, rank, reason_text, undetected
 from txnwatch.state.text import printable, two_units
 
@@ -394,26 +394,6 @@ def _no_owner(origin: Origin | None, owner: OwningTeam | None) -> str | None:
     if owners_of(origin) is NO_OWNERS:
         return "No owner is known: this watch has no table of owners (owners_file)."
     return "The table of owners has no entry for it."
-
-
-def with_holders_owner(
-    origin: Origin | None,
-    lane: Mapping[str, Any],
-    transactions: Mapping[ProducerId, OpenTransaction],
-    incidents: Mapping[str, IncidentEvent],
-) -> dict[str, Any]:
-    """A lane with the name of its holder's owner: that of its incident, which knows more (groups), if there is one."""
-    holder = lane["holder"]
-    transaction = transactions.get(holder["producer_id"]) if holder is not None else None
-    if transaction is None:
-        return dict(lane)
-    event = incidents.get(holder["incident"] or "")
-    if event is not None:
-        owner = event.owner
-    else:
-        topics = frozenset(span.partition.topic for span in transaction.spans)
-        owner = owners_of(origin).of(Subject(transaction.transactional_id, lane["topic"], topics)).owner
-    return {**lane, "holder": {**holder, "owner": name(owner.name) if owner is not None else None}}
 
 
 def names_of_owners(incidents: Iterable[IncidentEvent], most: int) -> str:

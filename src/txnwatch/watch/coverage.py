@@ -34,7 +34,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.state.model.verdicts import undetected_text
 from txnwatch.state.text import Said, some
-from txnwatch.streaming.checks.preflight import UNKNOWN, BrokerTimeout, LongestTimeout, longest_timeout
+from txnwatch.streaming.checks.preflight import BrokerTimeout
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.watch.alerts import PERSISTENT_MS, PersistentAlert
@@ -281,6 +281,24 @@ def _partitions(partitions: Sequence[TopicPartition]) -> str:
 _PAUSE_MS = DurationMs(60_000)
 
 
+@dataclass(frozen=True, slots=True)
+class LongestTimeout:
+    """The longest timeout that all brokers allow; any of them can be a coordinator.
+
+    Attributes:
+        ms: the timeout; None if it is not known, or does not limit a transaction.
+        is_unlimited: whether no timeout limits a transaction.
+        problem: the reason for None.
+    """
+
+    ms: DurationMs | None
+    is_unlimited: bool = False
+    problem: str | None = None
+
+
+_UNKNOWN = LongestTimeout(None)
+
+
 @dataclass(slots=True)
 class TimeoutLimit:
     """The limit of the setting, or else of the brokers.
@@ -291,7 +309,7 @@ class TimeoutLimit:
     """
 
     fixed_ms: DurationMs | None
-    known: LongestTimeout = UNKNOWN
+    known: LongestTimeout = _UNKNOWN
     _due_ms: TimestampMs = AT_ONCE
     _change: str | None = None
 
@@ -325,6 +343,14 @@ class TimeoutLimit:
         if self.known.ms is None or any(one.is_unlimited for one in found):
             return longest_timeout(found)
         return LongestTimeout(max([self.known.ms, *(one.ms for one in found if one.ms is not None)]))
+
+
+def longest_timeout(timeouts: Sequence[BrokerTimeout]) -> LongestTimeout:
+    """The longest of the timeouts, if every broker shows one and none allows transactions without one."""
+    obstacle = next((one for one in sorted(timeouts, key=lambda one: not one.is_unlimited) if one.problem), None)
+    if obstacle is not None:
+        return LongestTimeout(None, obstacle.is_unlimited, obstacle.problem)
+    return LongestTimeout(max((one.ms for one in timeouts if one.ms is not None), default=None))
 
 
 def _shown(limit: LongestTimeout) -> str:

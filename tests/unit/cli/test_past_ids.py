@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from txnwatch.cli.past_ids import FormerOwner, former_text, participants_of, tombstone_of
+from txnwatch.cli.explain_names import participants_of
+from txnwatch.cli.past_ids import FormerOwner, former_text, tombstone_of
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import Problem, TopicPartition

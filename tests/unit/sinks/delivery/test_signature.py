@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from txnwatch.librdkafka import mode_warning
 from txnwatch.sinks.delivery.encoding import (
     Keys,
-    mode_warning,
     read_keys,
     redis_place,
     topic_place,

@@ -6,23 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txnwatch.state.abort.protocol import (
-    FRESH_MS,
-    HOUR_MS,
+from txnwatch.state.abort.protocol import FRESH_MS, HOUR_MS, MarkerResult, action, outdated
+from txnwatch.state.abort.rules import Refused
+from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.incidents.remediation import (
     IDLE_HOLDER_MS,
     UNPROVEN_MS,
     Breaker,
-    MarkerResult,
-    action,
     is_left_undecided,
     is_unproven_for_long,
     markers_last_hour,
-    outdated,
     trip_by_refusal,
     trip_by_result,
 )
-from txnwatch.state.abort.rules import Refused
-from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.incident import ActionResult, Decision, Refusal
 from txnwatch.state.model.values import TopicPartition
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from support.incidents import an_event
-from txnwatch.state.evidence.read_committed import blocked_reads, blocking_order, with_blocked_reads
-from txnwatch.state.incidents.checking import candidate_of
+from txnwatch.cli.explanation import blocking_order
+from txnwatch.state.evidence.read_committed import blocked_reads
+from txnwatch.state.incidents.checking import candidate_of, with_blocked_reads
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import Problem, TopicPartition
 

@@ -10,14 +10,8 @@ from msgspec.structs import replace as changed
 
 from support.incidents import an_event
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import (
-    Outcome,
-    is_without_outcome,
-    known_outcome,
-    outcome_basis,
-    unknown,
-    with_outcome,
-)
+from txnwatch.state.evidence.outcome import Outcome, known_outcome, outcome_basis, unknown, with_outcome
+from txnwatch.state.incidents.found_incidents import is_without_outcome
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.incident import IncidentStatus

@@ -18,9 +18,9 @@ from txnwatch.state.evidence.proven_hang import (
     is_same_data,
     proven,
     seen_again,
-    unconfirmed,
     with_history,
 )
+from txnwatch.state.incidents.found_incidents import unconfirmed
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.incident import OutcomeDoubt as D

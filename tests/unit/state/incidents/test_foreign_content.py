@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.outcome import Outcome, unknown
-from txnwatch.state.incidents.book import IncidentStore, meaning
+from txnwatch.state.incidents.book import IncidentStore, is_own, is_same_span, meaning, outcome_as_found
 from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span, is_doubtful_transaction
 from txnwatch.state.incidents.claims import (
     believed_action,
@@ -18,10 +18,7 @@ from txnwatch.state.incidents.claims import (
     differs,
     found_too,
     is_elsewhere,
-    is_own,
-    is_same_span,
     keeps_content,
-    outcome_as_found,
     with_claim,
     with_newer_verdict,
 )

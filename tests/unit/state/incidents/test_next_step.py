@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.incidents import an_event
-from txnwatch.state.incidents.claims import is_update_of_span, needs_confirmation
+from txnwatch.state.incidents.found_incidents import is_update_of_span, needs_confirmation
 from txnwatch.state.incidents.life import Known, NextStep, confirmed_span, confirmed_transaction, step
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.ending import no_longer_open, partition_gone
+from txnwatch.state.incidents.book import IN_HAND_MS, is_left_to_watch
 from txnwatch.state.incidents.claims import (
-    IN_HAND_MS,
     KEPT_MS,
     ROOM,
     SEEN_OVER_MS,
@@ -21,7 +21,6 @@ from txnwatch.state.incidents.claims import (
     arrival,
     end_after,
     hides,
-    is_left_to_watch,
     is_long_over,
     is_usable,
 )

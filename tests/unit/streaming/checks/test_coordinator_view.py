@@ -13,8 +13,9 @@ from txnwatch.state.model.errors import AuthorizationError
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.streaming.admin.kafka_settings import Settings
 from txnwatch.streaming.checks import preflight
-from txnwatch.streaming.checks.preflight import broker_timeouts, choose_view, longest_timeout
+from txnwatch.streaming.checks.preflight import broker_timeouts, choose_view
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
+from txnwatch.watch.coverage import longest_timeout
 
 LOG = "__transaction_state"
 SHOWN = TopicInfo(LOG, "id", {0: PartitionInfo(1, 0)})

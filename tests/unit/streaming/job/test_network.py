@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from txnwatch.streaming.job.spark_conf import is_local, network_settings
+from txnwatch.streaming.job.query import network_settings
+from txnwatch.streaming.job.spark_conf import is_local
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[2,4]", "local[*]"])

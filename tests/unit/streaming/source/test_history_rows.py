@@ -8,7 +8,8 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
-from txnwatch.streaming.source.rows import Row, episode_rows, unlisted
+from txnwatch.streaming.source.rows import Row, episode_rows
+from txnwatch.streaming.source.tasks import unlisted
 
 
 def range_of(end: int) -> RangeReading:

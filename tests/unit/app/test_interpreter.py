@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from txnwatch.spark_start import check_interpreter
 from txnwatch.state.model.errors import SparkError
-from txnwatch.streaming.job.spark_conf import check_interpreter
 
 
 def program(directory: Path, script: str) -> str:
