@@ -180,7 +180,7 @@ class Actors:
 class AbortOracle(Oracle):
     """Also runs the ledger and the abort after every batch that was committed."""
 
-    def __init__(self, world: World, truth: Truth, forger_seed: int | None, *, hides: bool) -> None:
+    def __init__(self, world: World, truth: Truth, forger_seed: int | None, *, hides: bool = False) -> None:
         super().__init__(world)
         self.actors = Actors(world, truth, 3, forger_seed, hides=hides)
         self.live_claims = LiveClaims()
