@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -32,7 +31,7 @@ from txnwatch.state.incidents.heartbeat import CONTENT_TYPE, EVENT_TYPE, Heartbe
 from txnwatch.state.incidents.value_rules import problem_of
 from txnwatch.state.model.errors import BadEventError, ConfigError, RegistryUnavailableError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.values import TimestampMs
+from txnwatch.state.model.values import rfc3339
 from txnwatch.state.text import read_json, redacted, shown_url
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def cloud_event_attributes(event: IncidentEvent) -> dict[str, str]:
         "source": f"/kafka/{event.cluster_id}",
         "type": event.event_type,
         "subject": event.subject,
-        "time": _rfc3339(event.time_ms),
+        "time": rfc3339(event.time_ms),
     }
 
 
@@ -187,14 +186,9 @@ def heartbeat_headers(heartbeat: Heartbeat) -> dict[str, str | bytes | None]:
         "ce_source": f"/kafka/{heartbeat.cluster_id}",
         "ce_type": EVENT_TYPE,
         "ce_subject": heartbeat.instance,
-        "ce_time": _rfc3339(heartbeat.time_ms),
+        "ce_time": rfc3339(heartbeat.time_ms),
         "content-type": CONTENT_TYPE,
     }
-
-
-def _rfc3339(time_ms: TimestampMs) -> str:
-    seconds, millis = divmod(time_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
 
 
 def plain(event: IncidentEvent) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeVar, overload
 
@@ -136,6 +137,12 @@ FIRST_OFFSET: Final = Offset(0)  # where each log has begun
 def elapsed(since_ms: TimestampMs, now_ms: TimestampMs) -> DurationMs:
     """How long ago a moment was; zero if it is ahead of the clock."""
     return max(NO_TIME, now_ms - since_ms)
+
+
+def rfc3339(time_ms: TimestampMs) -> str:
+    """A time as text in UTC, as RFC 3339 has it, with milliseconds."""
+    seconds, millis = divmod(time_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
 
 
 # The base classes of the model's values: immutable, and encoded by their annotations.

@@ -20,7 +20,6 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from txnwatch.push.http_client import Address, HttpClient
@@ -29,7 +28,7 @@ from txnwatch.push.sender import TRIES_OF_A_REFUSED_EVENT, Journal, Sender, Targ
 from txnwatch.sinks.delivery.outbox import WHEN_WOKEN, DeliveryCounts
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
 from txnwatch.state.model.verdicts import RULE_OF, VERDICTS, Severity, Verdict
 from txnwatch.state.text import printable
 
@@ -186,8 +185,8 @@ class Alert:
         found = {
             "labels": self.labels,
             "annotations": self.annotations,
-            "startsAt": _rfc3339(self.starts_ms),
-            "endsAt": _rfc3339(self.ends_ms),
+            "startsAt": rfc3339(self.starts_ms),
+            "endsAt": rfc3339(self.ends_ms),
         }
         return {**found, "generatorURL": self.url} if self.url else found
 
@@ -285,11 +284,6 @@ def harmless(text: str, longest: int = LONGEST_TEXT) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return ":\\x2f/" if found[0] == "://" else f"\\x{ord(found[0]):02x}"
-
-
-def _rfc3339(time_ms: TimestampMs) -> str:
-    seconds, millis = divmod(time_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
 
 
 # Which alerts a peer has, and which it gets next. Pure: no I/O, and time is an argument.
