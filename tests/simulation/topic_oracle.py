@@ -31,6 +31,7 @@ def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int, ends: Mapping[str
     """
     last, shown = log.compacted, log.shown
     in_batch = {event.incident_id for event in log.records[begin:]}
+    in_batch |= {incident_id for incident_id, number in log.buried.items() if number >= begin}
     for known in ledger.store.known.values():
         problem = _wrong(ledger, known, last.get(known.incident_id))
         # A tombstone removes what ended long ago, and a record about it that the ledger has not read yet.
