@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkConf, SparkContext
@@ -27,13 +27,16 @@ from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.state.text import NAMES_TO_HIDE
-from txnwatch.streaming.job.checkpoint import local_directory
 from txnwatch.streaming.job.operator import BucketProcessor, no_rows
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
-from txnwatch.streaming.job.spark_conf import check_checkpoint_place, is_local
+from txnwatch.streaming.job.spark_conf import (
+    check_checkpoint_place,
+    file_system_settings,
+    is_local,
+    network_settings,
+)
 from txnwatch.streaming.job.spark_home import search_path
-from txnwatch.streaming.job.starting_jvm import LOOPBACK, StartingJvm
+from txnwatch.streaming.job.starting_jvm import StartingJvm
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
 # The query.
@@ -242,48 +245,6 @@ def _look_for_no_sources(context: SparkContext) -> None:
     with suppress(Py4JError, TypeError):  # Py4J takes a name that it does not know for a package
         manager = getattr(getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$"), "MODULE$")
         getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(jvm.PythonUtils.toScalaMap({})))
-
-
-# Spark's network settings: loopback for a local master, authentication and encryption for a cluster.
-#
-# Spark's RPC runs code that a client sends. By default it listens on an address of the host and authenticates nobody.
-
-# A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
-# `spark.authenticate.secret`; without one the driver does not start. See docs/hardening.md.
-_AUTHENTICATED: Final = {"spark.authenticate": "true"}
-_LOCAL: Final = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
-_ENCRYPTED: Final = {
-    "spark.network.crypto.enabled": "true",
-    "spark.network.crypto.saslFallback": "false",
-    "spark.io.encryption.enabled": "true",  # shuffle files have transactional ids
-}
-# Spark shows options in plans and in its log, and all settings on the pages of its web server; by default it would show
-# a JAAS configuration. A setting of a file system may be a secret whatever its name is.
-_REDACTED: Final = rf"(?i){NAMES_TO_HIDE}|jaas|url|^(?:spark\.hadoop\.)?fs\."
-_HIDDEN: Final = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": _REDACTED}
-
-
-def network_settings(master: str) -> dict[str, str]:
-    """The network settings for a master, where the operator has not set others."""
-    return {**_HIDDEN, **_AUTHENTICATED, **(_LOCAL if is_local(master) else _ENCRYPTED)}
-
-
-# Settings of Hadoop's clients for a checkpoint that is not local: a host that does not answer is an error in time.
-
-# The defaults of the HDFS client are 45 connections of 20 s to a host that does not answer. Those of S3A are 8 times 6
-# attempts with pauses that double, two minutes if each connection is refused.
-_BOUNDED = {
-    "spark.hadoop.ipc.client.connect.timeout": "5000",
-    "spark.hadoop.ipc.client.connect.max.retries.on.timeouts": "2",
-    "spark.hadoop.ipc.client.connect.max.retries": "5",
-    "spark.hadoop.fs.s3a.retry.limit": "4",
-    "spark.hadoop.fs.s3a.attempts.maximum": "3",
-}
-
-
-def file_system_settings(checkpoint: str) -> dict[str, str]:
-    """The settings that an operator does not set otherwise."""
-    return {} if local_directory(checkpoint) is not None else dict(_BOUNDED)
 
 
 # Starts the Python worker of the tasks while the JVM prepares the session.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.text import NAMES_TO_HIDE
 from txnwatch.streaming.job.checkpoint import local_directory
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -78,6 +79,24 @@ def _pair(text: object) -> tuple[str, str]:
     return key, value
 
 
+# Settings of Hadoop's clients for a checkpoint that is not local: a host that does not answer is an error in time.
+
+# The defaults of the HDFS client are 45 connections of 20 s to a host that does not answer. Those of S3A are 8 times 6
+# attempts with pauses that double, two minutes if each connection is refused.
+_BOUNDED = {
+    "spark.hadoop.ipc.client.connect.timeout": "5000",
+    "spark.hadoop.ipc.client.connect.max.retries.on.timeouts": "2",
+    "spark.hadoop.ipc.client.connect.max.retries": "5",
+    "spark.hadoop.fs.s3a.retry.limit": "4",
+    "spark.hadoop.fs.s3a.attempts.maximum": "3",
+}
+
+
+def file_system_settings(checkpoint: str) -> dict[str, str]:
+    """The settings that an operator does not set otherwise."""
+    return {} if local_directory(checkpoint) is not None else dict(_BOUNDED)
+
+
 # Which Spark master runs the query, and whether a checkpoint is reachable from all its hosts. Pure.
 #
 # Under spark-submit the driver's JVM exists before this process, and spark-submit has chosen the master.
@@ -130,6 +149,31 @@ def check_checkpoint_place(checkpoint: str, master: str, *, is_shared: bool) -> 
 
 def _is_on_this_host(master: str) -> bool:
     return is_local(master) or master.startswith("local-cluster[")
+
+
+# Spark's network settings: loopback for a local master, authentication and encryption for a cluster.
+#
+# Spark's RPC runs code that a client sends. By default it listens on an address of the host and authenticates nobody.
+
+LOOPBACK: Final = "127.0.0.1"
+# A local master and a Kubernetes master make a secret for each start. For a standalone cluster an operator sets
+# `spark.authenticate.secret`; without one the driver does not start. See docs/hardening.md.
+_AUTHENTICATED: Final = {"spark.authenticate": "true"}
+_LOCAL: Final = {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+_ENCRYPTED: Final = {
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.io.encryption.enabled": "true",  # shuffle files have transactional ids
+}
+# Spark shows options in plans and in its log, and all settings on the pages of its web server; by default it would show
+# a JAAS configuration. A setting of a file system may be a secret whatever its name is.
+_REDACTED: Final = rf"(?i){NAMES_TO_HIDE}|jaas|url|^(?:spark\.hadoop\.)?fs\."
+_HIDDEN: Final = {"spark.redaction.regex": _REDACTED, "spark.sql.redaction.options.regex": _REDACTED}
+
+
+def network_settings(master: str) -> dict[str, str]:
+    """The network settings for a master, where the operator has not set others."""
+    return {**_HIDDEN, **_AUTHENTICATED, **(_LOCAL if is_local(master) else _ENCRYPTED)}
 
 
 # The settings of one session.

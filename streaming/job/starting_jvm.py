@@ -24,6 +24,7 @@ from txnwatch.state.model.errors import SparkError
 from txnwatch.state.text import is_secret_name
 from txnwatch.streaming.job.spark_conf import (
     JAVA_OPTIONS,
+    LOOPBACK,
     SessionSettings,
     is_local,
     is_under_spark_submit,
@@ -41,7 +42,6 @@ from txnwatch.streaming.job.spark_home import (
 
 # The JVM writes its port and its secret into this file when it answers.
 _WHERE_TO_ANSWER: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
-LOOPBACK: Final = "127.0.0.1"
 _ANSWER: Final = "jvm-answer"
 _TWO_NUMBERS: Final = struct.Struct(">ii")  # the port, and the length of the secret
 _LOOK_S: Final = 0.02

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from txnwatch.streaming.job.query import network_settings
-from txnwatch.streaming.job.spark_conf import is_local
+from txnwatch.streaming.job.spark_conf import is_local, network_settings
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[2,4]", "local[*]"])
