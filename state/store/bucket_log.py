@@ -229,9 +229,11 @@ class KeptBucket:
         first = missing.stop - len(tokens)
         for sequence in missing:
             packed = store.entry(sequence)
-            entry = ENTRIES.decode(packed) if packed is not None else None
-            if packed is None or entry is None or entry.token != tokens[sequence - first]:
-                raise CheckpointError(_is_incomplete(sequence, "lacks" if entry is None else "has another"))
+            if packed is None:
+                raise _incomplete("lacks", sequence)
+            entry = ENTRIES.decode(packed)
+            if entry.token != tokens[sequence - first]:
+                raise _incomplete("has another", sequence)
             if sequence == first:
                 self._snapshot_bytes, self._log_bytes = len(packed), 0
             else:
@@ -298,8 +300,8 @@ def load(kept: KeptBucket | None, store: LogStore, number: int) -> KeptBucket:
     return anew
 
 
-def _is_incomplete(sequence: int, what: str) -> str:
-    return (
+def _incomplete(what: str, sequence: int) -> CheckpointError:
+    return CheckpointError(
         f"the stored state {what} entry {sequence}, which its head names: give a new --checkpoint directory; open "
         "incidents come from the events topic, and the state is built from the logs again"
     )

@@ -65,10 +65,12 @@ class LiveClaims:
     def _is_live(self, ledger: Ledger, world: World, one: IncidentEvent) -> bool:
         if one.verdict != Verdict.HANGING or one.topic is None or one.is_by_hand or ledger.book.was_found(one):
             return False
-        at = world.data.get(partition_of(one))
-        is_open = at is not None and at.topic_id == one.topic_id and at.is_listable and world.is_whole
-        is_open = is_open and at is not None and (one.producer_id, one.txn_start_offset) in at.open_spans()
-        return is_open and not world.hidden and world.coordinators.is_held(one.producer_id, partition_of(one))
+        partition = partition_of(one)
+        at = world.data.get(partition)
+        if at is None or at.topic_id != one.topic_id or not at.is_listable or not world.is_whole or world.hidden:
+            return False
+        is_open = (one.producer_id, one.txn_start_offset) in at.open_spans()
+        return is_open and world.coordinators.is_held(one.producer_id, partition)
 
 
 def _wrong(ledger: Ledger, known: IncidentEvent, last: IncidentEvent | None) -> str | None:
