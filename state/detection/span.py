@@ -5,6 +5,7 @@ proof.py has the other table: what barriers show about a span that stays open.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from txnwatch.state.model.facts import (
     OpenDescribed,
     PartitionNotice,
     ProducerSeen,
-    TransactionSeen,
 )
 from txnwatch.state.model.findings import Finding, Mismatch, SpanEnd, SpanEnded, StrayWrite, ViewHealed
 from txnwatch.state.model.transaction import Emission, Marker, ProducerState, Span
@@ -189,12 +189,12 @@ def after_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
     return after_event(producer, notice.partition, span, event)
 
 
-def held_between_barriers(producer: ProducerState, fact: TransactionSeen) -> ProducerState:
+def held_between_barriers(producer: ProducerState, held: Container[TopicPartition]) -> ProducerState:
     """Restarts the proof on partitions that a live transaction has held since the last look."""
     reopened = {
         partition: changed(span, SpanEvent.HELD_BETWEEN_BARRIERS)
         for partition, span in producer.spans.items()
-        if partition in fact.held and span.uncovered_at is not None
+        if partition in held and span.uncovered_at is not None
     }
     return replace(producer, spans={**producer.spans, **reopened}) if reopened else producer
 

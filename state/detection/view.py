@@ -428,9 +428,13 @@ def _after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step
 def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd | None = None) -> Step:
     """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state.
 
-    `end` is how the transaction of the view before has ended, if that is known.
+    `end` is how the transaction of the view before has ended, if that is known. The proof starts again on the partitions
+    that the view before held: perhaps no barrier since has looked, because the log was not read to its end.
     """
     prior = producer.view
+    if prior is not None and prior.is_live:
+        let_go = prior.participants - (view.participants if view.is_live else frozenset())
+        producer = held_between_barriers(producer, let_go)
     emissions = dict(producer.emissions)
     emitted: list[Finding] = []
     for verdict in producer.emissions:
@@ -489,7 +493,7 @@ def apply(
         case ProducerSeen():
             return after_range(producer, fact, barrier_number, is_consecutive=is_consecutive, read_since=read_since)
         case TransactionSeen():
-            held = held_between_barriers(producer, fact)
+            held = held_between_barriers(producer, fact.held)
             return after_record(held, fact.view, barrier_number, fact.decided, is_consecutive=is_consecutive)
         case TransactionalIdGone():
             return _after_tombstone(producer, fact)

@@ -223,6 +223,15 @@ def test_a_span_held_between_two_barriers_starts_its_proof_again() -> None:
     assert proven_at == {"held": [False, True], "not held": [True, False]}
 
 
+def test_a_span_that_was_held_while_the_log_was_not_read_to_its_end_starts_its_proof_again() -> None:
+    """No barrier has looked while it was held, and the marker may be above the end that the last one has listed."""
+    run = BucketRun()
+    run.batch(transaction(1, S.COMPLETE_ABORT), seen(0, 10, data=5))
+    run.batch(transaction(2, S.ONGOING, ORDERS), stale_coordinator=frozenset({0}))
+    found = [run.batch(transaction(3, S.COMPLETE_ABORT)), run.batch()]
+    assert [any(isinstance(one, SpanCandidate) for one in batch) for batch in found] == [False, True]
+
+
 @pytest.mark.parametrize("owner", ["known", "unknown"])
 @pytest.mark.parametrize("log_partition", [0, 1])
 def test_the_last_two_readings_of_the_log_have_the_same_leader(owner: str, log_partition: int) -> None:
