@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
-from txnwatch.config import INT64, RunSettings
+from txnwatch.config import RunSettings
 from txnwatch.page.clusters import MOST_CLUSTERS, NAME, ClusterEntry
+from txnwatch.state.model.values import INT64
 
 SOURCE = Path(__file__).resolve().parent.parent / "deploy" / "helm" / "values.schema.yaml"
 # Values of the chart set these: `secret`, `checkpoint` and `metrics`.

@@ -227,7 +227,11 @@ def _finite(text: str) -> float:
     return number
 
 
-# Which text can be the name of a host.
+# Which text can be the name of a host, a name that an operator gives (a team, a target of the push), and an address of
+# the web.
+
+GIVEN_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+WEB_ADDRESS: Final = re.compile(r"https?://[!-~]{1,1000}")
 
 
 def is_host_name(text: str) -> bool:

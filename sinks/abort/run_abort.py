@@ -12,6 +12,7 @@ back: if another one came first, nothing may follow from ours.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -23,13 +24,13 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
-from txnwatch.sinks.delivery.events_topic import Found
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Refused
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.evidence.screening import Search
+from txnwatch.state.incidents.automatic_abort import AutoAbort
 from txnwatch.state.incidents.by_hand import (
     AbortByHand,
     AwaitEnd,
@@ -44,8 +45,8 @@ from txnwatch.state.incidents.by_hand import (
 from txnwatch.state.incidents.claims import is_usable
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.event_builder import fitting
-from txnwatch.state.incidents.remediation import AutoAbort
-from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, Plan, PlanRunner, Say, T, Wanted, Way
+from txnwatch.state.incidents.heartbeat import TopicRecord
+from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, PassLeaseOn, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, latest
@@ -55,6 +56,7 @@ from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition,
 # The lease of the automatic abort.
 
 SESSION_MS = 10_000
+PASSED_ON_S = 30.0  # a rebalance takes a few seconds
 _MOST_POLLS = 100
 
 
@@ -67,6 +69,7 @@ class GroupLease:
         self._topic, self._group = topic, lease_group(cluster_id)
         self._has_it = False
         self._polled_s = 0.0
+        self._asks_from_s: float | None = None
         self._consumer = Consumer(
             {
                 **client_config,
@@ -80,12 +83,18 @@ class GroupLease:
                 "partition.assignment.strategy": "range",
             }
         )
-        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
+        self._ask()
+
+    def _ask(self) -> None:
+        self._asks_from_s = None
+        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
 
     def is_held(self) -> bool:
         """See Lease. It also polls, to stay in the group; the records are ignored."""
         for _ in range(_MOST_POLLS):
             try:
+                if self._asks_from_s is not None and time.monotonic() >= self._asks_from_s:
+                    self._ask()
                 message = self._consumer.poll(0)
                 if message is None:
                     break
@@ -106,6 +115,13 @@ class GroupLease:
         except KafkaException:
             return False
         return self._has_it
+
+    def pass_on(self) -> None:
+        """See Lease."""
+        self._has_it = False
+        self._asks_from_s = time.monotonic() + PASSED_ON_S
+        with contextlib.suppress(KafkaException):
+            self._consumer.unsubscribe()
 
     def close(self) -> None:
         """See Lease."""
@@ -155,7 +171,12 @@ class RunningAbort:
 
     def __post_init__(self, mode: str, policy: AbortPolicy, cooldown_ms: DurationMs, instance: str) -> None:
         self.abort = AutoAbort(mode, policy, cooldown_ms, self.ledger.ledger, instance)
-        ways: dict[type[Wanted[Any]], Way] = {**self.ledger.ways(), HoldLease: self._held, Say: self._say}
+        ways: dict[type[Wanted[Any]], Way] = {
+            **self.ledger.ways(),
+            HoldLease: self._held,
+            PassLeaseOn: self._pass_on,
+            Say: self._say,
+        }
         self._reads = PlanRunner(self.ledger.admin, self.now_ms, ways)
 
     @property
@@ -181,6 +202,10 @@ class RunningAbort:
             return LeaseAnswer(is_held=False, problem=None)
         is_held = self.lease.is_held_now() if wanted.is_certain else self.lease.is_held()
         return LeaseAnswer(is_held, self.lease.problem)
+
+    def _pass_on(self, _: PassLeaseOn) -> None:
+        if self.lease is not None:
+            self.lease.pass_on()
 
     def _say(self, wanted: Say) -> None:
         if wanted.is_warning:
@@ -276,10 +301,10 @@ PAUSE_S = 0.1
 class Readable(Protocol):
     """What reads the topic; EventLog is one."""
 
-    def history(self) -> Iterable[Found]:
+    def history(self) -> Iterable[TopicRecord]:
         """See EventLog."""
 
-    def new_records(self) -> Iterable[Found]:
+    def new_records(self) -> Iterable[TopicRecord]:
         """See EventLog."""
 
 
@@ -383,7 +408,7 @@ class KafkaOperatorsTopic:
         if self._log is not None:
             self._take(self._log.new_records())
 
-    def _take(self, found: Iterable[Found]) -> None:
+    def _take(self, found: Iterable[TopicRecord]) -> None:
         events = [one for one in found if isinstance(one, IncidentEvent)]
         self._known = latest([*self._known.values(), *events])
         for event in events:

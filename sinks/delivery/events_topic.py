@@ -29,7 +29,7 @@ from txnwatch.sinks.delivery.encoding import (
     without_signature,
 )
 from txnwatch.state.incidents import heartbeat
-from txnwatch.state.incidents.heartbeat import Heartbeat, to_bytes
+from txnwatch.state.incidents.heartbeat import Heartbeat, TopicRecord, to_bytes
 from txnwatch.state.model.errors import (
     BadEventError,
     BrokerError,
@@ -312,7 +312,6 @@ def _compaction_warning(admin: AdminClient, topic: str, timeout_s: float) -> str
 _AT_A_TIME = 500
 _NO_READ = "the right READ on the topic is missing (docs/rights.md)"
 Decoder = Callable[[bytes], IncidentEvent]
-Found = IncidentEvent | Heartbeat | Overwritten | BadEventError
 
 
 class EventLog:
@@ -372,7 +371,7 @@ class EventLog:
         """Closes the connections."""
         self._consumer.close()
 
-    def history(self) -> Iterator[Found]:
+    def history(self) -> Iterator[TopicRecord]:
         """All records up to the current end, in order.
 
         Raises:
@@ -385,7 +384,7 @@ class EventLog:
             self._take(message)
             yield from self._decoded()
 
-    def follow(self) -> Iterator[Found]:
+    def follow(self) -> Iterator[TopicRecord]:
         """Records after `history`. It waits for them, forever.
 
         Raises:
@@ -397,7 +396,7 @@ class EventLog:
                 self._take(message)
                 yield from self._decoded()
 
-    def new_records(self) -> Iterator[Found]:
+    def new_records(self) -> Iterator[TopicRecord]:
         """New records, without waiting. If brokers or the registry do not answer, the rest comes with a later call."""
         try:
             for message in self._consumer.consume(_AT_A_TIME, timeout=0):
@@ -444,10 +443,10 @@ class EventLog:
             hint = f": {_NO_READ}" if _is_refused(error) else ""
             raise BrokerError(f"events topic {self._topic!r}: {error.str()}{hint}")
 
-    def _decoded(self) -> Iterator[Found]:
+    def _decoded(self) -> Iterator[TopicRecord]:
         while self._undecoded:
             message = self._undecoded[0]
-            found: Found | None
+            found: TopicRecord | None
             try:
                 found = self._found(message)
             except RegistryUnavailableError as exc:
@@ -459,7 +458,7 @@ class EventLog:
             if found is not None:
                 yield found
 
-    def _found(self, message: Message) -> Found | None:
+    def _found(self, message: Message) -> TopicRecord | None:
         """The decoded record; None for a tombstone whose key is no incident id.
 
         Raises:
@@ -503,12 +502,12 @@ def _is_incidents(message: Message) -> bool:
 def read_events(
     client_config: Mapping[str, Any],
     topic: str,
-    of_history: Callable[[Iterable[Found]], Iterable[Found]] = iter,
+    of_history: Callable[[Iterable[TopicRecord]], Iterable[TopicRecord]] = iter,
     *,
     follow: bool = False,
     decode: Decoder = from_bytes,
     keys: Keys | None = None,
-) -> Iterator[Found]:
+) -> Iterator[TopicRecord]:
     """All records of the topic in order, then new ones with `follow`; an invalid record is returned as its error.
 
     `of_history` selects from the records that are there when the reading begins.

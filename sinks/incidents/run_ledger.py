@@ -21,6 +21,7 @@ from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
 from txnwatch.state.incidents.wanted import (
     Bury,
+    FindAnotherInstance,
     FollowRecord,
     Keep,
     Plan,
@@ -112,6 +113,7 @@ class RunningLedger:
         bury: removes incidents from the topic; raises SinkError if some may not be removed.
         evidence: durable storage for evidence; None for none.
         former_owners: searches the coordinators' log for owners that no coordinator has; None for none.
+        is_another_there: whether another instance watches the cluster now.
         ledger: what decides.
     """
 
@@ -128,6 +130,7 @@ class RunningLedger:
     bury: Callable[[Sequence[str]], None] = lambda _: None
     evidence: EvidenceStore | None = None
     former_owners: FormerOwners | None = None
+    is_another_there: Callable[[TimestampMs], bool] = lambda _: True
     ledger: Ledger = field(init=False)
     _delivery: Delivery = field(init=False)
     _reads: PlanRunner = field(init=False)
@@ -149,6 +152,7 @@ class RunningLedger:
         ways: dict[type[Wanted[Any]], Way] = {
             Publish: lambda wanted: delivery.publish(wanted.events, self.now_ms()),
             PublishAgain: lambda wanted: delivery.topic.put(wanted.events),
+            FindAnotherInstance: lambda _: self.is_another_there(self.now_ms()),
             FollowRecord: lambda wanted: delivery.follow(wanted.record, wanted.known),
             ReadNewRecords: lambda _: list(self.new_records()) if self.new_records is not None else [],
             Tidy: lambda wanted: delivery.tidy(self.incidents, wanted.has_ended, self.now_ms()),

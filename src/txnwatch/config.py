@@ -19,7 +19,7 @@ from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.commands import EventsFlags
 from txnwatch.state.incidents.ledger import RETENTION_MS
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.state.model.values import INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
+from txnwatch.state.model.values import INT32, INT64, INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
 from txnwatch.state.model.verdicts import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, is_host_name, without_credentials
 from txnwatch.streaming.client.notations import parse_bootstrap
@@ -31,8 +31,6 @@ from txnwatch.streaming.job.spark_conf import DEFAULT_MASTER, conf_of
 # field of Kafka or Spark) is rejected here, with an error that has what is expected.
 
 MOST_STATE_PARTITIONS = 1_000  # 16 buckets of state have no use for more than 16
-
-INT16, INT32, INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 
 def _bootstrap(value: str) -> str:

@@ -22,9 +22,9 @@ from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ens
 from txnwatch.sinks.delivery.outbox import BackgroundMirror, MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
 from txnwatch.sinks.delivery.redis_sink import PAGE_PAUSE_MS, PageKeys, RedisMirror, Wish
 from txnwatch.sinks.incidents.run_ledger import EvidenceFile, RunningLedger
+from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat
-from txnwatch.state.incidents.remediation import OFF
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
@@ -135,6 +135,7 @@ class SinkSet:
             bury=topic.bury,
             evidence=EvidenceFile(self.evidence_file, self.log.warning),
             former_owners=FormerOwnersReader(self.cluster) if may_read_log else None,
+            is_another_there=lambda now_ms: self.listening.hears_another(self.cluster_id, self.instance, now_ms),
         )
         ledger.remember(self.push.seen(self.listening.events_of(log.history()), self.origin))
         ledger.fill_mirrors()

@@ -232,8 +232,8 @@ def _writer(written: MarkerSpec, marker: Marker, *, is_ours: bool) -> EndedBy:
 HOUR_MS: Final = DurationMs(3_600_000)
 # The greatest age of the read on which a marker is written. It bounds surprises; the rules do not depend on it. An
 # operator may be far away from the brokers, and decides again after a failure.
-FRESH_MS: Final = DurationMs(5_000)
-FRESH_BY_HAND_MS: Final = DurationMs(30_000)
+FRESH_READ_MS: Final = DurationMs(5_000)
+FRESH_READ_BY_HAND_MS: Final = DurationMs(30_000)
 
 
 def outdated(read_ms: TimestampMs, now_ms: TimestampMs, limit_ms: DurationMs) -> str | None:

@@ -1,6 +1,7 @@
 """Runs one bucket of producer ids through one batch: facts first, in log order, then the barrier.
 
-Apart: it does not know Spark, so the simulation and the tests run it without; bucket_step.py knows Spark's rows.
+Apart: it does not know Spark, and its store is a protocol. So the simulation and the tests run it without Spark;
+bucket_step.py knows Spark's rows.
 
 A bucket (producer id modulo the number of buckets) is the unit by which Spark keys its state: one state key per
 producer costs twice the time (docs/decisions/0002). The bucket keeps an agenda of the producers that have something
@@ -12,8 +13,7 @@ barrier that completes its proof. Only what follows a finding about the same spa
 (`repeat_max_ms`, `two_phase_check_ms`). The open list (open_transactions.py) is for users: no evaluation depends on it.
 
 A batch makes at most one read and one write of the store per producer that it touches. Facts about a partition go to
-the producers that are open there (`awaited`). This module does not know Spark: the store is a protocol, and the same
-code runs in the simulation and in one-shot commands.
+the producers that are open there (`awaited`).
 """
 
 from __future__ import annotations

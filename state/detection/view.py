@@ -21,6 +21,7 @@ from txnwatch.state.model.findings import Finding, TransactionMoved
 from txnwatch.state.model.incident import EndedBy
 from txnwatch.state.model.transaction import (
     COMPLETE_STATES,
+    COMPLETED_AS,
     COVER,
     ITS_OWN,
     UNKNOWN_PREVIOUS,
@@ -56,10 +57,6 @@ from txnwatch.state.model.verdicts import Verdict, family_of
 #
 # Pure: no I/O, no clock.
 
-_COMPLETED = {
-    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
-    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
-}
 _OPEN = frozenset({EpochUse.UNJUDGED, EpochUse.NEXT})  # the views of earlier ranges decide
 
 
@@ -119,7 +116,7 @@ def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> Coordin
         return prior
     if not prior.is_live or decided.start_ms != prior.start_ms:
         return prior
-    state = _COMPLETED.get(decided.state, decided.state)
+    state = COMPLETED_AS.get(decided.state, decided.state)
     return replace(prior, state=state, producer_epoch=decided.producer_epoch)
 
 
@@ -428,8 +425,8 @@ def _after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step
 def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd | None = None) -> Step:
     """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state.
 
-    `end` is how the transaction of the view before has ended, if that is known. The proof starts again on the partitions
-    that the view before held: perhaps no barrier since has looked, because the log was not read to its end.
+    `end` is how the transaction of the view before has ended, if that is known. The proof starts again on the
+    partitions that the view before held: perhaps no barrier has looked then, because the log was not read to its end.
     """
     prior = producer.view
     if prior is not None and prior.is_live:

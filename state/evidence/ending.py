@@ -154,6 +154,15 @@ def span_resolution(
             return no_longer_open(now_ms, "the partition's leader no longer has the transaction open")
 
 
+def is_of_earlier_data(span: Span, incident: IncidentEvent) -> bool:
+    """Whether a span that has ended began before the incident's data: then it has ended before that data was written.
+
+    The start of a span is an upper bound, and a producer has one open transaction on a partition. Another instance may
+    have published the next incident already.
+    """
+    return incident.txn_start_offset is not None and span.start_offset < incident.txn_start_offset
+
+
 def _is_another(span: Span, incident: IncidentEvent) -> bool:
     """Whether the span certainly began elsewhere than the incident's data; otherwise its start is an upper bound."""
     has_seen_begin = span.began_after != NO_BARRIER

@@ -47,6 +47,7 @@ from txnwatch.state.incidents.commands import Origin, suggested
 from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
+from txnwatch.state.incidents.silence import Silence
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
@@ -75,14 +76,14 @@ class Received(NamedTuple):
         happens: what it means for its incident; None for nothing.
         known: the latest event of the incident, with this one.
         was: what this process knew of the incident before.
-        end: the end that this process has sent, and that the record came before; None for none.
+        end: the end that this process has found, and that the record came before; None for none.
     """
 
     is_new: bool
     happens: Happening | None = None
     known: IncidentEvent | None = None
     was: Known = Known.NOTHING
-    end: Resolution | None = None
+    end: IncidentEvent | None = None
 
 
 _OF_NO_MEANING = Received(is_new=False)
@@ -142,12 +143,11 @@ class IncidentStore:
         """Only its command has found an abort by hand."""
         return Known.FOUND if self.is_found(known) and not known.is_by_hand else Known.CLAIMED
 
-    def overwritten(self) -> list[IncidentEvent]:
-        """Open incidents whose last record is invalid, and that must be published again; each is returned once."""
+    def overwritten(self) -> list[tuple[IncidentEvent, NextStep]]:
+        """Incidents whose last record is invalid, and what is done about them; each is returned once."""
         known = [self.known.get(incident_id) for incident_id in sorted(self._overwritten)]
-        steps = [(one, step(self.known_as(one), Happening.RECORD_IS_INVALID)) for one in known if one is not None]
-        self._overwritten = {one.incident_id for one, then in steps if then is NextStep.WAIT}
-        return [one for one, then in steps if then is NextStep.PUBLISH_AGAIN]
+        self._overwritten.clear()
+        return [(one, step(self.known_as(one), Happening.RECORD_IS_INVALID)) for one in known if one is not None]
 
     def overwrite(self, incident_id: str) -> None:
         """Records that an invalid record follows those of an incident."""
@@ -191,6 +191,7 @@ class IncidentStore:
                 self.overwrite(incident_id)
             return
         known = self.known.pop(incident_id, None)
+        is_end_unread = known is not None and not known.is_open and known.event_id in self._in_flight
         self._on_topic.pop(incident_id, None)
         self._ended[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
         self._in_flight = {key: sent for key, sent in self._in_flight.items() if sent.incident_id != incident_id}
@@ -198,7 +199,9 @@ class IncidentStore:
             self._release(known)
         elif event.is_open and not event.is_spent:  # no other instance would end this incident
             known = replace(event, action=None)
-        if known is not None and step(self.known_as(known), Happening.ID_IS_SPENT) is NextStep.END_AND_READ_AGAIN:
+        if known is not None and is_end_unread:  # it may not be on the topic, or stands before this record
+            self._spent.append(known if event.is_spent else replace(known, sequence=event.sequence + 1))
+        elif known is not None and step(self.known_as(known), Happening.ID_IS_SPENT) is NextStep.END_AND_READ_AGAIN:
             above = known.sequence if event.is_spent else max(known.sequence, event.sequence)
             self._spent.append(resolved(replace(known, sequence=above), now_ms, no_longer_open(now_ms, _USED_UP)))
 
@@ -353,17 +356,19 @@ class Book:
     Attributes:
         findings: what this process has found; the abort uses nothing else.
         store: the latest event of each incident.
+        silence: what waits because another instance knows more.
         looks: when the last barriers were listed.
         acted: the last decision of this process about each incident, as it was published.
-        contested: open incidents whose last record differs from what is known, and that this process has not found yet.
+        waiting: what has happened to the records of open incidents that this process has not found yet, by incident.
     """
 
     origin: Origin
     findings: OwnFindings
     store: IncidentStore = field(init=False)
+    silence: Silence = field(default_factory=Silence)
     looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)
-    contested: set[str] = field(default_factory=set)
+    waiting: dict[str, Happening] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store = IncidentStore(self.origin.cluster_id, self.content_of, self.is_found)
@@ -385,6 +390,11 @@ class Book:
     def step(self, incident: IncidentEvent | None, happens: Happening) -> NextStep:
         """What this process does about an incident, or if there is none; the table of life.py decides."""
         return step(self.store.known_as(incident), happens)
+
+    def step_once_found(self, incident: IncidentEvent) -> NextStep:
+        """What this process does about the records of an open incident now that it has found it."""
+        happened = self.waiting.get(incident.incident_id)
+        return step(Known.FOUND, happened) if happened is not None else NextStep.NOTHING
 
     def is_found(self, incident: IncidentEvent) -> bool:
         """Whether this process has found the subject of the incident itself, and built the incident's content."""
@@ -412,10 +422,9 @@ class Book:
         return replace(found, suggested_command=suggested(self.origin, found))
 
     def content_of(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
-        """What to store of an event from the topic: its content only if this process has none of its own.
+        """What to store of an event from the topic, by the law of claims.py.
 
-        The subject of an incident never changes. Of an event with another subject, or about an incident of this
-        process's own, only sequence, status, time, action and resolution are used.
+        Its content counts only if this process has none of its own.
         """
         known = self.store.known.get(event.incident_id)
         acted = self.acted.get(event.incident_id)
@@ -455,12 +464,13 @@ class Book:
     def forget_unknown(self) -> None:
         """Drops what is kept about incidents that the store no longer knows."""
         self.acted = {one: done for one, done in self.acted.items() if one in self.store.known}
-        self.contested &= self.store.known.keys()
+        self.waiting = {one: happened for one, happened in self.waiting.items() if one in self.store.known}
+        self.silence.forget_ended(self.store.known)
 
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""
         self.acted.pop(incident_id, None)
-        self.contested.discard(incident_id)
+        self.waiting.pop(incident_id, None)
         return self.findings.transactions.pop(incident_id, None)
 
 

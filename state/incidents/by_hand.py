@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.state.abort.protocol import BY_HAND, FRESH_BY_HAND_MS, MarkerResult, action, resolution
+from txnwatch.state.abort.protocol import BY_HAND, FRESH_READ_BY_HAND_MS, MarkerResult, action, resolution
 from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Case, Refused, Usage, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import ProvenHang, proven
@@ -174,7 +174,7 @@ class AbortByHand:
         shown = incident if known is None else _continues(known, incident)
         delivery = _Announced()
         protocol = MarkerProtocol(
-            delivery.publish, lambda: too_old(read_ms, FRESH_BY_HAND_MS), is_published=known is not None
+            delivery.publish, lambda: too_old(read_ms, FRESH_READ_BY_HAND_MS), is_published=known is not None
         )
         event, performed = yield from protocol.run(shown, spec, begun, found.reading)
         result = _not_sent(event) if isinstance(performed, NotSent) else performed

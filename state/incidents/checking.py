@@ -380,7 +380,7 @@ class OpenChecks:
                 needs_update(incident, update := updated(now, now_ms))
                 and book.step(incident, Happening.CHANGED) is NextStep.UPDATE
             ):
-                yield Change(book.as_found(update), may_wait=True)
+                yield Change(book.as_found(update))
         left = store.left_to_us(now_ms)
         for incident in [one for one in left if store.is_double(one)]:
             yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, _DOUBLE), now_ms)
@@ -399,7 +399,7 @@ class OpenChecks:
             return
         its_own = book.store.open_span(*key) if key is not None else None
         is_found = book.is_found(incident)
-        yield Change(book.end_of(known, resolution, now_ms))
+        yield Change(book.end_of(known, resolution, now_ms), may_wait=happens is not Happening.CONTRADICTED)
         if key is not None and is_found and its_own is not None and its_own.incident_id == incident.incident_id:
             book.findings.over(key)
 

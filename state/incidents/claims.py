@@ -26,7 +26,6 @@ from txnwatch.state.model.incident import (
     EndKind,
     ExpectedOutcome,
     IncidentEvent,
-    Resolution,
 )
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
@@ -176,9 +175,9 @@ def _how(event: IncidentEvent) -> EndKind | None:
     return event.resolution.how if event.resolution is not None else None
 
 
-def end_after(event: IncidentEvent, sent: IncidentEvent | None) -> Resolution | None:
-    """The end to publish after an event that came first, if this process has sent an end with the same sequence."""
-    return sent.resolution if sent is not None and not sent.is_open and event.is_open else None
+def end_after(event: IncidentEvent, sent: IncidentEvent | None) -> IncidentEvent | None:
+    """The end to publish after an event that came first, if this process has found an end with the same sequence."""
+    return sent if sent is not None and not sent.is_open and event.is_open else None
 
 
 class EndedIncident(NamedTuple):

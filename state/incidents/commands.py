@@ -1,6 +1,6 @@
-"""The next command for an operator, ready to paste: with the connection settings of the run that suggests it.
+"""What all events of one run share (`Origin`), and the next command for an operator, ready to paste, that has it.
 
-Pure: no I/O, no clock.
+Most modules import this one for `Origin` alone. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import shell_line
 
-_OUTCOMES = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.COMMIT, ExpectedOutcome.NONE})
+# What all events of one run share.
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class Origin:
     events: EventsFlags = field(default_factory=EventsFlags)
     coordinator_view: CoordinatorAccess = CoordinatorAccess.LOG
     owners: OwnerLookup = NO_OWNERS
+
+
+# The next command, with the connection settings of the run that suggests it.
+
+_OUTCOMES = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.COMMIT, ExpectedOutcome.NONE})
 
 
 def explain_partition(origin: Origin, partition: TopicPartition) -> str:

@@ -3,7 +3,7 @@
 Hanging spans, and transactions that their coordinator still has (stuck, late and long running ones), are confirmed by a
 fresh read. Stray writes are proven by the log itself. An open incident learns its outcome and its owner later.
 
-Apart: ledger.py has the order of all parts, and would have nearly 800 lines with this one.
+Apart: ledger.py has the order of all parts; with this one it would be longer than a file may be.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ class SpanIncidents:
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
         for ended, incident in ends:
+            if ending.is_of_earlier_data(ended.span, incident):
+                continue
             if book.step(incident, Happening.OVER) is NextStep.END:
                 ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
                 resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
@@ -107,7 +109,7 @@ class SpanIncidents:
                 known = self.book.open_about(candidate)
                 if known is not None and known.verdict == candidate.verdict and known.transactional_id is None:
                     named = updated(replace(known, transactional_id=candidate.view.transactional_id), now_ms)
-                    yield Change(self.book.as_found(named), may_wait=True)
+                    yield Change(self.book.as_found(named))
 
     def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Publishes stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
@@ -191,15 +193,16 @@ class SpanIncidents:
         book, now_ms = self.book, event.time_ms
         then = book.step(known, confirmed_span(known, event))
         if known is not None and then is NextStep.END_AND_OPEN:
-            yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms))
+            yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms), may_wait=False)
         if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
+            for end in book.silence.take_ends_about(event.span):
+                yield Change(end, is_stored=False, may_wait=False)
             yield Change(replace(event, incident_id=book.store.unused(event.incident_id)))
         elif known is not None and then is NextStep.CHANGE_VERDICT:
-            yield Change(updated(with_newer_verdict(known, event), now_ms))
+            yield from adopted(book, known, with_newer_verdict(known, event), is_update=True, now_ms=now_ms)
         elif known is not None and then is NextStep.ADOPT:
             ours = found_too(known, event)
-            is_published = is_update_of_span(known, ours) or known.incident_id in book.contested
-            yield Change(updated(ours, now_ms) if is_published else ours, is_published=is_published)
+            yield from adopted(book, known, ours, is_update=is_update_of_span(known, ours), now_ms=now_ms)
 
     def _is_settled(self, candidate: SpanCandidate) -> bool:
         """Whether the incident is published, and this process has found it itself; or it has a worse verdict."""
@@ -210,6 +213,20 @@ class SpanIncidents:
         if rank(known.verdict) < rank(candidate.verdict):
             return True
         return known.verdict == candidate.verdict and self.book.is_found(known)
+
+
+def adopted(
+    book: Book, known: IncidentEvent, ours: IncidentEvent, *, is_update: bool, now_ms: TimestampMs
+) -> Plan[None]:
+    """Stores what was found about a published incident, and publishes it if it is an update, or if it has to follow.
+
+    An update may be left to another instance. Then an owner that it adds is told later (`learned_owners`).
+    """
+    left = book.step_once_found(known)
+    if not is_update and left is not NextStep.CORRECT:
+        yield Change(ours, is_published=left is NextStep.PUBLISH_AGAIN, may_wait=False)
+    elif not (yield from ask(Change(updated(ours, now_ms), may_wait=left is NextStep.NOTHING))):
+        yield Change(replace(ours, transactional_id=known.transactional_id), is_published=False)
 
 
 def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
@@ -267,8 +284,7 @@ class TransactionIncidents:
             yield Change(updated(worse, event.time_ms))
         elif known is not None and then is NextStep.ADOPT:
             ours = found_too(known, event)
-            is_published = differs(known, ours) or known.incident_id in self.book.contested
-            yield Change(updated(ours, event.time_ms) if is_published else ours, is_published=is_published)
+            yield from adopted(self.book, known, ours, is_update=differs(known, ours), now_ms=event.time_ms)
         return event.incident_id if known is None else known.incident_id
 
     def _is_worse(self, candidate: TransactionCandidate) -> bool:
@@ -336,7 +352,7 @@ class OutcomeRetries:
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
             is_answered = fresh.answer is Answer.CONFIRMED and is_settled(incident, outcome)
             if is_answered or outcome.outcome != ExpectedOutcome.UNKNOWN:
-                yield Change(self._next(incident, outcome, fresh.description, now_ms), may_wait=True)
+                yield Change(self._next(incident, outcome, fresh.description, now_ms))
 
     def withdrawn(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents with a published outcome that no longer counts."""
@@ -344,7 +360,7 @@ class OutcomeRetries:
             if incident.verdict == Verdict.HANGING and self.book.is_found(incident):
                 found = self.book.as_found(incident)
                 if found.expected_outcome == ExpectedOutcome.UNKNOWN != incident.expected_outcome:
-                    yield Change(updated(found, now_ms))
+                    yield Change(updated(found, now_ms), may_wait=False)
 
     def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
@@ -421,25 +437,23 @@ class OwnerSearch:
 
     book: Book
     may_read: bool
-    _settled: set[str] = field(default_factory=set)
+    _names: dict[str, str | None] = field(default_factory=dict)
     _attempts: Attempts = NO_ATTEMPT
 
     def found(self, now_ms: TimestampMs) -> Plan[None]:
-        """Changes incidents whose owners are known now."""
+        """Changes incidents whose owners are known now; a change that is left to another instance is tried again."""
         nameless = {one.incident_id: one for one in self.book.open_incidents if self._is_nameless(one)}
-        self._settled &= nameless.keys()
-        left = [one for one in nameless.values() if one.incident_id not in self._settled]
-        if not self.may_read or not left or now_ms < self._attempts.due_ms:
-            return
-        answer = yield from ask(ReadFormerOwners({one.producer_id for one in left}))
-        self._attempts = NO_ATTEMPT if answer.problem is None else self._attempts.next(now_ms)
-        for incident in left:
-            if incident.producer_id in answer.names:
-                self._settled.add(incident.incident_id)
-                name = answer.names[incident.producer_id]
-                if name is not None:
-                    named = updated(replace(incident, transactional_id=name), now_ms)
-                    yield Change(self.book.as_found(named), may_wait=True)
+        self._names = {one: name for one, name in self._names.items() if one in nameless}
+        left = [one for one in nameless.values() if one.incident_id not in self._names]
+        if self.may_read and left and now_ms >= self._attempts.due_ms:
+            answer = yield from ask(ReadFormerOwners({one.producer_id for one in left}))
+            self._attempts = NO_ATTEMPT if answer.problem is None else self._attempts.next(now_ms)
+            found = [one for one in left if one.producer_id in answer.names]
+            self._names.update({one.incident_id: answer.names[one.producer_id] for one in found})
+        for incident_id, name in self._names.items():
+            if name is not None:
+                named = updated(replace(nameless[incident_id], transactional_id=name), now_ms)
+                yield Change(self.book.as_found(named))
 
     def _is_nameless(self, incident: IncidentEvent) -> bool:
         is_without_owner = incident.transactional_id is None and incident.reason == Reason.NO_TRANSACTIONAL_ID

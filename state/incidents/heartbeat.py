@@ -16,8 +16,6 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from txnwatch.state.incidents.value_rules import (
-    INT32,
-    INT64,
     LAST_TIME_MS,
     NAME_BYTES,
     is_cluster_id,
@@ -25,7 +23,10 @@ from txnwatch.state.incidents.value_rules import (
     is_text,
 )
 from txnwatch.state.model.errors import BadEventError, SkipReason
+from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.values import (
+    INT32,
+    INT64,
     TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     CoordinatorAccess,
@@ -40,7 +41,7 @@ KEY_PREFIX: Final = "txnwatch.heartbeat:"
 EVENT_TYPE: Final = "io.txnwatch.heartbeat.v1"
 CONTENT_TYPE: Final = "application/json"
 MAX_BYTES: Final = 128 * 1024
-FRESH_MS: Final = DurationMs(60_000)  # several heartbeats, and one slow batch
+ACTIVE_MS: Final = DurationMs(60_000)  # since an evaluation: several heartbeats, and one slow batch
 MOST_NAMES: Final = 3
 MISSED_MS: Final = DurationMs(86_400_000)
 AHEAD_MS: Final = DurationMs(60_000)  # how far another machine's clock may be ahead of ours
@@ -99,15 +100,19 @@ class Heartbeat:
 
     def is_active(self, now_ms: TimestampMs) -> bool:
         """Whether this watcher is active now; the other fields show what it covers."""
-        return self.doubt(now_ms) is None and now_ms - self.evaluated_ms <= FRESH_MS
+        return self.doubt(now_ms) is None and now_ms - self.evaluated_ms <= ACTIVE_MS
 
     def is_missed(self, now_ms: TimestampMs) -> bool:
         """Whether this watcher is silent, and for less than a day: it may come back."""
-        return self.doubt(now_ms) is None and FRESH_MS < now_ms - self.evaluated_ms <= MISSED_MS
+        return self.doubt(now_ms) is None and ACTIVE_MS < now_ms - self.evaluated_ms <= MISSED_MS
 
     def is_expired(self, retention_ms: DurationMs, now_ms: TimestampMs) -> bool:
         """Whether the heartbeat is deleted from the events topic now."""
         return now_ms - self.time_ms >= retention_ms
+
+
+# What a record of the events topic is: an event, a heartbeat, another record under an incident's key, or a refused one.
+TopicRecord = IncidentEvent | Heartbeat | Overwritten | BadEventError
 
 
 _is_name = is_text(300)

@@ -8,12 +8,9 @@ The ledger's durable storage is the compacted events topic, which it follows. So
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
-Law: an `updated` event does not replace a published outcome by `unknown` while the instance that knows it is there.
-Both instances see the same changes. So the one that knows less waits for a minute (`Silence`): if the other instance
-publishes the change, nothing is left to publish. An end is published at once: it says how the transaction ended,
-whoever publishes it. A decision of the automatic abort is published at once, too. The other instance's record may be
-forged. So it counts only as far as it has what this process has found: then the topic is right, whoever wrote it.
-Anything else buys a minute at most.
+Law: an event with `unknown` waits while another instance knows the outcome (silence.py has how long). These do not
+wait: the result of a marker, a correction, the end of a false claim, the withdrawal of an outcome that this process has
+found itself, and an event that is published again because a record hides it.
 
 The parts (spans, transactions, outcomes, owners, checks, doubts) read the book, keep what they find in its `findings`,
 and want changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
@@ -25,9 +22,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
-from txnwatch.state.evidence.ending import needs_update
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
@@ -46,6 +42,7 @@ from txnwatch.state.incidents.own_findings import OwnFindings
 from txnwatch.state.incidents.wanted import (
     Bury,
     Change,
+    FindAnotherInstance,
     FollowRecord,
     Now,
     Plan,
@@ -59,68 +56,13 @@ from txnwatch.state.incidents.wanted import (
 )
 from txnwatch.state.model.findings import Finding, SpanEnded
 from txnwatch.state.model.incident import (
-    ExpectedOutcome,
     IncidentEvent,
-    Initiator,
     Overwritten,
-    Resolution,
+    resolved,
     updated,
 )
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
-from txnwatch.state.model.verdicts import Verdict
-
-PATIENCE_MS: Final = DurationMs(60_000)
-
-
-@dataclass(slots=True)
-class Silence:
-    """The incidents about which another instance knows more: its last record, and since when this process waits."""
-
-    store: IncidentStore
-    _told: dict[str, IncidentEvent] = field(default_factory=dict)
-    _waits_since_ms: dict[str, TimestampMs] = field(default_factory=dict)
-
-    def heard(self, record: IncidentEvent, *, agrees: bool) -> None:
-        """Takes a new record of another writer. The command of an operator is no instance."""
-        is_by_operator = record.action is not None and record.action.initiator is Initiator.OPERATOR
-        self._waits_since_ms.pop(record.incident_id, None)
-        if agrees and record.is_open and not is_by_operator and record.expected_outcome != ExpectedOutcome.UNKNOWN:
-            self._told[record.incident_id] = record
-        else:
-            self._told.pop(record.incident_id, None)
-
-    def is_kept(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
-        """Whether this process does not publish an update now; the next check of open incidents finds it again."""
-        told = self._told.get(event.incident_id)
-        if told is None or event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN:
-            return False
-        if not event.is_open:
-            return False
-        if _has(told, event):
-            return True
-        since_ms = self._waits_since_ms.setdefault(event.incident_id, now_ms)
-        return now_ms - since_ms < PATIENCE_MS
-
-    def forget_ended(self) -> None:
-        """Drops what is known of incidents that have ended."""
-        known = self.store.known
-        self._told = {one: told for one, told in self._told.items() if one in known and known[one].is_open}
-        self._waits_since_ms = {one: at_ms for one, at_ms in self._waits_since_ms.items() if one in self._told}
-
-
-def _has(told: IncidentEvent, event: IncidentEvent) -> bool:
-    """Whether a record has the facts of an update, and no others. The outcome, and what follows from it, is not one."""
-    facts = replace(
-        told,
-        expected_outcome=event.expected_outcome,
-        suggested_command=event.suggested_command,
-        action=event.action,
-    )
-    if needs_update(facts, event):
-        return False
-    return not needs_update(replace(event, transactional_id=told.transactional_id), facts)
-
 
 CONFIRM_BUDGET_MS = DurationMs(2_000)
 TIDY_MS = DurationMs(5_000)
@@ -186,7 +128,6 @@ class Ledger:
     checks: OpenChecks = field(init=False)
     doubts: Doubts = field(init=False)
     answers: Answers = field(init=False)
-    _silence: Silence = field(init=False)
     _queues: ConfirmationQueues = field(default_factory=ConfirmationQueues)
     _outcomes: OutcomeRetries = field(init=False)
     _owners: OwnerSearch = field(init=False)
@@ -197,7 +138,6 @@ class Ledger:
     def __post_init__(self, before: StoredFindings | None, may_read_log: bool) -> None:
         book = self.book = Book(self.origin, OwnFindings(before))
         self.answers = Answers(self.counts)
-        self._silence = Silence(book.store)
         self.doubts = Doubts(book)
         self.checks = OpenChecks(book, self.doubts, FollowUp())
         self._outcomes = OutcomeRetries(book)
@@ -222,14 +162,14 @@ class Ledger:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an incident is open, or a candidate or a doubt waits for a fresh read."""
-        return bool(self.book.open_incidents or self._queues.waiting or self.doubts)
+        """Whether an incident is open or an end waits, or a candidate or a doubt waits for a fresh read."""
+        return bool(self.book.open_incidents or self._queues.waiting or self.doubts or self.book.silence.has_ends)
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
         self.store.remember(found, now_ms)
         for event in self.book.open_incidents if self.follows else ():
-            self._silence.heard(event, agrees=True)
+            self.book.silence.heard(event)
         self.checks.due_ms = AT_ONCE
 
     def on_batch(self, emitted: Sequence[Finding]) -> Plan[None]:
@@ -245,6 +185,8 @@ class Ledger:
 
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         yield from self._listen(now_ms)
+        for end in self.book.silence.ends_to_publish(self.store.known, now_ms):
+            yield Change(end, is_stored=False, may_wait=False)
         self._queues.over(one for one in emitted if isinstance(one, SpanEnded))
         yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
         yield Within(CONFIRM_BUDGET_MS, self.checks.check(now_ms))
@@ -266,11 +208,28 @@ class Ledger:
         """
         now_ms = yield from ask(Now())
         yield from self._published(self._listen(now_ms), now_ms)
+        return (yield from self._publish_next(event, now_ms))
+
+    def leaves_decision(self, event: IncidentEvent) -> bool:
+        """Whether a decision that leads to no marker is another instance's, which knows the outcome."""
+        return self.book.silence.knows_less(self.book.as_found(event))
+
+    def publish_decision(self, event: IncidentEvent) -> Plan[bool]:
+        """Publishes a decision that leads to no marker, unless it is another instance's. Returns whether it is out."""
+        now_ms = yield from ask(Now())
+        yield from self._published(self._listen(now_ms), now_ms)
+        if not self.store.is_next(event):
+            return False
+        yield from self._publish_next(event, now_ms)
+        return True
+
+    def _publish_next(self, event: IncidentEvent, now_ms: TimestampMs) -> Plan[bool]:
         if not self.store.is_next(event):
             return False
         if event.action is not None:
             self.book.acted[event.incident_id] = event.action
-        return (yield from self._published(ask(Change(self.book.as_found(event))), now_ms))
+        next_one = Change(self.book.as_found(event), may_wait=False)
+        return (yield from self._published(ask(next_one), now_ms))
 
     def wrote(self, incident: IncidentEvent, marker: Marker) -> None:
         """Records that a marker of this process is proven to have ended an incident's span."""
@@ -289,61 +248,82 @@ class Ledger:
             self.store.sent(made)
         return (yield from ask(Publish(made)))
 
-    def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> None:
-        """The only place that makes a change of this process."""
-        if change.may_wait and self._silence.is_kept(change.event, now_ms):
-            return
+    def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> bool:
+        """The only place that makes a change of this process. An end is stored at once, also if it waits."""
         event = named(change.event, self.origin.owners)
+        is_kept = change.is_published and change.may_wait and self.book.silence.is_kept(event, now_ms)
+        if is_kept and event.is_open:
+            return False
         if change.is_stored:
             self.store.enter(event)
             if not event.is_open:
                 self.book.forget_found(event.incident_id)
-        if change.is_published:
-            self.book.contested.discard(event.incident_id)
+        if is_kept:
+            self.store.sent([fitting(event)])  # so that it follows a record with its sequence
+        elif change.is_published:
+            self.book.waiting.pop(event.incident_id, None)
+            self.book.silence.published(event.incident_id)
             made.append(fitting(event))
+        return True
 
     def _listen(self, now_ms: TimestampMs) -> Plan[None]:
         """Takes the new records of the events topic. An end that is published again follows all of them."""
-        ends: dict[str, Resolution] = {}
+        ends: dict[str, IncidentEvent] = {}
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
                 self.store.overwrite(record.incident_id)
+                self.book.silence.hidden(record.incident_id)
                 continue
             end = yield from self._received(record, now_ms)
             if end is not None:
                 ends[record.incident_id] = end
+        self.book.silence.is_another_there = yield from ask(FindAnotherInstance())
         for spent in self.store.take_spent():
             self.doubts.add(spent)
-            last = replace(spent, resolution=ends.pop(spent.incident_id, spent.resolution))
-            yield Change(self.book.as_found(last), is_stored=False)
+            end = ends.pop(spent.incident_id, spent)
+            last = replace(spent, resolution=end.resolution)
+            yield Change(self.book.as_found(last), is_stored=False, may_wait=False)
         for incident_id, end in ends.items():
             known = self.store.known.get(incident_id)
-            if known is not None and known.is_open:
-                yield Change(self.book.end_of(known, end, now_ms))
-        again = [fitting(event) for event in self.store.overwritten()]
+            if known is not None and known.is_open and end.resolution is not None:
+                last = replace(end, sequence=known.sequence, action=known.action)
+                yield Change(resolved(last, now_ms, end.resolution))
+        overwritten = self.store.overwritten()
+        for one in (known for known, then in overwritten if then is NextStep.WAIT):
+            self.book.waiting.setdefault(one.incident_id, Happening.RECORD_IS_INVALID)
+        again = [fitting(one) for one, then in overwritten if then is NextStep.PUBLISH_AGAIN]
         if again:
             self.counts["incidents published again (their last record was not an event)"] += len(again)
             yield PublishAgain(again)
 
-    def _received(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[Resolution | None]:
+    def _received(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[IncidentEvent | None]:
         """Makes the step of a record. Returns an end to publish again."""
         received = self.store.receive(record, now_ms)
         known = received.known
-        if known is None or received.happens is None:
+        if known is None:
             return None
-        if received.is_new:
+        if received.happens is None:  # the last event is the last record again
+            self.book.waiting.pop(known.incident_id, None)
+            return None
+        if not received.is_new:
+            self.book.silence.hidden(record.incident_id)
+        else:
+            waiting = self.book.silence.waiting_end(record.incident_id)
             yield FollowRecord(record, known)
             self.checks.due_ms = now_ms
-            self._silence.heard(record, agrees=received.happens is Happening.RECORD_AGREES)
+            self.book.silence.heard(record)
+            self.book.waiting.pop(known.incident_id, None)
+            if waiting is not None and record.is_open:
+                return waiting
         match step(received.was, received.happens):
             case NextStep.END_AGAIN:
                 return received.end
             case NextStep.PUBLISH_AGAIN:
-                yield Change(known, is_stored=False)
+                yield Change(known, is_stored=False, may_wait=False)
             case NextStep.CORRECT:
                 yield Change(self.book.as_found(updated(known, now_ms)))
             case NextStep.WAIT:
-                self.book.contested.add(known.incident_id)
+                self.book.waiting.setdefault(known.incident_id, received.happens)
             case NextStep.READ_AGAIN:
                 self.doubts.add(known)
         return None
@@ -355,6 +335,5 @@ class Ledger:
         self._tidy_ms = now_ms + TIDY_MS
         self.store.forget(now_ms)
         self.book.forget_unknown()
-        self._silence.forget_ended()
         if (yield from ask(Tidy(self.store.has_ended))):
             yield from self.retention.on_tidy(self.store, now_ms)

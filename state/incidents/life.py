@@ -43,7 +43,7 @@ class NextStep(StrEnum):
     READ_AGAIN = "read again at once: if it still hangs, it is opened under another id"
     PUBLISH_AGAIN = "publish the last event again, with its sequence"
     END_AGAIN = "publish `resolved` again, with the next sequence"
-    WAIT = "wait; once it is found here, publish it"
+    WAIT = "wait; once it is found here, do what is in the next column"
 
 
 class Happening(Enum):
@@ -110,11 +110,11 @@ LIFE: Final[dict[Happening, Row]] = {
     ),
     Happening.RECORD_ENDS: Row(*(_N, _N, NextStep.READ_AGAIN, _N), why="The end may be forged."),
     Happening.RECORD_IS_OLDER: Row(
-        *(_N, _N, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
+        *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
         why="Compaction keeps the last record. A claim that this process has not found is not repeated.",
     ),
     Happening.RECORD_HIDES_LAST: Row(
-        *(_N, _N, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
+        *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
         why="Consumers drop the second of two events with one sequence, and compaction the first.",
     ),
     Happening.RECORD_BEFORE_END: Row(

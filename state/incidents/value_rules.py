@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
-from txnwatch.state.model.values import TimestampMs, TopicPartition, is_topic_name
+from txnwatch.state.model.values import INT16, INT32, INT64, TimestampMs, TopicPartition, is_topic_name
+from txnwatch.state.text import GIVEN_NAME, WEB_ADDRESS
 
 Check = Callable[[Any], bool]
-INT16, INT32, INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 LAST_TIME_MS = TimestampMs(253_402_300_799_999)  # the end of the year 9999: the last that can be shown as a date
 NAME_BYTES = INT16  # an id is an int16-length string in Kafka's protocol
 TEXT_BYTES = 256 * 1024
@@ -26,8 +26,6 @@ OWNER_BYTES = 1_000
 _SHORT = re.compile(r"[!-~]{1,255}")
 _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _POLICY = re.compile(r"[a-z, _-]{0,64}")
-_TEAM = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_WEB = re.compile(r"https?://[!-~]{1,1000}")
 _LOG_PLACE = re.compile(r"[0-9]{1,10}@[0-9]{1,19}")
 
 
@@ -85,9 +83,9 @@ WAITING: Final[dict[str, Check]] = {
     "partitions": _all(_is_partition),
 }
 OWNER: Final[dict[str, Check]] = {
-    "team": _like(_TEAM),
+    "team": _like(GIVEN_NAME),
     **dict.fromkeys(("name", "contact", "ref"), is_text(OWNER_BYTES)),
-    "url": _like(_WEB),
+    "url": _like(WEB_ADDRESS),
 }
 ID_PART: Final[dict[str, Check]] = {
     "name": _NAME,

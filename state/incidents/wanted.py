@@ -75,7 +75,7 @@ def carry_out(plan: Plan[T], answer: Callable[[Wanted[Any]], Any]) -> T:
         return result
 
 
-def intercepted(plan: Plan[T], make: Callable[[Change], None]) -> Plan[T]:
+def intercepted(plan: Plan[T], make: Callable[[Change], bool]) -> Plan[T]:
     """The same plan, with its changes made by `make`; everything else is wanted as before."""
     answered: Any = None
     problem: Exception | None = None
@@ -88,7 +88,7 @@ def intercepted(plan: Plan[T], make: Callable[[Change], None]) -> Plan[T]:
         answered = problem = None
         match wanted:
             case Change():
-                make(wanted)
+                answered = make(wanted)
                 continue
             case Within(budget_ms, inner):
                 wanted = Within(budget_ms, intercepted(inner, make))
@@ -202,6 +202,11 @@ class ReadNewRecords(Wanted[Sequence[IncidentEvent | Overwritten]]):
     """The records of the events topic since the last request, of this instance and of others."""
 
 
+@dataclass(frozen=True, slots=True)
+class FindAnotherInstance(Wanted[bool]):
+    """Whether another instance watches the cluster now, by its heartbeats on the events topic, which may be forged."""
+
+
 class LeaseAnswer(NamedTuple):
     """Whether this instance may act. `problem` is why it cannot ask for the lease; None if it can."""
 
@@ -216,14 +221,20 @@ class HoldLease(Wanted[LeaseAnswer]):
     is_certain: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class PassLeaseOn(Wanted[None]):
+    """See Lease.pass_on."""
+
+
 # Changes, publications, and what is kept.
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Wanted[None]):
-    """The next event of an incident. Only the ledger makes changes: it stores the event, and then publishes it.
+class Change(Wanted[bool]):
+    """The next event of an incident; answers whether it is made. Only the ledger makes changes.
 
-    The event is stored before the plan goes on: the next line of the plan already finds it in the book.
+    It stores the event, and then publishes it. The event is stored before the plan goes on: the next line of the plan
+    already finds it in the book. A change that is not made is left to another instance.
 
     Attributes:
         is_stored: false for an event that the ledger has stored already, and for the end of a spent id.
@@ -234,7 +245,7 @@ class Change(Wanted[None]):
     event: IncidentEvent
     is_stored: bool = True
     is_published: bool = True
-    may_wait: bool = False
+    may_wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,6 +302,9 @@ class Lease(Protocol):
     def is_held_now(self) -> bool:
         """The same, by a request to the group's coordinator at this moment."""
 
+    def pass_on(self) -> None:
+        """Releases the lease and does not ask for it for a while, so that another instance can hold it."""
+
     def close(self) -> None:
         """Releases the lease, so that another instance can hold it."""
 

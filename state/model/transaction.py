@@ -77,7 +77,11 @@ class TransactionState(StrEnum):
 _BY_ID = tuple(TransactionState)
 _LIVE = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 _PREPARE = _LIVE - {TransactionState.ONGOING}
-COMPLETE_STATES = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+COMPLETED_AS = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+COMPLETE_STATES = frozenset(COMPLETED_AS.values())
 _OUTCOME = {
     TransactionState.PREPARE_COMMIT: "commit",
     TransactionState.COMPLETE_COMMIT: "commit",
@@ -357,8 +361,3 @@ TransactionView = CoordinatorView | DescribedTransaction
 def epoch_text(epoch: ProducerEpoch | None) -> str:
     """The producer epoch of an id, for people."""
     return "no epoch yet" if epoch is None else f"epoch {epoch}"
-
-
-def is_live(description: TransactionDescription | None) -> bool:
-    """Whether a coordinator is known to have a live transaction of the id."""
-    return isinstance(description, DescribedTransaction) and description.is_live

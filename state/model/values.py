@@ -12,7 +12,10 @@ import msgspec
 
 from txnwatch.state.model.errors import BrokerError, UnsupportedRequestError
 
-# Names of partitions, topics, producers, brokers and barriers, and the name of the coordinators' log topic.
+# Names of partitions, topics, producers, brokers and barriers, and the name of the coordinators' log topic; and the
+# highest number that each of Kafka's fields for a whole number holds.
+
+INT16, INT32, INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 
 TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 INTERNAL_TOPICS = frozenset(
@@ -130,7 +133,7 @@ else:
 NO_TIME: Final = DurationMs(0)
 LONG_AGO: Final = TimestampMs(0)
 AT_ONCE: Final = LONG_AGO  # for a due time: it has passed already
-NEVER_MS: Final = TimestampMs(2**63 - 1)  # for a due time: nothing is awaited
+NEVER_MS: Final = TimestampMs(INT64)  # for a due time: nothing is awaited
 FIRST_OFFSET: Final = Offset(0)  # where each log has begun
 
 

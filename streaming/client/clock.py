@@ -1,4 +1,8 @@
-"""The wall clock. Only the edges of the program read it; everything below gets the time as an argument."""
+"""The wall clock. Only the edges of the program read it; everything below gets the time as an argument.
+
+It is a file of its own although it is short: some modules need the time and nothing else of the client, such as
+watch/coverage.py and cli/page.py.
+"""
 
 from __future__ import annotations
 

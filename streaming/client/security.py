@@ -472,11 +472,6 @@ class Security:
         """Whether the connection uses TLS."""
         return self.protocol in _WITH_TLS
 
-    @property
-    def uses_sasl(self) -> bool:
-        """Whether the connection authenticates by SASL."""
-        return self.protocol.startswith("SASL_")
-
 
 def security_of(properties: Mapping[str, str]) -> Security:
     """The security settings among Java client properties; other keys are ignored.

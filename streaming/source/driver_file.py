@@ -20,7 +20,6 @@ import msgspec
 
 from txnwatch.state.model.findings import BucketCount, CensusReason
 from txnwatch.state.model.values import AT_ONCE, BarrierNumber, Offset, TimestampMs, TopicPartition, is_data
-from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.planner import RereadRequest
 
 # Where the states of other versions have read to: a new query with a new state continues there.
@@ -81,22 +80,7 @@ def positions_from(text: bytes) -> dict[TopicPartition, FormerPosition] | None:
         return None
 
 
-# Decides which barriers to skip: on an idle cluster, one barrier every few seconds is enough.
-#
-# Why skipping is safe: a barrier can give a new result only through new facts, or because time has passed.
-#
-# New facts are impossible if every partition answers, ends at the same offset under the same leader epoch as before and
-# is read to that end, and if no census is due and no re-read is requested.
-#
-# Time is covered by the agenda of each bucket: the state names the next time at which it must run. That time is "at
-# once" for everything that waits for a barrier and not for a time: an open span that no live transaction holds, a gap,
-# a partition whose leader did not answer. So the two checks of a proof are never delayed. The driver adds "at once"
-# while an incident is open or a sink has undelivered events. It writes the time and the number of the barrier together
-# with the requests of the batch. If any of this information is missing, the barrier takes place.
-#
-# At least every `IDLE_S` a barrier takes place, because heartbeats, metrics and events of other instances need it.
-
-IDLE_S = 5.0
+# When the next barrier is due: lister.py skips barriers before that time, and has the argument.
 
 
 class NextBarrierDue(NamedTuple):
@@ -114,31 +98,6 @@ def next_barrier_due(counts: Sequence[BucketCount], buckets: int, *, can_wait: b
     if len(counts) != buckets:
         return None
     return NextBarrierDue(counts[0].barrier, min(count.due_ms for count in counts) if can_wait else AT_ONCE)
-
-
-def can_skip(previous: SourceOffset, following: SourceOffset, next_due: NextBarrierDue | None) -> bool:
-    """Whether the barrier of `following` can be skipped. The caller checks that no census and no request is due."""
-    if next_due is None or next_due.barrier != previous.barrier or next_due.due_ms <= following.coordinator_listed_ms:
-        return False
-    return _is_unchanged(previous, following)
-
-
-def _is_unchanged(previous: SourceOffset, following: SourceOffset) -> bool:
-    if (
-        following.clock_set_by_ms
-        or following.begun
-        or following.reread
-        or following.gone
-        or previous.begun
-        or previous.reread
-    ):
-        return False  # what the last batch began to read counts as read only at the next barrier
-    is_whole = all(
-        isinstance(at, Position) and not at.is_stale and at.offset == at.listed for at in following.positions.values()
-    )
-    following_shared = (following.cluster_id, following.backlog_end, following.scan_interval_ms)
-    previous_shared = (previous.cluster_id, previous.backlog_end, previous.scan_interval_ms)
-    return is_whole and following_shared == previous_shared and following.positions == previous.positions
 
 
 # The value and the file.

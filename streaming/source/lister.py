@@ -42,8 +42,8 @@ from txnwatch.streaming.log.lookups import list_extents, read_parts
 from txnwatch.streaming.log.range_reading import RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
-from txnwatch.streaming.source.driver_file import IDLE_S, FormerPosition, can_skip, read_driver_file
-from txnwatch.streaming.source.offsets import SourceOffset, is_begun
+from txnwatch.streaming.source.driver_file import FormerPosition, NextBarrierDue, read_driver_file
+from txnwatch.streaming.source.offsets import Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
 from txnwatch.streaming.source.planner import (
     GrantedRequests,
@@ -384,6 +384,49 @@ def _end(answer: ListedOffset | Problem) -> ListedOffset | None:
     if isinstance(answer, Problem) or answer.leader_epoch is None:
         return None
     return answer
+
+
+# Decides which barriers to skip: on an idle cluster, one barrier every few seconds is enough.
+#
+# Why skipping is safe: a barrier can give a new result only through new facts, or because time has passed.
+#
+# New facts are impossible if every partition answers, ends at the same offset under the same leader epoch as before and
+# is read to that end, and if no census is due and no re-read is requested.
+#
+# Time is covered by the agenda of each bucket: the state names the next time at which it must run. That time is "at
+# once" for everything that waits for a barrier and not for a time: an open span that no live transaction holds, a gap,
+# a partition whose leader did not answer. So the two checks of a proof are never delayed. The driver adds "at once"
+# while an incident is open or a sink has undelivered events. It writes the time and the number of the barrier together
+# with the requests of the batch. If any of this information is missing, the barrier takes place.
+#
+# At least every `IDLE_S` a barrier takes place, because heartbeats, metrics and events of other instances need it.
+
+IDLE_S = 5.0
+
+
+def can_skip(previous: SourceOffset, following: SourceOffset, next_due: NextBarrierDue | None) -> bool:
+    """Whether the barrier of `following` can be skipped. The caller checks that no census and no request is due."""
+    if next_due is None or next_due.barrier != previous.barrier or next_due.due_ms <= following.coordinator_listed_ms:
+        return False
+    return _is_unchanged(previous, following)
+
+
+def _is_unchanged(previous: SourceOffset, following: SourceOffset) -> bool:
+    if (
+        following.clock_set_by_ms
+        or following.begun
+        or following.reread
+        or following.gone
+        or previous.begun
+        or previous.reread
+    ):
+        return False  # what the last batch began to read counts as read only at the next barrier
+    is_whole = all(
+        isinstance(at, Position) and not at.is_stale and at.offset == at.listed for at in following.positions.values()
+    )
+    following_shared = (following.cluster_id, following.backlog_end, following.scan_interval_ms)
+    previous_shared = (previous.cluster_id, previous.backlog_end, previous.scan_interval_ms)
+    return is_whole and following_shared == previous_shared and following.positions == previous.positions
 
 
 # Participants of transactions that Metadata does not show to this user.

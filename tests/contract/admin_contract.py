@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from support.answers import described
+from support.answers import described, is_live
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.state.model.ports import MarkerSpec, NotSent, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
@@ -16,7 +16,6 @@ from txnwatch.state.model.transaction import (
     NotDescribed,
     TransactionState,
     UnknownTransactionalId,
-    is_live,
 )
 from txnwatch.state.model.values import TopicPartition
 

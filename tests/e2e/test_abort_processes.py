@@ -67,8 +67,9 @@ def tail(gated: EmbeddedKafka, cluster: Cluster) -> Iterator[EventTail]:
         yield found
 
 
-def a_watch(gate: Gate, tail: EventTail, partition: TopicPartition, checkpoint: Path) -> RunningWatch:
-    return RunningWatch(gate.address, checkpoint, "--topics", partition.topic, "--events-topic", tail.topic, *AUTO)
+def a_watch(gate: Gate, tail: EventTail, partition: TopicPartition, checkpoint: Path, *more: str) -> RunningWatch:
+    flags = ("--topics", partition.topic, "--events-topic", tail.topic, *AUTO, *more)
+    return RunningWatch(gate.address, checkpoint, *flags)
 
 
 def hang(cluster: Cluster, tail: EventTail, partition: TopicPartition) -> None:
@@ -255,3 +256,33 @@ def test_of_two_processes_one_acts_and_a_paused_one_does_not_act_when_it_continu
         assert actor(fourth) is not actor(third)
         assert [markers(cluster, partition) for partition in partitions] == [1, 1, 1, 1]
         assert not [line for watch in watches for line in watch.lines if "the query ended" in line]
+
+
+@pytest.mark.long
+def test_the_process_that_knows_the_outcome_gets_the_lease_and_no_outcome_is_replaced(
+    gate: Gate, cluster: Cluster, tail: EventTail, partitions: list[TopicPartition], tmp_path: Path
+) -> None:
+    """The second one starts after the client has begun anew: the coordinators' log no longer shows the outcome."""
+    partition = partitions[0]
+    watches = contextlib.ExitStack()
+    with watches:
+        knows = watches.enter_context(a_watch(gate, tail, partition, tmp_path / "knows", "--abort-after-ms", "40000"))
+        knows.until_ready()
+        hang(cluster, tail, partition)
+        eventually(lambda: life(tail, partition)[-1].expected_outcome == "none", IN_TIME_S, "the outcome")
+        later = watches.enter_context(a_watch(gate, tail, partition, tmp_path / "later"))
+        later.until_ready()
+
+        def has_left_it() -> bool:
+            return any("left to another instance" in line for line in later.lines)
+
+        os.kill(knows.pid, signal.SIGSTOP)  # so the later one gets the lease
+        try:
+            eventually(has_left_it, 4 * SESSION_MS / 1000, "the lease to be passed on")
+        finally:
+            os.kill(knows.pid, signal.SIGCONT)
+        published = whole_life(tail, partition)
+    assert {event.expected_outcome for event in published} == {"none"}
+    assert actions(tail, partition) == [ANNOUNCED, VERIFIED]
+    assert {event.action.by.endswith(knows.checkpoint) for event in published if event.action is not None} == {True}
+    assert markers(cluster, partition) == 1

@@ -19,6 +19,7 @@ from support.recording_sink import RecordingTopic
 from support.servers import Clusters, connect, create_coordinators
 from support.topics import create_topic, unique
 from support.waiting import eventually
+from txnwatch.sinks.abort import run_abort
 from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
@@ -127,3 +128,30 @@ def test_of_two_instances_one_holds_the_lease_and_the_other_takes_over(kafka: Em
         eventually(second.is_held, IN_TIME_S, "the other to take over")
         assert second.is_held_now()
         assert not first.is_held_now()
+
+
+def test_an_instance_that_passes_the_lease_on_asks_for_it_again_after_a_while(
+    kafka: EmbeddedKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (events,) = create_topic(cluster, unique("lease"))
+    config, name = {"bootstrap.servers": kafka.bootstrap_servers}, unique("cluster")
+    with (
+        contextlib.closing(GroupLease(config, events.topic, name)) as first,
+        contextlib.closing(GroupLease(config, events.topic, name)) as second,
+    ):
+
+        def holder() -> list[GroupLease]:
+            return [lease for lease in (first, second) if lease.is_held()]
+
+        eventually(lambda: len(holder()) == 1, IN_TIME_S, "one of them to have it")
+        (before,) = holder()
+        other = second if before is first else first
+        before.pass_on()
+        assert not before.is_held()
+        assert not before.is_held_now()
+        eventually(lambda: holder() == [other], IN_TIME_S, "the other to have it")
+        assert other.is_held_now()
+        monkeypatch.setattr(run_abort, "PASSED_ON_S", 0.0)
+        other.pass_on()
+        eventually(lambda: other.is_held() and other.is_held_now(), IN_TIME_S, "nobody else asks, so it has it again")
+        assert holder() == [other]

@@ -36,7 +36,7 @@ from support.fake_lease import FakeLease
 from support.incidents import an_event, an_evidence
 from support.log_lines import LogLines
 from support.planted import as_it_was_found, plant
-from support.shared_log import SharedLog
+from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
@@ -61,9 +61,20 @@ class Actors:
     """The product's side: a ledger and the abort, over a world."""
 
     def __init__(
-        self, world: World, truth: Truth, most_between: int, forger_seed: int | None = None, *, hides: bool = False
+        self,
+        world: World,
+        truth: Truth,
+        most_between: int,
+        forger_seed: int | None = None,
+        *,
+        hides: bool = False,
+        beats: bool = False,
+        mode: str = "on",
     ) -> None:
+        """`hides` is as in Forger; `beats`: heartbeats of another instance are on the topic; `mode`: of the abort."""
         self.world, self.truth = world, truth
+        self.elapsed_ms = 0
+        self.beats, self.hidden, self.live_claims = beats, set[str](), LiveClaims()
         log = self.log = SharedLog()
         self.forger = Forger(world, log, forger_seed, hides=hides) if forger_seed is not None else None
         self.admin = WorldAdmin(world, truth, most_between)
@@ -74,24 +85,28 @@ class Actors:
         self.ends: dict[str, int] = {}
         self.ends_before: dict[str, int] = {}
         self.verified: set[tuple[str, str]] = set()
-        sink = log.sink() if self.forger is None else RacedSink(log, self.forger)
-        outbox = TopicOutbox(sink, LogLines())
+        self.ledger = self.a_ledger(log.sink() if self.forger is None else RacedSink(log, self.forger), beats=beats)
+        self.abort = RunningAbort(mode, EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
+
+    def a_ledger(self, sink: SharedLogSink, *, beats: bool) -> RunningLedger:
+        """The ledger of one watcher."""
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
-        self.ledger = RunningLedger(
-            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), outbox, self.now_ms),
-            new_records=log.reader(),
-            bury=log.bury,
+        return RunningLedger(
+            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), TopicOutbox(sink, LogLines()), self.now_ms),
+            new_records=self.log.reader(),
+            bury=self.log.bury,
             on_event=self._on_event,
+            is_another_there=lambda _: beats,
         )
-        self.abort = RunningAbort("on", EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
     def now_ms(self) -> int:
-        """The time; it advances with each batch by more than every pause between two attempts."""
-        return self.world.clocks.now_ms + self.calls * _BATCH_MS
+        """The time; it advances with each batch, for one watcher by more than every pause between two attempts."""
+        return self.world.clocks.now_ms + self.elapsed_ms
 
     def batch(self, emitted: Sequence[Finding]) -> list[str]:
         """One micro-batch; returns what is wrong."""
         self.calls += 1
+        self.elapsed_ms += _BATCH_MS
         self.begin, self.ends_before, self.ends = len(self.log.records), self.ends, {}
         if self.forger is not None:
             self.forger.write()
@@ -105,6 +120,17 @@ class Actors:
         for found in (self.problems, self.admin.harm, self.truth.late):
             found.clear()
         return problems
+
+    def wrong_on_topic(self) -> list[str]:
+        """What is wrong on the topic after a batch.
+
+        An end may be hidden for one batch if another instance is there: it waits for that long.
+        """
+        ledger = self.ledger.ledger
+        found = list(wrong_on_topic(ledger, self.log, self.begin, self.ends_before))
+        hidden = {one for one in found if one.startswith("HIDDEN END")} if self.beats else set()
+        problems, self.hidden = [one for one in found if one not in hidden - self.hidden], hidden
+        return [*problems, *self.live_claims.wrong(ledger, self.world)]
 
     def rest(self) -> list[str]:
         """The last batches, in which nothing moves and nobody forges; returns what is wrong after them."""
@@ -180,10 +206,9 @@ class Actors:
 class AbortOracle(Oracle):
     """Also runs the ledger and the abort after every batch that was committed."""
 
-    def __init__(self, world: World, truth: Truth, forger_seed: int | None, *, hides: bool = False) -> None:
+    def __init__(self, world: World, actors: Actors) -> None:
         super().__init__(world)
-        self.actors = Actors(world, truth, 3, forger_seed, hides=hides)
-        self.live_claims = LiveClaims()
+        self.actors = actors
 
     def check(self, result: BatchResult) -> None:
         """See Oracle."""
@@ -191,9 +216,7 @@ class AbortOracle(Oracle):
         self.actors.admin.stands_still = self.world.setting.rate == 0.0
         if result.is_committed and not self.problems:
             self.problems.extend(self.actors.batch(result.emitted))
-            actors = self.actors
-            self.problems.extend(wrong_on_topic(actors.ledger.ledger, actors.log, actors.begin, actors.ends_before))
-            self.problems.extend(self.live_claims.wrong(actors.ledger.ledger, self.world))
+            self.problems.extend(self.actors.wrong_on_topic())
 
     def close(self, outstanding: Mapping[TopicPartition, int]) -> list[str]:
         """See Oracle."""
@@ -202,14 +225,24 @@ class AbortOracle(Oracle):
         return super().close(outstanding)
 
 
-def run_with_abort(seed: int, setting: Setting, *, forging: bool = False, hides: bool = False) -> RunOutcome:
+def run_with_abort(
+    seed: int,
+    setting: Setting,
+    *,
+    forging: bool = False,
+    hides: bool = False,
+    beats: bool = False,
+    mode: str = "on",
+) -> RunOutcome:
     """One seed of the whole product, and of a client that forges events; equal arguments give equal outcomes."""
     forger_seed = seed + 2 if forging else None
-    with (
-        witnessed(Truth()) as truth,
-        mock.patch.object(running, "Oracle", lambda world: AbortOracle(world, truth, forger_seed, hides=hides)),
-    ):
-        return running.run(seed, setting)
+    with witnessed(Truth()) as truth:
+
+        def oracle(world: World) -> AbortOracle:
+            return AbortOracle(world, Actors(world, truth, 3, forger_seed, hides=hides, beats=beats, mode=mode))
+
+        with mock.patch.object(running, "Oracle", oracle):
+            return running.run(seed, setting)
 
 
 @contextmanager

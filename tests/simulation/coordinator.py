@@ -102,6 +102,14 @@ class Coordinators:
             for known in self.transactions.values()
         )
 
+    def is_ongoing(self, producer_id: int, partition: TopicPartition) -> bool:
+        """Whether the client of such a transaction may still write; once it has ended, its marker may be lost."""
+        live = [known for known in self.transactions.values() if known.value is not None and partition in known.held]
+        states = {
+            known.value.state for known in live if known.value is not None and known.value.producer_id == producer_id
+        }
+        return states == {S.ONGOING}
+
     def init(self, name: str, log: int, version: int, timeout_ms: int) -> None:
         """InitProducerId: a new id, the next epoch, another producer id; an open transaction is aborted first."""
         known = self.transactions.setdefault(name, Transaction(name, log))

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from simulation.abort import AbortOracle
+from simulation.abort import AbortOracle, Actors
 from simulation.coordinator import Transaction
 from simulation.faults import compaction
 from simulation.reader import WorldReader
@@ -45,7 +45,7 @@ class Life:
         self.rng = random.Random(seed)
         self.world = World(_SETTING, random.Random(seed), [])
         self.world.coordinators.max_epoch = 30
-        self.oracle = AbortOracle(self.world, truth, None)
+        self.oracle = AbortOracle(self.world, Actors(self.world, truth, 3))
         self.oracle.actors.admin.unread_share = 0.05
         self.reader = a_reader(self.world, seed)
         self.client = self.world.clients[0]

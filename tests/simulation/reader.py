@@ -39,8 +39,8 @@ from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source import census_schedule as census
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import tasks
-from txnwatch.streaming.source.driver_file import DriverRequests, FormerPosition, NextBarrierDue, can_skip
-from txnwatch.streaming.source.lister import hidden_participants
+from txnwatch.streaming.source.driver_file import DriverRequests, FormerPosition, NextBarrierDue
+from txnwatch.streaming.source.lister import can_skip, hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits, RereadRequest, census_of, requests_after

@@ -24,6 +24,7 @@ class Planted(NamedTuple):
     Attributes:
         forging: whether a client forges events.
         hides: whether it also writes records that are no events.
+        mode: of the automatic abort, whose decisions are published behind any record.
     """
 
     happens: Happening
@@ -31,10 +32,14 @@ class Planted(NamedTuple):
     first: int = 0
     forging: bool = True
     hides: bool = False
+    mode: str = "on"
 
     def is_found(self, seed: int) -> bool:
         """Whether one of the worlds of a seed shows it."""
-        worlds = (run_with_abort(seed, setting, forging=self.forging, hides=self.hides) for setting in SETTINGS)
+        worlds = (
+            run_with_abort(seed, setting, forging=self.forging, hides=self.hides, mode=self.mode)
+            for setting in SETTINGS
+        )
         return any(world.problems for world in worlds)
 
 
@@ -51,13 +56,19 @@ PLANTED: dict[str, Planted] = {
     "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}),
-    "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}),
+    "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 114),
     "a record that differs is not corrected": Planted(H.RECORD_DIFFERS, {"found": NO_STEP}),
     "a record before the finding is not corrected": Planted(H.RECORD_DIFFERS, {"claimed": NO_STEP}, 535),
     "an end of another writer is believed": Planted(H.RECORD_ENDS, {"found": NO_STEP}),
     "an older record stays the last one": Planted(H.RECORD_IS_OLDER, {"found": NO_STEP}),
+    "an older record before the finding stays the last one": Planted(
+        H.RECORD_IS_OLDER, {"claimed": NO_STEP}, 70, mode="off"
+    ),
     "an older record stays behind an end": Planted(H.RECORD_IS_OLDER, {"ended": NO_STEP}),
     "a record of the same sequence stays the last one": Planted(H.RECORD_HIDES_LAST, {"found": NO_STEP}, 34),
+    "a record of the same sequence before the finding stays the last one": Planted(
+        H.RECORD_HIDES_LAST, {"claimed": NO_STEP}, 340, mode="off"
+    ),
     "an end before which another record came is lost": Planted(H.RECORD_BEFORE_END, {"ended": NO_STEP}),
     "an event that a tombstone hides stays hidden": Planted(H.RECORD_IS_INVALID, {"found": NO_STEP}, hides=True),
     "what had a spent id is forgotten": Planted(H.ID_IS_SPENT, {"found": NO_STEP, "claimed": NO_STEP}, 4),

@@ -29,14 +29,14 @@ def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int, ends: Mapping[str
         begin: its length before the batch.
         ends: the ends that the ledger has published in the batch before, as sequences by incident.
     """
-    last, shown = log.compacted, log.shown
+    last, shown = log.left, log.shown
     in_batch = {event.incident_id for event in log.records[begin:]}
     in_batch |= {incident_id for incident_id, number in log.buried.items() if number >= begin}
     for known in ledger.store.known.values():
-        problem = _wrong(ledger, known, last.get(known.incident_id))
-        # A tombstone removes what ended long ago, and a record about it that the ledger has not read yet.
-        is_removed = known.incident_id in log.buried and not ledger.book.is_found(known)
-        if problem is None and known.incident_id not in in_batch and not is_removed:
+        # A tombstone of this batch may follow a record that the ledger had not read yet.
+        is_hidden = log.buried.get(known.incident_id, 0) >= begin and known.incident_id in log.buried
+        problem = _wrong(ledger, known, last.get(known.incident_id)) if not is_hidden else None
+        if problem is None and known.incident_id not in in_batch:
             problem = _wrong(ledger, known, shown.get(known.incident_id))
         if problem is None and known.is_open and known.sequence == ends.get(known.incident_id):
             problem = "LOST END"  # the record of another writer, with the same sequence, came first
@@ -70,12 +70,12 @@ class LiveClaims:
         if at is None or at.topic_id != one.topic_id or not at.is_listable or not world.is_whole or world.hidden:
             return False
         is_open = (one.producer_id, one.txn_start_offset) in at.open_spans()
-        return is_open and world.coordinators.is_held(one.producer_id, partition)
+        return is_open and world.coordinators.is_ongoing(one.producer_id, partition)
 
 
 def _wrong(ledger: Ledger, known: IncidentEvent, last: IncidentEvent | None) -> str | None:
     if last is None:
-        return "NOT PUBLISHED"
+        return "NOT PUBLISHED" if known.is_open and ledger.book.is_found(known) else None
     if not known.is_open:
         return "HIDDEN END" if last.is_open else None
     if not ledger.book.is_found(known):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txnwatch.state.model.ports import ListedOffset, TransactionAdmin
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
+from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription, TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import LATEST, Cluster
 
@@ -19,6 +19,11 @@ def state_of(admin: TransactionAdmin, name: str) -> TransactionState | None:
     """The state of the id; None while it is not known or could not be described."""
     found = admin.describe_transactions([name])[name]
     return found.state if isinstance(found, DescribedTransaction) else None
+
+
+def is_live(description: TransactionDescription) -> bool:
+    """Whether a coordinator is known to have a live transaction of the id."""
+    return isinstance(description, DescribedTransaction) and description.is_live
 
 
 def listed(cluster: Cluster, partition: TopicPartition, timestamp: int = LATEST) -> ListedOffset:

@@ -9,12 +9,12 @@ from typing import Any
 
 from support.heartbeats import a_heartbeat
 from support.page_world import HANG, ORIGIN, OWNERS, PageWorld, a_busy_cluster, an_incident, now_ms, served_site
-from txnwatch.page.announced import Announced, Announcement, FromRedis, PageDocument, document_of
+from txnwatch.page.announced import Announced, FromRedis, PageDocument, document_of
 from txnwatch.page.clusters import ClustersSite
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.heartbeat import Heartbeat
+from txnwatch.state.incidents.heartbeat import Heartbeat, TopicRecord
 from txnwatch.state.model.values import TimestampMs
 
 GOOD: Mapping[str, Any] = {
@@ -54,7 +54,7 @@ class OneWorld:
     def cluster_id(self) -> str:
         return self.announced.cluster_id
 
-    def tell(self, *found: Announcement) -> OneWorld:
+    def tell(self, *found: TopicRecord) -> OneWorld:
         """Takes records of the topic."""
         for one in found:
             event = self.announced.take(one, now_ms())

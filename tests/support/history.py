@@ -15,13 +15,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from support.answers import is_live
 from support.kafka_tools import CODECS, upgrade_transaction_version
 from support.raw_append import append
 from support.raw_producer import RawProducer
 from support.servers import connect
 from support.topics import create_topic
 from support.waiting import eventually
-from txnwatch.state.model.transaction import NotDescribed, is_live
+from txnwatch.state.model.transaction import NotDescribed
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster

@@ -12,12 +12,12 @@ from random import Random
 
 from confluent_kafka import TopicPartition as Position
 
+from support.answers import is_live
 from support.raw_producer import RawProducer
 from support.topics import admin_of, create_topic, unique
 from support.waiting import eventually
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.ports import MarkerSpec
-from txnwatch.state.model.transaction import is_live
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster

@@ -6,11 +6,13 @@ import contextlib
 import http.client
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+from txnwatch.page.picture import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def get(url: str, path: str, client: str = "127.0.0.1", method: str = "GET", **h
 
 @dataclass(slots=True)
 class Stream:
-    """An open stream; iterating gives (event, data), and blocks for at most 10 s."""
+    """An open stream; iterating gives (event, data) until its last chunk, and blocks for at most 10 s."""
 
     connection: socket.socket
     status: int
@@ -46,7 +48,9 @@ class Stream:
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         kind, data = "", ""
-        for raw in self._lines:
+        for raw in iter(self._lines.readline, b""):
+            if raw == b"0\r\n":
+                return
             line = raw.decode().rstrip("\r\n")
             if line.startswith("event: "):
                 kind = line.removeprefix("event: ")
@@ -70,3 +74,13 @@ def a_stream(url: str, client: str = "127.0.0.1", path: str = "/api/v1/stream") 
         with connection.makefile("rb") as lines:
             status = int(lines.readline().split()[1])
             yield Stream(connection, status, lines)
+
+
+def applied(before: Picture, difference: Mapping[str, Any]) -> Picture:
+    """The next picture, as the browser makes it."""
+    gone = difference["gone"]
+    kept = {
+        section: {key: value for key, value in entries.items() if key not in gone.get(section, ())}
+        for section, entries in before.items()
+    }
+    return {section: {**entries, **difference["set"].get(section, {})} for section, entries in kept.items()}

@@ -13,8 +13,8 @@ class SharedLog:
 
     Attributes:
         is_away: while it is, nothing is taken and nothing is read.
-        buried: where the last tombstone of an incident is: before the record of this number.
-        invalid: the records that are no events, and where they are: before the record of this number.
+        buried: where the last tombstone of an incident is that ended long ago: before the record of this number.
+        invalid: the records that are no events, tombstones too, and where they are: before the record of this number.
     """
 
     def __init__(self) -> None:
@@ -30,23 +30,33 @@ class SharedLog:
 
     @property
     def compacted(self) -> dict[str, IncidentEvent]:
-        """What compaction leaves: the last record of each incident."""
+        """The last event of each incident."""
         return {event.incident_id: event for event in self.records}
 
     @property
+    def left(self) -> dict[str, IncidentEvent]:
+        """What compaction leaves: the last record of each incident, if it is an event."""
+        hidden = {one.incident_id: number for number, one in self.invalid}
+        numbered = ((number, event) for number, event in enumerate(self.records))
+        return {event.incident_id: event for number, event in numbered if number >= hidden.get(event.incident_id, 0)}
+
+    @property
     def shown(self) -> dict[str, IncidentEvent]:
-        """What a consumer shows that keeps the first of two events with one sequence, and forgets after a tombstone."""
+        """What a consumer shows that keeps the first of two events with one sequence until its incident is deleted.
+
+        A record that is no event says nothing to it: only a `resolved` event ends an incident (docs/consumers.md).
+        """
         since = self.buried
         kept = (event for number, event in enumerate(self.records) if number >= since.get(event.incident_id, 0))
         return {event.incident_id: event for event in sorted(_first_of_each(kept), key=lambda one: one.sequence)}
 
     def bury(self, incident_ids: Sequence[str]) -> None:
         """Writes tombstones."""
+        self.invalid.extend((len(self.records), Overwritten(one)) for one in incident_ids)
         self.buried.update(dict.fromkeys(incident_ids, len(self.records)))
 
     def overwrite(self, incident_id: str) -> None:
-        """Writes a record that is no event; it hides the event before it, as a tombstone does."""
-        self.buried[incident_id] = len(self.records)
+        """Writes a record that is no event, or a tombstone of an incident that has not ended long ago."""
         self.invalid.append((len(self.records), Overwritten(incident_id)))
 
     def sink(self) -> SharedLogSink:

@@ -1,4 +1,7 @@
-"""Builds what several commands need: the search on a real cluster. None of it needs librdkafka."""
+"""Builds what several commands need, which is the search on a real cluster; and has what the parts of `explain` share.
+
+None of it needs librdkafka.
+"""
 
 from __future__ import annotations
 
@@ -21,32 +24,7 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import read_views
 from txnwatch.streaming.search.searcher import Searcher
 
-
-class PublishedEvents(NamedTuple):
-    """The last event of each incident on the events topic, where anybody may have written it; and what was not read."""
-
-    events: tuple[IncidentEvent, ...] = ()
-    problem: str | None = None
-
-
-@dataclass(slots=True)
-class Question:
-    """What the parts of `explain` share.
-
-    Attributes:
-        missing: what the answer does not cover, with the reason.
-        published: reads the events topic.
-    """
-
-    cluster: Cluster
-    origin: Origin
-    searcher: Searcher
-    missing: dict[str, str] = field(default_factory=dict)
-    published: Callable[[], PublishedEvents] = PublishedEvents
-
-    def note_unread(self, readings: Iterable[PartitionReading]) -> None:
-        """Adds the partitions that could not be read."""
-        self.missing.update({str(one.partition): str(one.problem) for one in readings if one.problem is not None})
+# The search.
 
 
 def searcher_of(
@@ -80,3 +58,33 @@ def _with_scan_interval(policy: DetectionPolicy, cluster: Cluster) -> DetectionP
     if policy.coordinator_scan_interval_ms is not None:
         return policy
     return replace(policy, coordinator_scan_interval_ms=ScanInterval().largest_ms(cluster, 0.0))
+
+
+# What the parts of `explain` share; no other command needs it.
+
+
+class PublishedEvents(NamedTuple):
+    """The last event of each incident on the events topic, where anybody may have written it; and what was not read."""
+
+    events: tuple[IncidentEvent, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Question:
+    """What the parts of `explain` share.
+
+    Attributes:
+        missing: what the answer does not cover, with the reason.
+        published: reads the events topic.
+    """
+
+    cluster: Cluster
+    origin: Origin
+    searcher: Searcher
+    missing: dict[str, str] = field(default_factory=dict)
+    published: Callable[[], PublishedEvents] = PublishedEvents
+
+    def note_unread(self, readings: Iterable[PartitionReading]) -> None:
+        """Adds the partitions that could not be read."""
+        self.missing.update({str(one.partition): str(one.problem) for one in readings if one.problem is not None})

@@ -21,7 +21,8 @@ from txnwatch.cli.one_shot import (
 from txnwatch.cli.output import CLEAN, FAILURE, LOG, delivering, event_line
 from txnwatch.cli.topic_reading import read_events_topic
 from txnwatch.sinks.delivery.encoding import to_json
-from txnwatch.sinks.delivery.events_topic import Found, SkippedRecords
+from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import TimestampMs
@@ -86,20 +87,20 @@ class WantedEvents:
     last: int | None
     incident_id: str | None
 
-    def has(self, found: Found) -> bool:
+    def has(self, found: TopicRecord) -> bool:
         """Whether it is one of them, if there are no later ones; a record that is no event always is."""
         if not isinstance(found, IncidentEvent):
             return True
         is_new_enough = self.since_ms is None or found.time_ms >= self.since_ms
         return is_new_enough and self.incident_id in {None, found.incident_id}
 
-    def of_history(self, found: Iterable[Found]) -> Iterator[Found]:
+    def of_history(self, found: Iterable[TopicRecord]) -> Iterator[TopicRecord]:
         """What is wanted of the records that the topic has; with `last`, records that are no events come first."""
         wanted = filter(self.has, found)
         if self.last is None:
             yield from wanted
             return
-        kept: deque[Found] = deque(maxlen=self.last)
+        kept: deque[TopicRecord] = deque(maxlen=self.last)
         for one in wanted:
             if isinstance(one, IncidentEvent):
                 kept.append(one)

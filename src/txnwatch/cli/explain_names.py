@@ -57,7 +57,7 @@ from txnwatch.state.model.transaction import (
     TransactionDescription,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, ProducerId, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition
 from txnwatch.state.text import some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
@@ -67,7 +67,6 @@ from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_s
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 EXPIRED = "expired"
-_INT64 = (1 << 63) - 1
 
 
 def of_known_id(question: Question, transactional_id: str) -> Explanation:
@@ -175,7 +174,7 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
     Raises:
         BrokerError: a coordinator did not answer.
     """
-    if not text.isascii() or not text.isdigit() or int(text) > _INT64:
+    if not text.isascii() or not text.isdigit() or int(text) > INT64:
         return None
     producer_id = ProducerId(int(text))
     listing = ClusterAdmin(question.cluster).list_transactions([producer_id])

@@ -53,6 +53,7 @@ from txnwatch.state.incidents.event_builder import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
+from txnwatch.state.model.ports import SpanStart
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
@@ -62,7 +63,6 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import (
     BrokerId,
     ErrorCode,
-    Offset,
     Problem,
     ProducerEpoch,
     ProducerId,
@@ -83,14 +83,6 @@ _RESULTS = {
     FenceStep.REFUSE: ("refused", REFUSED),
     FenceStep.WAIT: ("failed", FAILURE),
 }
-
-
-class FencedData(NamedTuple):
-    """Where the open transaction of a producer begins, for which its id is fenced."""
-
-    partition: TopicPartition
-    start_offset: Offset
-    producer_id: ProducerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +190,7 @@ _UNNEEDED = Ended("refused", REFUSED, "the transaction that hung has ended: no f
 class Fence:
     """The fence of one id; state/abort/fencing.py decides each step."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str, data: FencedData | None) -> None:
+    def __init__(self, cluster: Cluster, transactional_id: str, data: SpanStart | None) -> None:
         self._cluster = cluster
         self._id = transactional_id
         self._data = data
@@ -304,7 +296,8 @@ def what_it_ends(found: DescribedTransaction, before: ProducerIdentity, effect: 
         yield ADVICE_MEANS[advice]
 
 
-def _data(parsed: argparse.Namespace) -> FencedData | None:
+def _data(parsed: argparse.Namespace) -> SpanStart | None:
+    """The open transaction for which the id is fenced; None without the flags of a place."""
     flags = {name: getattr(parsed, name) for name in ("topic", "partition", "start_offset", "producer_id")}
     place = [flags[name] for name in ("topic", "partition", "start_offset")]
     if all(value is None for value in place):
@@ -312,4 +305,4 @@ def _data(parsed: argparse.Namespace) -> FencedData | None:
     missing = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is None]
     if missing:
         raise ConfigError(f"fence: --topic, --partition and --start-offset also need {', '.join(missing)}")
-    return FencedData(TopicPartition(parsed.topic, parsed.partition), parsed.start_offset, parsed.producer_id)
+    return SpanStart(TopicPartition(parsed.topic, parsed.partition), parsed.producer_id, parsed.start_offset)

@@ -15,9 +15,6 @@ from pydantic.fields import FieldInfo
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.config import (
     EVENTS_TOPIC,
-    INT16,
-    INT32,
-    INT64,
     OTHER_NAMES,
     THRESHOLDS,
     RunSettings,
@@ -31,7 +28,7 @@ from txnwatch.state.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS
-from txnwatch.state.model.values import TOPIC_NAME_RULE, is_topic_name
+from txnwatch.state.model.values import INT16, INT32, INT64, TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url
 
 if TYPE_CHECKING:

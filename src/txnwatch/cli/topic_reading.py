@@ -11,7 +11,8 @@ from txnwatch.cluster_connection import options_of
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.encoding import Keys
-from txnwatch.sinks.delivery.events_topic import Found, read_events
+from txnwatch.sinks.delivery.events_topic import read_events
+from txnwatch.state.incidents.heartbeat import TopicRecord
 
 
 def keys_of(parsed: argparse.Namespace) -> Keys | None:
@@ -26,10 +27,10 @@ def keys_of(parsed: argparse.Namespace) -> Keys | None:
 
 def read_events_topic(
     parsed: argparse.Namespace,
-    of_history: Callable[[Iterable[Found]], Iterable[Found]] = iter,
+    of_history: Callable[[Iterable[TopicRecord]], Iterable[TopicRecord]] = iter,
     *,
     follow: bool = False,
-) -> Iterator[Found]:
+) -> Iterator[TopicRecord]:
     """Reads the events topic that the flags name; `of_history` selects from the records before the new ones.
 
     Raises:

@@ -20,7 +20,6 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from txnwatch.metrics.table import (
-    COMPLETE,
     COMPLETE_OF,
     INITIAL_SERIES,
     METRICS,
@@ -51,7 +50,7 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.incident import Action, IncidentEvent, IncidentStatus
 from txnwatch.state.model.ownership import WITHOUT_OWNER
-from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.transaction import COMPLETED_AS, TransactionState
 from txnwatch.state.model.values import (
     NO_TIME,
     BrokerId,
@@ -298,7 +297,7 @@ class Metrics(Collector):
         for state in (TransactionState.ONGOING, *PREPARED, UNOWNED, OWNER_UNKNOWN):
             self._made["transactions"].labels(state).set(states[state])
         for state in PREPARED:
-            self._made["transactions_pending_markers"].labels(COMPLETE[state]).set(states[state])
+            self._made["transactions_pending_markers"].labels(COMPLETED_AS[state]).set(states[state])
         self._made["unproven_transactions"].clear()
         for why, number in waiting.items():
             self._made["unproven_transactions"].labels(why).set(number)

@@ -21,7 +21,7 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Mismatch
 from txnwatch.state.model.incident import ActionResult, Decision, IncidentStatus
 from txnwatch.state.model.ownership import WITHOUT_OWNER
-from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.transaction import COMPLETED_AS, TransactionState
 from txnwatch.state.model.verdicts import RULE_OF
 
 # What a metric is: its name, its type, its labels and its meaning.
@@ -383,13 +383,9 @@ STAGES = {
     Stage.FAILOVER: "transaction_failover_completion_seconds",
 }
 PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-COMPLETE = {
-    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
-    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
-}
 # The values of the label `target_state` are the same in every family, also for a stage that ends at Prepare*.
-COMPLETE_OF = {**COMPLETE, **{state: state for state in COMPLETE.values()}}
-TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETE.values()) for stage in Stage}
+COMPLETE_OF = {**COMPLETED_AS, **{state: state for state in COMPLETED_AS.values()}}
+TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETED_AS.values()) for stage in Stage}
 _NONE = "none"
 # Series with labels that are known beforehand exist from the start: a rate needs a first sample of zero.
 INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
@@ -408,5 +404,5 @@ INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     ),
     "events_passed_over_total": tuple((why,) for why in SkipReason),
     "transactions": tuple((state,) for state in (TransactionState.ONGOING, *PREPARED, UNOWNED, OWNER_UNKNOWN)),
-    "transactions_pending_markers": tuple((COMPLETE[state],) for state in PREPARED),
+    "transactions_pending_markers": tuple((COMPLETED_AS[state],) for state in PREPARED),
 }

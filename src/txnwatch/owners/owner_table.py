@@ -24,7 +24,7 @@ from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.setting_sources import OWNER_ENTRIES, toml_of
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ownership import WITHOUT_OWNER, Certainty, FoundBy, Named, OwningTeam, Subject
-from txnwatch.state.text import is_host_name
+from txnwatch.state.text import GIVEN_NAME, is_host_name
 
 STAR: Final = "*"
 
@@ -169,7 +169,7 @@ class _Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    team: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$"), AfterValidator(_team)]
+    team: Annotated[str, Field(pattern=f"^{GIVEN_NAME.pattern}$"), AfterValidator(_team)]
     name: _Shown | None = None
     contact: _Shown | None = None
     url: Annotated[str, Field(max_length=1_000), AfterValidator(_address)] | None = None

@@ -31,9 +31,10 @@ from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.heartbeat import (
-    FRESH_MS,
+    ACTIVE_MS,
     Heartbeat,
     Missing,
+    TopicRecord,
     Uncovered,
     invalid_field,
     is_each_ready,
@@ -41,8 +42,6 @@ from txnwatch.state.incidents.heartbeat import (
     uncovered,
 )
 from txnwatch.state.incidents.value_rules import (
-    INT32,
-    INT64,
     LAST_TIME_MS,
     NAME_BYTES,
     is_number,
@@ -60,6 +59,8 @@ from txnwatch.state.model.findings import (
 from txnwatch.state.model.incident import IncidentEvent, LatestEvents, Overwritten
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.values import (
+    INT32,
+    INT64,
     CoordinatorAccess,
     DurationMs,
     Offset,
@@ -234,7 +235,6 @@ MOST_INCIDENTS: Final = 20_000
 MOST_HEARTBEATS: Final = 1_000
 MOST_REFUSED: Final = 1_000
 _SHOWN_WATCHERS: Final = 20
-Announcement = IncidentEvent | Heartbeat | Overwritten | BadEventError
 
 
 class FromRedis(NamedTuple):
@@ -268,7 +268,7 @@ class Announced:
     _last_refusal: str | None = None
     _has_too_many: bool = False
 
-    def take(self, found: Announcement, now_ms: TimestampMs) -> IncidentEvent | None:
+    def take(self, found: TopicRecord, now_ms: TimestampMs) -> IncidentEvent | None:
         """Takes the next record; returns the event if it is now the latest one of its incident."""
         match found:
             case BadEventError():
@@ -321,7 +321,7 @@ class Announced:
         is_last = document is not None and last is document.heartbeat
         seen = KnownNow(
             judged_ms=min(last.evaluated_ms, now_ms) if last is not None else None,
-            judged_within_ms=JUDGED_WITHIN_MS if is_last else FRESH_MS,
+            judged_within_ms=JUDGED_WITHIN_MS if is_last else ACTIVE_MS,
             open_missing=redis.missing,
             incidents=tuple(one for one in self._events.known.values() if _is_shown(one, now_ms)),
             reach=_reach(uncovered(beats, now_ms)) if active else None,

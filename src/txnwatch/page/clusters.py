@@ -44,12 +44,12 @@ from txnwatch.page.words import Part, as_text, counted, evaluated, name, number
 from txnwatch.setting_sources import expanded, toml_of
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.text import WEB_ADDRESS
 
 ENTRIES: Final = "cluster"
 MOST_CLUSTERS: Final = 100
 NAME_RULE: Final = "a-z, A-Z, 0-9, '.', '_' and '-', at most 63 characters, the first a letter or a digit"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_WEB: Final = re.compile(r"https?://[!-~]{1,1000}")
 
 
 def _name(value: str) -> str:
@@ -59,7 +59,7 @@ def _name(value: str) -> str:
 
 
 def _web(value: str) -> str:
-    if not _WEB.fullmatch(value):
+    if not WEB_ADDRESS.fullmatch(value):
         raise ValueError("expected an address that begins with https:// or http://")
     return value
 

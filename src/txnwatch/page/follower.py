@@ -18,9 +18,10 @@ from typing import Final, Protocol
 
 from txnwatch.page.announced import Announced, FromRedis, decoded
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.sinks.delivery.events_topic import EventLog, Found
+from txnwatch.sinks.delivery.events_topic import EventLog
 from txnwatch.sinks.delivery.outbox import WorkerThread
 from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError, SinkError, TxnwatchError
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.ports import Log
@@ -156,7 +157,7 @@ class Follower:
         self._show()
         return _PAUSE_MS
 
-    def _take(self, announced: Announced, found: Found, *, is_new: bool) -> None:
+    def _take(self, announced: Announced, found: TopicRecord, *, is_new: bool) -> None:
         event = announced.take(found, self.now_ms())
         if event is not None:
             self.store.take_event(event, is_new=is_new)

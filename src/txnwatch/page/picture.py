@@ -2,7 +2,7 @@
 
 A picture has sections, each a mapping: `status`, `incidents` by id, `lanes` by partition, `order` of both, `others`,
 `recent`, `watcher`. So the difference of two pictures is a mapping of changed entries and a list of those that are gone
-(`changes`), and `applied` gives the next picture from both. Times are epoch milliseconds; an age is never sent, because
+(`changes`), and the browser makes the next picture of both. Times are epoch milliseconds; an age is never sent, because
 the reader counts it.
 
 Every list has a bound, and beside each cut list is how much is missing. If a leader shows a last stable offset, because
@@ -570,13 +570,3 @@ def changes(before: Picture, after: Picture) -> dict[str, Any]:
 
 
 _ABSENT: Final = object()
-
-
-def applied(before: Picture, difference: Mapping[str, Any]) -> Picture:
-    """The next picture, as the browser makes it."""
-    gone = difference["gone"]
-    kept = {
-        section: {key: value for key, value in entries.items() if key not in gone.get(section, ())}
-        for section, entries in before.items()
-    }
-    return {section: {**entries, **difference["set"].get(section, {})} for section, entries in kept.items()}

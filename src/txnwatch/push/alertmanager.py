@@ -30,7 +30,7 @@ from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
 from txnwatch.state.model.verdicts import RULE_OF, VERDICTS, Severity, Verdict
-from txnwatch.state.text import printable
+from txnwatch.state.text import GIVEN_NAME, printable
 
 ALERTS_PATH: Final = "/api/v2/alerts"
 STATUS_PATH: Final = "/api/v2/status"
@@ -151,7 +151,6 @@ NO_OWNER: Final = "none"
 LONGEST_TEXT: Final = 200
 LONGEST_COMMAND: Final = 1_000
 _RUNBOOK: Final = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md"
-_TEAM: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ACTIVE: Final = re.compile(r"[<>&@`]|://")
 _GROUPS_NAMED: Final = 3
 
@@ -233,7 +232,7 @@ def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
 
 def team_of(event: IncidentEvent) -> str:
     """The team that owns the transaction, `none` if it is not known."""
-    return event.owner.team if event.owner is not None and _TEAM.fullmatch(event.owner.team) else NO_OWNER
+    return event.owner.team if event.owner is not None and GIVEN_NAME.fullmatch(event.owner.team) else NO_OWNER
 
 
 def _annotations(event: IncidentEvent) -> dict[str, str]:

@@ -21,8 +21,8 @@ from txnwatch.push.http_client import Address, HttpClient, parse_address
 from txnwatch.setting_sources import expanded, toml_of
 from txnwatch.state.model.errors import ConfigError, SinkError
 from txnwatch.state.model.values import DurationMs
+from txnwatch.state.text import GIVEN_NAME
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _KEY_PREFIX: Final = "whsec_"
@@ -33,7 +33,7 @@ _EXPANDED: Final = ("url", "urls", "headers")
 
 
 def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
+    if not GIVEN_NAME.fullmatch(value):
         raise ValueError("expected a-z, 0-9 and -, at most 63 characters")
     return value
 

@@ -35,9 +35,9 @@ from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import AT_ONCE, NO_TIME, DurationMs, TimestampMs, doubled
-from txnwatch.state.text import read_json
+from txnwatch.state.text import Said, read_json
 
-FIRST_PAUSE_MS, LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
 LONGEST_WAIT_MS: Final = DurationMs(300_000)
 TRIES_OF_A_REFUSED_EVENT: Final = 3
 _SPREAD: Final = 0.2
@@ -96,7 +96,7 @@ class Retries:
 
     def failed(self, now_ms: TimestampMs, wait_ms: DurationMs = NO_TIME) -> None:
         """Takes a failure; the pause is at least what the target has asked for."""
-        pause_ms = doubled(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, self.in_a_row)
+        pause_ms = doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self.in_a_row)
         spread_ms = DurationMs(int(pause_ms * self._spread(1 - _SPREAD, 1 + _SPREAD)))
         self.due_ms = now_ms + max(spread_ms, wait_ms)
         self.in_a_row += 1
@@ -270,7 +270,8 @@ class Journal:
     def __init__(self, path: Path, report: Callable[[str], None]) -> None:
         self._path = path
         self._report = report
-        self._is_failing = self._is_cut = False
+        self._said = Said[str]()
+        self._is_cut = False
         self.values: dict[str, Any] = {}
         self._lines = 0
         self._load()
@@ -307,11 +308,11 @@ class Journal:
             else:
                 self._append(key, value)
         except OSError as exc:
-            if not self._is_failing:
+            if self._said.is_new("not saved"):
                 self._report(f"{self._path}: the position is not saved, so a restart sends events again: {exc}")
-            self._is_failing = self._is_cut = True
+            self._is_cut = True
         else:
-            self._is_failing = False
+            self._said.is_over("not saved")
 
     def _append(self, key: str, value: Any) -> None:  # noqa: ANN401 - any value of JSON
         with self._path.open("a", encoding="utf-8") as file:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from txnwatch import __version__
-from txnwatch.sinks.delivery.events_topic import Found, SkippedRecords
-from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat
+from txnwatch.sinks.delivery.events_topic import SkippedRecords
+from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat, TopicRecord
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
@@ -37,7 +37,7 @@ class EventListener:
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     _due_ms: TimestampMs = AT_ONCE
 
-    def events_of(self, found: Iterable[Found]) -> Iterator[IncidentEvent | Overwritten]:
+    def events_of(self, found: Iterable[TopicRecord]) -> Iterator[IncidentEvent | Overwritten]:
         """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
         for one in found:
             if isinstance(one, BadEventError):
@@ -52,6 +52,11 @@ class EventListener:
             else:
                 yield one
         self.passed_over.report_when_due()
+
+    def hears_another(self, cluster_id: str, instance: str, now_ms: TimestampMs) -> bool:
+        """Whether another instance watches the cluster now, by its last heartbeat."""
+        others = (beat for beat in self.heartbeats.values() if beat.cluster_id == cluster_id)
+        return any(beat.instance != instance and beat.is_active(now_ms) for beat in others)
 
     def remove_expired_heartbeats(
         self, retention_ms: DurationMs, now_ms: TimestampMs, bury: Callable[[list[str]], None]

@@ -15,7 +15,7 @@ from txnwatch.page.announced import MOST_HEARTBEATS
 from txnwatch.page.picture import Knowledge, Picture, picture_of
 from txnwatch.page.truth import CONDITIONS, JUDGED_WITHIN_MS, Condition, PageState, judge
 from txnwatch.page.words import as_text
-from txnwatch.state.incidents.heartbeat import FRESH_MS, Heartbeat
+from txnwatch.state.incidents.heartbeat import ACTIVE_MS, Heartbeat
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import SPENT_SEQUENCE, Overwritten
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs, TopicPartition
@@ -223,7 +223,7 @@ def test_without_a_document_the_open_transactions_are_not_known() -> None:
 def test_an_old_document_shows_no_lane_while_heartbeats_go_on() -> None:
     found = OneWorld("eu").with_redis(a_busy_cluster(), age_s=16).tell(beat(0.1))
     assert found.store.seen.open_missing == MISSING
-    assert found.store.seen.judged_within_ms == FRESH_MS
+    assert found.store.seen.judged_within_ms == ACTIVE_MS
     assert judge(facts(found).facts).state is PageState.CLEAR
 
 
@@ -264,5 +264,5 @@ def test_any_number_of_forged_records_has_a_bound(monkeypatch: pytest.MonkeyPatc
 
 def test_time_alone_makes_it_unknown() -> None:
     found = world(beat())
-    known = replace(facts(found), now_ms=TimestampMs(now_ms() + FRESH_MS))
+    known = replace(facts(found), now_ms=TimestampMs(now_ms() + ACTIVE_MS))
     assert judge(known.facts).why == "it was evaluated lately"

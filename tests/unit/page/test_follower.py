@@ -18,8 +18,8 @@ from txnwatch.page.follower import ClusterSource, Follower
 from txnwatch.page.picture import Knowledge
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.page.truth import PageState, judge
-from txnwatch.sinks.delivery.events_topic import Found
 from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError, SkipReason
 from txnwatch.state.model.values import TimestampMs
 
@@ -30,8 +30,8 @@ EU = "EU"
 class Topic:
     """An events topic; while `error` is set, it cannot be opened, and `broken` breaks while it is read."""
 
-    records: list[Found] = field(default_factory=list)
-    coming: deque[Found] = field(default_factory=deque)
+    records: list[TopicRecord] = field(default_factory=list)
+    coming: deque[TopicRecord] = field(default_factory=deque)
     error: str | None = None
     broken: bool = False
     opened: int = 0
@@ -44,12 +44,12 @@ class Topic:
         self.opened += 1
         return self
 
-    def history(self) -> Iterator[Found]:
+    def history(self) -> Iterator[TopicRecord]:
         yield from self.records
         if self.broken:
             raise BrokerError("events topic 'e': no answer")
 
-    def new_records(self) -> Iterator[Found]:
+    def new_records(self) -> Iterator[TopicRecord]:
         while self.coming:
             yield self.coming.popleft()
 

@@ -12,12 +12,11 @@ from contextlib import ExitStack
 import pytest
 from starlette.requests import ClientDisconnect
 
-from support.page_client import a_stream, get
+from support.page_client import a_stream, applied, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, now_ms
 from support.waiting import eventually
 from txnwatch.page import served_page
 from txnwatch.page.live_picture import MOST, MOST_OF_ONE, StreamOfOne, Viewers
-from txnwatch.page.picture import applied
 from txnwatch.page.truth import PageState
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web import server as server_module

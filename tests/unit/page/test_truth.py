@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txnwatch.page.truth import CONDITIONS, JUDGED_WITHIN_MS, Condition, Facts, PageState, judge
-from txnwatch.state.incidents.heartbeat import FRESH_MS
+from txnwatch.state.incidents.heartbeat import ACTIVE_MS
 from txnwatch.state.model.values import CoordinatorAccess, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
@@ -90,9 +90,9 @@ def test_the_order_of_the_conditions_decides() -> None:
 
 
 def test_heartbeats_have_a_longer_limit_and_no_other_one() -> None:
-    minute = replace(GOOD, judged_within_ms=FRESH_MS, judged_ms=TimestampMs(NOW_MS - FRESH_MS))
+    minute = replace(GOOD, judged_within_ms=ACTIVE_MS, judged_ms=TimestampMs(NOW_MS - ACTIVE_MS))
     assert judge(minute).state is PageState.CLEAR
-    assert judge(replace(minute, judged_ms=TimestampMs(NOW_MS - FRESH_MS - 1))).why == "it was evaluated lately"
+    assert judge(replace(minute, judged_ms=TimestampMs(NOW_MS - ACTIVE_MS - 1))).why == "it was evaluated lately"
 
 
 def test_it_is_not_green_by_default() -> None:

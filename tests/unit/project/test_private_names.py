@@ -36,7 +36,7 @@ ALLOWED: dict[str, list[str]] = {
     "unit/state/incidents/test_ledger_resolved_long_ago.py": ["_in_flight", "_on_topic", "_reported"],
     "unit/state/detection/test_look_times.py": ["_heap"],
     "unit/streaming/client/test_time_budgets.py": ["_connections"],
-    "unit/streaming/job/test_lease.py": ["_create", "_me"],
+    "unit/streaming/job/test_checkpoint_lease.py": ["_create", "_me"],
     "unit/streaming/log/test_first_read_fold.py": ["_chunks", "_held", "_live", "_owner", "_views"],
     "unit/streaming/source/test_offset_memory.py": ["_lister"],
 }

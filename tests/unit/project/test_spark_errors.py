@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 # Texts that no row can have, and the test that proves each: the text has the name of a host, or `run` goes on.
 ELSEWHERE = {
     "is in use by process 4711 on host driver-1: one txnwatch run per checkpoint": (
-        "tests/unit/streaming/job/test_lease.py::test_a_second_driver_ends_as_soon_as_the_first_one_renews"
+        "tests/unit/streaming/job/test_checkpoint_lease.py::test_a_second_driver_ends_as_soon_as_the_first_one_renews"
     ),
     "the query ended: ...No space left on device...; restarting it": (
         "tests/e2e/test_stopping_disks_and_servers.py::test_while_a_disk_is_full"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txnwatch.state.abort.protocol import FRESH_MS, HOUR_MS, MarkerResult, action, outdated
+from txnwatch.state.abort.protocol import FRESH_READ_MS, HOUR_MS, MarkerResult, action, outdated
 from txnwatch.state.abort.rules import Refused
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.incidents.remediation import (
+from txnwatch.state.incidents.automatic_abort import (
     IDLE_HOLDER_MS,
     UNPROVEN_MS,
     Breaker,
@@ -65,9 +65,9 @@ def test_a_missing_right_opens_the_breaker_whatever_the_result_is(result: Action
     assert trip_by_result(denied, ORDERS) == "the broker refuses markers: no right"
 
 
-@pytest.mark.parametrize(("age_ms", "is_old"), [(0, False), (FRESH_MS, False), (FRESH_MS + 1, True)])
+@pytest.mark.parametrize(("age_ms", "is_old"), [(0, False), (FRESH_READ_MS, False), (FRESH_READ_MS + 1, True)])
 def test_no_marker_is_written_on_an_old_read(age_ms: int, is_old: bool) -> None:  # noqa: FBT001
-    assert (outdated(NOW_MS - age_ms, NOW_MS, FRESH_MS) is not None) is is_old
+    assert (outdated(NOW_MS - age_ms, NOW_MS, FRESH_READ_MS) is not None) is is_old
 
 
 _DECIDED = action(Decision.REFUSED, "host", NOW_MS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.heartbeats import NOW_MS, a_heartbeat
 from support.incidents import an_event
 from txnwatch.sinks.delivery import encoding
-from txnwatch.state.incidents.heartbeat import AHEAD_MS, FRESH_MS, from_bytes, to_bytes
+from txnwatch.state.incidents.heartbeat import ACTIVE_MS, AHEAD_MS, from_bytes, to_bytes
 from txnwatch.state.model.errors import BadEventError
 from txnwatch.state.model.incident import is_incident_id
 
@@ -73,8 +73,8 @@ def test_nested_deeper_than_a_decoder_goes_is_none() -> None:
 def test_a_watcher_that_evaluated_a_moment_ago_is_active() -> None:
     beat = a_heartbeat()
     assert beat.is_active(NOW_MS)
-    assert beat.is_active(NOW_MS + FRESH_MS)
-    assert not beat.is_active(NOW_MS + FRESH_MS + 1)
+    assert beat.is_active(NOW_MS + ACTIVE_MS)
+    assert not beat.is_active(NOW_MS + ACTIVE_MS + 1)
     assert replace(beat, is_coordinator_read=False).is_active(NOW_MS), "it judges, whatever it proves"
 
 

@@ -76,10 +76,10 @@ def test_each_sequence_is_new_once_and_only_above_all_earlier_ones(sequences: li
     assert last == max(sequences, default=0)
 
 
-def test_after_an_older_event_the_latest_is_published_again_but_no_claim() -> None:
+def test_after_an_older_event_the_latest_is_published_again_and_a_claim_once_it_is_found() -> None:
     expected = {
         Known.FOUND: NextStep.PUBLISH_AGAIN,
-        Known.CLAIMED: NextStep.NOTHING,
+        Known.CLAIMED: NextStep.WAIT,
         Known.ENDED: NextStep.PUBLISH_AGAIN,
         Known.NOTHING: NextStep.NOTHING,
     }
@@ -107,7 +107,7 @@ def test_an_event_that_is_hidden_is_published_again(
 
 
 def test_our_end_follows_an_event_that_came_first() -> None:
-    assert end_after(OTHER_SECOND, END) == END.resolution
+    assert end_after(OTHER_SECOND, END) == END
     assert end_after(OTHER_SECOND, SECOND) is None
     assert end_after(replace(END, time_ms=NOW_MS + 1), END) is None
     assert end_after(OTHER_SECOND, None) is None

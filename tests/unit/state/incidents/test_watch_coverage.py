@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from support.heartbeats import NOW_MS, a_heartbeat
 from txnwatch.state.incidents.heartbeat import (
+    ACTIVE_MS,
     AHEAD_MS,
-    FRESH_MS,
     Heartbeat,
     Missing,
     last_of_each,
@@ -37,7 +37,7 @@ DATA_BEHIND = watcher("data", unproven_partitions=4, unproven_names=("orders-1",
 UNNAMED = watcher("unnamed", unproven_partitions=6, unread_log_partitions=2)
 ASKING = watcher("asking", coordinator_view="api")
 WITHOUT = watcher("without", coordinator_view="none")
-OLD = FRESH_MS + 1
+OLD = ACTIVE_MS + 1
 
 COVERAGE: dict[str, tuple[list[Heartbeat], list[Part]]] = {
     "nobody watches": ([], []),
@@ -124,8 +124,8 @@ def test_verdicts_that_no_active_watcher_of_a_cluster_detects(
 
 AGES = {
     "judged now": (0, []),
-    "judged a minute ago": (-FRESH_MS, []),
-    "judged too long ago": (-FRESH_MS - 1, ["cluster"]),
+    "judged a minute ago": (-ACTIVE_MS, []),
+    "judged too long ago": (-ACTIVE_MS - 1, ["cluster"]),
     "a clock that is a little ahead": (AHEAD_MS, []),
     "of the future": (AHEAD_MS + 1, ["cluster"]),
 }

@@ -162,12 +162,10 @@ def test_an_unusable_setting_is_refused_with_advice(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "tls", "sasl"),
-    [("PLAINTEXT", False, False), ("SSL", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
+    ("protocol", "tls"), [("PLAINTEXT", False), ("SSL", True), ("SASL_PLAINTEXT", False), ("SASL_SSL", True)]
 )
-def test_a_protocol_is_with_or_without_tls_and_sasl(*, protocol: str, tls: bool, sasl: bool) -> None:
-    security = Security(protocol)
-    assert (security.uses_tls, security.uses_sasl) == (tls, sasl)
+def test_a_protocol_is_with_or_without_tls(*, protocol: str, tls: bool) -> None:
+    assert Security(protocol).uses_tls is tls
 
 
 def test_security_travels_to_tasks_and_keys_the_cache_of_connections() -> None:

@@ -11,11 +11,8 @@ from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import BucketCount
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import NEVER_MS, TopicPartition
-from txnwatch.streaming.source.driver_file import (
-    NextBarrierDue,
-    can_skip,
-    next_barrier_due,
-)
+from txnwatch.streaming.source.driver_file import NextBarrierDue, next_barrier_due
+from txnwatch.streaming.source.lister import can_skip
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 ORDERS, LOG = TopicPartition("orders", 0), TopicPartition("__transaction_state", 3)

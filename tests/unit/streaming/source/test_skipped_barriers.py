@@ -16,8 +16,8 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.source import lister as listing
-from txnwatch.streaming.source.driver_file import IDLE_S, DriverFile, NextBarrierDue
-from txnwatch.streaming.source.lister import Lister
+from txnwatch.streaming.source.driver_file import DriverFile, NextBarrierDue
+from txnwatch.streaming.source.lister import IDLE_S, Lister
 from txnwatch.streaming.source.offsets import SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import RereadRequest, census_of

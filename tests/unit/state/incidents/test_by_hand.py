@@ -12,7 +12,7 @@ from support.abort_stage import a_manual_abort
 from support.fake_admin import FakeAdmin
 from support.operators import RecordingOperatorsTopic
 from txnwatch.sinks.abort.run_abort import FoundHang, ManualAbort, ManualTarget
-from txnwatch.state.abort.protocol import FRESH_BY_HAND_MS, MarkerResult
+from txnwatch.state.abort.protocol import FRESH_READ_BY_HAND_MS, MarkerResult
 from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import (
@@ -122,7 +122,7 @@ def test_an_announcement_that_takes_too_long_leads_to_no_marker(admin: FakeAdmin
     def take(ms: int) -> None:
         clock[0] += ms
 
-    late = RecordingOperatorsTopic(before=lambda: take(FRESH_BY_HAND_MS + 1))
+    late = RecordingOperatorsTopic(before=lambda: take(FRESH_READ_BY_HAND_MS + 1))
     result = end(abort, found, late)
     assert isinstance(result, MarkerResult)
     assert result.result is ActionResult.FAILED
@@ -130,7 +130,7 @@ def test_an_announcement_that_takes_too_long_leads_to_no_marker(admin: FakeAdmin
     assert (result.detail or "").startswith(told)
     assert admin.markers == []
     assert [event.action.result for event in late.published if event.action is not None] == [None, "failed", "failed"]
-    in_time = RecordingOperatorsTopic(before=lambda: take(FRESH_BY_HAND_MS))
+    in_time = RecordingOperatorsTopic(before=lambda: take(FRESH_READ_BY_HAND_MS))
     again = end(abort, found, in_time)
     assert isinstance(again, MarkerResult)
     assert again.result is ActionResult.VERIFIED

@@ -11,7 +11,8 @@ Law:
   * If the process dies in between, an `abort` without a result remains. The next process reads the partition again and
     publishes what the log shows. It cannot know who wrote the marker.
   * Only the holder of the lease acts. The lease is checked again right before the marker.
-  * Refusals are published too, each reason once per incident.
+  * Refusals are published too, each reason once per incident. An instance that does not know the outcome leaves the
+    decision to one that does (ledger.py), and passes the lease on to it; but not for ever.
 
 Sans-IO, as the ledger: sinks/abort/run_abort.py carries out the plans.
 """
@@ -23,7 +24,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from txnwatch.state.abort.protocol import FRESH_MS, HOUR_MS, MarkerResult, action, is_left_without_result, recovered
+from txnwatch.state.abort.protocol import (
+    FRESH_READ_MS,
+    HOUR_MS,
+    MarkerResult,
+    action,
+    is_left_without_result,
+    recovered,
+)
 from txnwatch.state.abort.rules import (
     RULE_OF_REFUSAL,
     AbortPolicy,
@@ -39,10 +47,10 @@ from txnwatch.state.evidence.proven_hang import Marked, ProvenHang
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.state.incidents.marker import MarkerProtocol, read_after, too_old
-from txnwatch.state.incidents.wanted import HoldLease, Now, Plan, Say, Within, ask
+from txnwatch.state.incidents.wanted import HoldLease, Now, PassLeaseOn, Plan, Say, Within, ask
 from txnwatch.state.model.incident import Action, ActionResult, Decision, IncidentEvent, Refusal, updated
 from txnwatch.state.model.ports import NotSent
-from txnwatch.state.model.values import NO_ATTEMPT, Attempts, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import LONG_AGO, NO_ATTEMPT, Attempts, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF
 from txnwatch.state.text import Said
 
@@ -50,7 +58,7 @@ from txnwatch.state.text import Said
 
 OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
-_NO_LEASE, _UNDECIDED = "no lease", "undecided"  # what is said once
+_NO_LEASE, _UNDECIDED, _LEFT = "no lease", "undecided", "left"  # what is said once
 Tries = dict[str, Attempts]  # by incident
 
 
@@ -77,6 +85,8 @@ class AutoAbort:
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
     _breaker: Breaker | None = None
     _said: Said[str] = field(default_factory=Said)
+    _left_since_ms: dict[str, TimestampMs] = field(default_factory=dict)
+    _passed_on_ms: TimestampMs = LONG_AGO
 
     def recover(self) -> Plan[None]:
         """Publishes the results of markers that were announced without one.
@@ -103,7 +113,7 @@ class AutoAbort:
         lease = yield from ask(HoldLease())
         yield from self._report_problem(lease.problem)
         if not lease.is_held:
-            if lease.problem is None:
+            if lease.problem is None and (yield from ask(Now())) - self._passed_on_ms >= PASS_ON_AGAIN_MS:
                 yield from self._watch_the_holder(proven)
             return
         self._said.is_over(_UNDECIDED)
@@ -116,6 +126,31 @@ class AutoAbort:
             if written == MARKERS_AT_A_TIME:
                 break
         yield from self._refuse_unproven({incident.incident_id for incident, _ in proven})
+        yield from self._leave_to_another()
+
+    def _is_left_for_long(self, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
+        """Whether a decision was left to another instance, and nobody has decided since."""
+        if incident.action is not None:
+            self._left_since_ms.pop(incident.incident_id, None)
+            return False
+        since_ms = self._left_since_ms.setdefault(incident.incident_id, now_ms)
+        return now_ms - since_ms >= self.policy.after_ms + LEFT_MS
+
+    def _leave_to_another(self) -> Plan[None]:
+        """Passes the lease on if another instance knows the outcome of a hang that is due, and this one does not."""
+        now_ms = yield from ask(Now())
+        left = [one for one in self._left_since_ms.values() if one + self.policy.after_ms <= now_ms]
+        if not left:
+            self._said.is_over(_LEFT)
+            return
+        if self._said.is_new(_LEFT):
+            yield Say(
+                f"{len(left)} hanging transactions are left to another instance, which has published their outcome; "
+                "this one does not know it, aborts nothing there, and passes the lease on"
+            )
+        if now_ms - self._passed_on_ms >= PASS_ON_AGAIN_MS:
+            self._passed_on_ms = now_ms
+            yield PassLeaseOn()
 
     def _report_problem(self, problem: str | None) -> Plan[None]:
         """Warns once if this instance cannot ask for the lease."""
@@ -154,6 +189,7 @@ class AutoAbort:
         kept = known | self._unproven.keys()
         self._published = {one: reasons for one, reasons in self._published.items() if one in kept}
         self._tries = {one: tried for one, tried in self._tries.items() if one in known}
+        self._left_since_ms = {one: at_ms for one, at_ms in self._left_since_ms.items() if one in kept}
 
     def _case(self, evidence: ProvenHang | None, found: SpanConfirmation | None) -> Plan[Case]:
         now_ms = yield from ask(Now())
@@ -233,11 +269,16 @@ class AutoAbort:
             published.add(f"{incident.action.decision} {incident.action.refusal}")
         if f"{decision} {refusal}" in published:
             return
-        published.add(f"{decision} {refusal}")
-        self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1
         now_ms = yield from ask(Now())
         decided = action(decision, self.instance, now_ms, refusal=refusal, detail=detail, spec=spec)
-        yield from self.ledger.publish_next(updated(replace(incident, action=decided), now_ms))
+        event = updated(replace(incident, action=decided), now_ms)
+        if self.ledger.leaves_decision(event) and not self._is_left_for_long(incident, now_ms):
+            return
+        self._left_since_ms.pop(incident.incident_id, None)
+        if not (yield from self.ledger.publish_decision(event)):
+            return  # another event came first
+        published.add(f"{decision} {refusal}")
+        self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1
 
     def _trip(self, why: str) -> Plan[None]:
         """Opens the circuit breaker until the cooldown is over, because more unexpected results may follow."""
@@ -271,7 +312,7 @@ def _obstacle(read_ms: TimestampMs) -> Plan[str | None]:
     """Why the marker must not be written now, after its announcement."""
     if not (yield from ask(HoldLease(is_certain=True))).is_held:
         return "this instance no longer holds the lease"
-    return (yield from too_old(read_ms, FRESH_MS))
+    return (yield from too_old(read_ms, FRESH_READ_MS))
 
 
 def _is_due(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
@@ -292,6 +333,8 @@ def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
 # The state repeats a candidate within a minute, and a start takes less than another minute.
 UNPROVEN_MS: Final = DurationMs(150_000)
 IDLE_HOLDER_MS: Final = DurationMs(300_000)
+PASS_ON_AGAIN_MS: Final = DurationMs(300_000)  # a record on the topic may be forged
+LEFT_MS: Final = DurationMs(900_000)
 
 
 class Breaker(NamedTuple):
