@@ -12,7 +12,7 @@ Law:
     publishes what the log shows. It cannot know who wrote the marker.
   * Only the holder of the lease acts. The lease is checked again right before the marker.
   * Refusals are published too, each reason once per incident. An instance that does not know the outcome leaves the
-    decision to one that does (ledger.py), and passes the lease on to it; but not for ever.
+    decision to one that does (silence.py), and passes the lease on to it; but not for ever.
 
 Sans-IO, as the ledger: sinks/abort/run_abort.py carries out the plans.
 """
@@ -130,16 +130,15 @@ class AutoAbort:
 
     def _is_left_for_long(self, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
         """Whether a decision was left to another instance, and nobody has decided since."""
-        if incident.action is not None:
-            self._left_since_ms.pop(incident.incident_id, None)
-            return False
         since_ms = self._left_since_ms.setdefault(incident.incident_id, now_ms)
-        return now_ms - since_ms >= self.policy.after_ms + LEFT_MS
+        return incident.action is None and now_ms - since_ms >= self.policy.after_ms + LEFT_MS
 
     def _leave_to_another(self) -> Plan[None]:
         """Passes the lease on if another instance knows the outcome of a hang that is due, and this one does not."""
         now_ms = yield from ask(Now())
-        left = [one for one in self._left_since_ms.values() if one + self.policy.after_ms <= now_ms]
+        due = {one for one, since_ms in self._left_since_ms.items() if now_ms - since_ms >= self.policy.after_ms}
+        undecided = [one for one in self.ledger.book.open_incidents if one.incident_id in due and one.action is None]
+        left = [one for one in undecided if self.ledger.leaves_decision(one)]
         if not left:
             self._said.is_over(_LEFT)
             return
@@ -274,8 +273,8 @@ class AutoAbort:
         event = updated(replace(incident, action=decided), now_ms)
         if self.ledger.leaves_decision(event) and not self._is_left_for_long(incident, now_ms):
             return
-        self._left_since_ms.pop(incident.incident_id, None)
-        if not (yield from self.ledger.publish_decision(event)):
+        yield from self.ledger.publish_next(event)
+        if self.ledger.book.acted.get(incident.incident_id) != decided:
             return  # another event came first
         published.add(f"{decision} {refusal}")
         self.counts[f"aborts {decision}" + (f" ({refusal})" if refusal is not None else "")] += 1

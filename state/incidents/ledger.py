@@ -64,9 +64,6 @@ from txnwatch.state.model.incident import (
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
 
-CONFIRM_BUDGET_MS = DurationMs(2_000)
-TIDY_MS = DurationMs(5_000)
-
 # Removes incidents that ended before the retention: from the events topic by a tombstone, then from the store.
 #
 # Several instances may write a tombstone for the same incident; that does no harm. An instance removes only incidents
@@ -100,6 +97,9 @@ class Retention:
 
 
 # The ledger.
+
+CONFIRM_BUDGET_MS = DurationMs(2_000)
+TIDY_MS = DurationMs(5_000)
 
 
 @dataclass(slots=True)
@@ -208,28 +208,16 @@ class Ledger:
         """
         now_ms = yield from ask(Now())
         yield from self._published(self._listen(now_ms), now_ms)
-        return (yield from self._publish_next(event, now_ms))
-
-    def leaves_decision(self, event: IncidentEvent) -> bool:
-        """Whether a decision that leads to no marker is another instance's, which knows the outcome."""
-        return self.book.silence.knows_less(self.book.as_found(event))
-
-    def publish_decision(self, event: IncidentEvent) -> Plan[bool]:
-        """Publishes a decision that leads to no marker, unless it is another instance's. Returns whether it is out."""
-        now_ms = yield from ask(Now())
-        yield from self._published(self._listen(now_ms), now_ms)
-        if not self.store.is_next(event):
-            return False
-        yield from self._publish_next(event, now_ms)
-        return True
-
-    def _publish_next(self, event: IncidentEvent, now_ms: TimestampMs) -> Plan[bool]:
         if not self.store.is_next(event):
             return False
         if event.action is not None:
             self.book.acted[event.incident_id] = event.action
         next_one = Change(self.book.as_found(event), may_wait=False)
         return (yield from self._published(ask(next_one), now_ms))
+
+    def leaves_decision(self, event: IncidentEvent) -> bool:
+        """Whether a decision that leads to no marker is another instance's, which knows the outcome."""
+        return self.book.silence.knows_less(self.book.as_found(event))
 
     def wrote(self, incident: IncidentEvent, marker: Marker) -> None:
         """Records that a marker of this process is proven to have ended an incident's span."""

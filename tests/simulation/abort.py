@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
@@ -116,6 +116,10 @@ class Actors:
         self.abort.on_batch()
         self.world.seen.update(self.abort.counts)
         self.abort.counts.clear()
+        return self.taken_problems()
+
+    def taken_problems(self) -> list[str]:
+        """What is wrong since the last call."""
         problems = [*self.problems, *(f"HARM: {harm}" for harm in self.admin.harm), *self.truth.late]
         for found in (self.problems, self.admin.harm, self.truth.late):
             found.clear()
@@ -236,13 +240,20 @@ def run_with_abort(
 ) -> RunOutcome:
     """One seed of the whole product, and of a client that forges events; equal arguments give equal outcomes."""
     forger_seed = seed + 2 if forging else None
-    with witnessed(Truth()) as truth:
 
-        def oracle(world: World) -> AbortOracle:
-            return AbortOracle(world, Actors(world, truth, 3, forger_seed, hides=hides, beats=beats, mode=mode))
+    def actors_of(world: World, truth: Truth) -> Actors:
+        return Actors(world, truth, 3, forger_seed, hides=hides, beats=beats, mode=mode)
 
-        with mock.patch.object(running, "Oracle", oracle):
-            return running.run(seed, setting)
+    return run_with(actors_of, seed, setting)
+
+
+def run_with(actors_of: Callable[[World, Truth], Actors], seed: int, setting: Setting) -> RunOutcome:
+    """One seed with the product's side that `actors_of` makes."""
+    with (
+        witnessed(Truth()) as truth,
+        mock.patch.object(running, "Oracle", lambda world: AbortOracle(world, actors_of(world, truth))),
+    ):
+        return running.run(seed, setting)
 
 
 @contextmanager

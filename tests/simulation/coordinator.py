@@ -97,18 +97,18 @@ class Coordinators:
 
     def is_held(self, producer_id: int, partition: TopicPartition) -> bool:
         """The truth: whether a live transaction of the producer has the partition, so that a marker is owed."""
-        return any(
-            known.value is not None and known.value.producer_id == producer_id and partition in known.held
-            for known in self.transactions.values()
-        )
+        return bool(self._states_of_holders(producer_id, partition))
 
     def is_ongoing(self, producer_id: int, partition: TopicPartition) -> bool:
         """Whether the client of such a transaction may still write; once it has ended, its marker may be lost."""
-        live = [known for known in self.transactions.values() if known.value is not None and partition in known.held]
-        states = {
-            known.value.state for known in live if known.value is not None and known.value.producer_id == producer_id
+        return self._states_of_holders(producer_id, partition) == {S.ONGOING}
+
+    def _states_of_holders(self, producer_id: int, partition: TopicPartition) -> set[S]:
+        return {
+            known.value.state
+            for known in self.transactions.values()
+            if known.value is not None and known.value.producer_id == producer_id and partition in known.held
         }
-        return states == {S.ONGOING}
 
     def init(self, name: str, log: int, version: int, timeout_ms: int) -> None:
         """InitProducerId: a new id, the next epoch, another producer id; an open transaction is aborted first."""

@@ -30,11 +30,11 @@ def wrong_on_topic(ledger: Ledger, log: SharedLog, begin: int, ends: Mapping[str
         ends: the ends that the ledger has published in the batch before, as sequences by incident.
     """
     last, shown = log.left, log.shown
-    in_batch = {event.incident_id for event in log.records[begin:]}
-    in_batch |= {incident_id for incident_id, number in log.buried.items() if number >= begin}
+    # A tombstone of this batch may follow a record that the ledger had not read yet.
+    buried = {incident_id for incident_id, number in log.buried.items() if number >= begin}
+    in_batch = buried | {event.incident_id for event in log.records[begin:]}
     for known in ledger.store.known.values():
-        # A tombstone of this batch may follow a record that the ledger had not read yet.
-        is_hidden = log.buried.get(known.incident_id, 0) >= begin and known.incident_id in log.buried
+        is_hidden = known.incident_id in buried
         problem = _wrong(ledger, known, last.get(known.incident_id)) if not is_hidden else None
         if problem is None and known.incident_id not in in_batch:
             problem = _wrong(ledger, known, shown.get(known.incident_id))

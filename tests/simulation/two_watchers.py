@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from unittest import mock
 
 from msgspec.structs import replace
 
-from simulation import run as running
-from simulation.abort import EAGER, AbortOracle, Actors
+from simulation.abort import EAGER, Actors, run_with
 from simulation.run import RunOutcome
-from simulation.truth import Truth, witnessed
+from simulation.truth import Truth
 from simulation.world import Setting, World
 from support.fake_lease import FakeLease
 from support.shared_log import SharedLog, SharedLogSink
@@ -86,7 +84,6 @@ class TwoWatchers(Actors):
         self.elapsed_ms += _PAUSE_MS
         pause_ms, self.batch_ms = self.now_ms() - self.batch_ms, self.now_ms()
         self.is_each_there = pause_ms < PATIENCE_AT_AN_END_MS
-        self.begin, self.ends_before, self.ends = len(self.log.records), self.ends, {}
         self.left["first"] += emitted
         self.left["second"] += [self._as_seen_later(one) for one in emitted]
         if self.rng.random() < _COMES_BACK:  # both ask for it, and the group's coordinator chooses
@@ -100,10 +97,7 @@ class TwoWatchers(Actors):
             abort.on_batch()
             self.world.seen.update(f"{name}: {what}" for what in abort.counts)
             abort.counts.clear()
-        problems = [*self.problems, *(f"HARM: {harm}" for harm in self.admin.harm), *self.truth.late]
-        for over in (self.problems, self.admin.harm, self.truth.late):
-            over.clear()
-        return problems
+        return self.taken_problems()
 
     def wrong_on_topic(self) -> list[str]:
         """See Actors: what one of two knows may be on its way to the other, so it is compared at rest only."""
@@ -159,10 +153,4 @@ class TwoWatchers(Actors):
 
 def run_two_watchers(seed: int, setting: Setting) -> RunOutcome:
     """One seed of two watchers; equal arguments give equal outcomes."""
-    with witnessed(Truth()) as truth:
-
-        def oracle(world: World) -> AbortOracle:
-            return AbortOracle(world, TwoWatchers(world, truth, seed + 3))
-
-        with mock.patch.object(running, "Oracle", oracle):
-            return running.run(seed, setting)
+    return run_with(lambda world, truth: TwoWatchers(world, truth, seed + 3), seed, setting)

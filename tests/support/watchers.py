@@ -66,10 +66,8 @@ class Watchers:
     ) -> tuple[RunningAbort, FakeLease]:
         """The automatic abort of one of them, and its lease."""
         lease = FakeLease()
-        now_ms = lambda: self.world.now_ms  # noqa: E731
-        return RunningAbort(
-            "on", AT_ONCE, 0, ledger, lease, name, now_ms, LogLines() if reports is None else reports
-        ), lease
+        log = LogLines() if reports is None else reports
+        return RunningAbort("on", AT_ONCE, 0, ledger, lease, name, lambda: self.world.now_ms, log), lease
 
     def many_more_are_hidden(self) -> None:
         """Both see it at their next look."""

@@ -59,6 +59,19 @@ def test_the_lease_is_passed_on_from_time_to_time_only_and_nobody_is_suspected(w
     assert not [line for line in reports if "another member of the lease" in line]
 
 
+def test_nothing_is_passed_on_once_the_other_has_decided(watchers: Watchers) -> None:
+    abort, lease = watchers.abort_of(watchers.later, "later")
+    knows, _ = watchers.abort_of(watchers.knows, "knows")
+    knows.abort.mode = "dry-run"
+    abort.on_batch()
+    knows.on_batch()
+    for _ in range(3):
+        watchers.batch(watchers.later, watchers.knows, after_ms=PASS_ON_AGAIN_MS)
+        lease.held = True
+        abort.on_batch()
+    assert lease.passed_on == 1
+
+
 def test_a_decision_is_left_although_the_two_see_other_groups(watchers: Watchers) -> None:
     start, groups = watchers.named.span.start_offset, watchers.knows.groups
     assert isinstance(groups, FakeGroups)
