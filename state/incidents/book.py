@@ -22,7 +22,7 @@ writers. The parts of the ledger add what they find to `findings`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -46,8 +46,8 @@ from txnwatch.state.incidents.claims import (
 from txnwatch.state.incidents.commands import Origin, suggested
 from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.life import Happening, Known, NextStep, step
+from txnwatch.state.incidents.other_instances import EndsOfOthers, Silence
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
-from txnwatch.state.incidents.silence import Silence
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
@@ -277,16 +277,22 @@ class IncidentStore:
         incident_id = self._spans.get((topic_id, partition, producer_id))
         return self.known.get(incident_id) if incident_id is not None else None
 
-    def open_one(self, incident_id: str) -> IncidentEvent | None:
-        """The open incident of this id, or of an id under which it was opened again."""
+    def _used_ids(self, incident_id: str) -> Iterator[str]:
+        """The id under which an incident was first opened, and those under which it was opened again."""
         found, times = incident_id, 0
         while self.is_used(found):
-            known = self.known.get(found)
-            if known is not None and known.is_open:
-                return known
+            yield found
             times += 1
             found = repeat_incident_id(incident_id, times)
-        return None
+
+    def open_one(self, incident_id: str) -> IncidentEvent | None:
+        """The open incident of this id, or of an id under which it was opened again."""
+        known = (self.known.get(one) for one in self._used_ids(incident_id))
+        return next((one for one in known if one is not None and one.is_open), None)
+
+    def last_id(self, incident_id: str) -> str:
+        """The id under which an incident was opened last."""
+        return (incident_id, *self._used_ids(incident_id))[-1]
 
     def unused(self, incident_id: str) -> str:
         """The id for a newly confirmed incident; another one if an incident with this id was resolved.
@@ -294,11 +300,8 @@ class IncidentStore:
         A leader election can remove the marker that ended a transaction, which then hangs again, at the same offset.
         And anyone who may write the topic can write a false end.
         """
-        found, times = incident_id, 0
-        while self.is_used(found):
-            times += 1
-            found = repeat_incident_id(incident_id, times)
-        return found
+        times = sum(1 for _ in self._used_ids(incident_id))
+        return repeat_incident_id(incident_id, times) if times else incident_id
 
     def sent(self, events: Iterable[IncidentEvent]) -> None:
         """Registers events that are on their way to the topic and will be read back from it."""
@@ -349,6 +352,9 @@ def meaning(event: IncidentEvent, taken: IncidentEvent) -> Happening:
     return Happening.RECORD_DIFFERS if differs(event, taken) else Happening.RECORD_AGREES
 
 
+_COMPARED: Final = {None, Happening.RECORD_ENDS, Happening.RECORD_AGREES, Happening.RECORD_DIFFERS}
+
+
 @dataclass(slots=True)
 class Book:
     """The incidents of one cluster.
@@ -357,6 +363,7 @@ class Book:
         findings: what this process has found; the abort uses nothing else.
         store: the latest event of each incident.
         silence: what waits because another instance knows more.
+        ends: the ends that were found here, and those of other writers.
         looks: when the last barriers were listed.
         acted: the last decision of this process about each incident, as it was published.
         waiting: what has happened to the records of open incidents that this process has not found yet, by incident.
@@ -366,6 +373,7 @@ class Book:
     findings: OwnFindings
     store: IncidentStore = field(init=False)
     silence: Silence = field(default_factory=Silence)
+    ends: EndsOfOthers = field(default_factory=EndsOfOthers)
     looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)
     waiting: dict[str, Happening] = field(default_factory=dict)
@@ -421,6 +429,18 @@ class Book:
             return found
         return replace(found, suggested_command=suggested(self.origin, found))
 
+    def receive(self, record: IncidentEvent, now_ms: TimestampMs) -> Received:
+        """Takes the next event on the topic, and compares it with the end that was found here."""
+        received = self.store.receive(record, now_ms)
+        if received.known is None:
+            return received
+        if received.is_new:
+            self.ends.heard(record, received.known, received.was)
+        if received.happens not in _COMPARED:
+            return received
+        meant = self.ends.meaning(record, received.known, is_new=received.is_new)
+        return received if meant is None else received._replace(happens=meant.happens, was=meant.was, end=meant.end)
+
     def content_of(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
         """What to store of an event from the topic, by the law of claims.py.
 
@@ -466,6 +486,7 @@ class Book:
         self.acted = {one: done for one, done in self.acted.items() if one in self.store.known}
         self.waiting = {one: happened for one, happened in self.waiting.items() if one in self.store.known}
         self.silence.forget_ended(self.store.known)
+        self.ends.forget_ended(self.store.known)
 
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""

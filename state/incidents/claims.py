@@ -26,6 +26,7 @@ from txnwatch.state.model.incident import (
     EndKind,
     ExpectedOutcome,
     IncidentEvent,
+    OutcomeDoubt,
 )
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import RULE_OF, Verdict, rank
@@ -80,6 +81,35 @@ def differs(published: IncidentEvent, found: IncidentEvent) -> bool:
     if rank(verdict) > rank(found.verdict) or published.severity != RULE_OF[verdict].severity:
         return True  # milder than found: also the case for an instance that is behind, which is corrected
     return found.expected_outcome not in {ExpectedOutcome.UNKNOWN, published.expected_outcome}
+
+
+# What an instance says that has withdrawn the outcome: it has read the data later, and knows more.
+_WITHDRAWN: Final = frozenset({OutcomeDoubt.WRITTEN_SINCE, OutcomeDoubt.BEGUN_SINCE, OutcomeDoubt.CONTRADICTION})
+_DECIDED: Final = frozenset({EndKind.COMMITTED, EndKind.ABORTED})
+_BY_LOG: Final = _DECIDED | {EndKind.ABSORBED}
+
+
+def contradicts_end(record: IncidentEvent, found: IncidentEvent) -> bool:
+    """Whether a record on the events topic says otherwise than the end that this process has found.
+
+    What hangs again is another incident. What the log shows counts more than an end that nobody saw. Of two ends that the log shows, only `committed` and
+    `aborted` exclude each other: an instance that began later may not know that a later transaction took in the data.
+    So two honest instances never correct each other in turns.
+    """
+    if record.is_open:
+        return True
+    how, found_how = _how(record), _how(found)
+    if how in _BY_LOG and found_how not in _BY_LOG:
+        return False
+    is_other_end = found_how in _BY_LOG and (how not in _BY_LOG or {how, found_how} == _DECIDED)
+    return is_other_end or _contradicts_outcome(record, found)
+
+
+def _contradicts_outcome(record: IncidentEvent, found: IncidentEvent) -> bool:
+    """Whether an end has another outcome than the one that was found, or none; a withdrawn one is none of them."""
+    if found.verdict != Verdict.HANGING or found.expected_outcome in {ExpectedOutcome.UNKNOWN, record.expected_outcome}:
+        return False
+    return record.outcome_doubt not in _WITHDRAWN and _how(record) is not EndKind.REFUTED
 
 
 def is_elsewhere(one: IncidentEvent, other: IncidentEvent) -> bool:

@@ -57,7 +57,15 @@ from txnwatch.state.model.findings import (
     TransactionCandidate,
     TransactionMoved,
 )
-from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt, SpanKey, resolved, updated
+from txnwatch.state.model.incident import (
+    ExpectedOutcome,
+    IncidentEvent,
+    OutcomeDoubt,
+    Resolution,
+    SpanKey,
+    resolved,
+    updated,
+)
 from txnwatch.state.model.ports import SpanHistory, SpanStart
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import NO_ATTEMPT, Attempts, CoordinatorAccess, DurationMs, TimestampMs, TopicPartition
@@ -84,23 +92,30 @@ class SpanIncidents:
     refuted: set[TopicPartition] = field(default_factory=set)
 
     def ended(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
-        """Ends incidents whose span has ended, and drops the findings about it."""
+        """Ends incidents whose span has ended, and drops the findings about it.
+
+        Another writer may have published another end already.
+        """
         book = self.book
         found = [one for one in emitted if isinstance(one, SpanEnded)]
-        incidents = [book.store.open_span(*_key_of_end(one)) for one in found]
-        ends = [(end, incident) for end, incident in zip(found, incidents, strict=True) if incident is not None]
+        keys = [_key_of_end(one) for one in found]
+        pairs = [
+            (end, incident)
+            for end, key in zip(found, keys, strict=True)
+            for incident in (book.ends.awaited(key), book.store.open_span(*key))
+        ]
+        ends = [(end, incident) for end, incident in pairs if incident is not None]
         names = {incident.transactional_id for ended, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
         for ended, incident in ends:
             if ending.is_of_earlier_data(ended.span, incident):
                 continue
-            if book.step(incident, Happening.OVER) is NextStep.END:
-                ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
-                resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
-                yield Change(book.end_of(incident, resolution, now_ms))
-        for ended in found:
-            book.findings.over(_key_of_end(ended))
+            ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
+            resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
+            yield from over(book, incident, resolution, now_ms)
+        for key in keys:
+            book.findings.over(key)
 
     def learned_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents without an owner, if a candidate that is repeated names it now."""
@@ -197,6 +212,7 @@ class SpanIncidents:
         if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
             for end in book.silence.take_ends_about(event.span):
                 yield Change(end, is_stored=False, may_wait=False)
+            book.ends.opened(event)
             yield Change(replace(event, incident_id=book.store.unused(event.incident_id)))
         elif known is not None and then is NextStep.CHANGE_VERDICT:
             yield from adopted(book, known, with_newer_verdict(known, event), is_update=True, now_ms=now_ms)
@@ -213,6 +229,22 @@ class SpanIncidents:
         if rank(known.verdict) < rank(candidate.verdict):
             return True
         return known.verdict == candidate.verdict and self.book.is_found(known)
+
+
+def over(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:
+    """Makes the step of an incident that is over here; another writer may have published its end already."""
+    if incident.is_open:
+        if book.step(incident, Happening.OVER) is NextStep.END:
+            yield Change(book.end_of(incident, resolution, now_ms))
+        return
+    known = book.store.known.get(incident.incident_id)
+    if known is None or known.is_open:
+        return
+    end = resolved(replace(incident, sequence=known.sequence, action=known.action), now_ms, resolution)
+    if not book.ends.is_contradicted(end):
+        book.ends.found(end)
+    elif book.step(incident, Happening.RECORD_AFTER_END) is NextStep.END_AGAIN:
+        yield Change(end)
 
 
 def adopted(
@@ -254,9 +286,9 @@ class TransactionIncidents:
         for moved in emitted:
             if isinstance(moved, TransactionMoved):
                 first = book.transaction_id(moved.producer_id, moved.candidate_view, moved)
-                incident = book.store.open_one(first)
-                if incident is not None and book.step(incident, Happening.OVER) is NextStep.END:
-                    yield Change(book.end_of(incident, ending.transaction_resolution(moved, now_ms), now_ms))
+                incident = book.store.open_one(first) or book.ends.awaited(book.store.last_id(first))
+                if incident is not None:
+                    yield from over(book, incident, ending.transaction_resolution(moved, now_ms), now_ms)
 
     def new(self, emitted: Sequence[Finding]) -> Plan[None]:
         """Publishes candidates that a fresh read confirms."""

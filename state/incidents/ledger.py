@@ -1,16 +1,18 @@
 """The ledger: which incidents are open, and which events are published about them. It decides; it does nothing itself.
 
 Law: an incident is published only after a fresh read confirms it (a stray write is proven by the log itself). An
-`opened` event is followed by exactly one `resolved` event, with `updated` events in between only for relevant changes.
-Nothing is resolved without evidence. An incident is never opened twice.
+`opened` event is followed by one `resolved` event, with `updated` events in between only for relevant changes. Nothing
+is resolved without evidence. An incident is never opened twice, and ends twice only if another writer has ended it
+otherwise.
 
 The ledger's durable storage is the compacted events topic, which it follows. So a restart, a replayed micro-batch,
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
-Law: an event with `unknown` waits while another instance knows the outcome (silence.py has how long). These do not
-wait: the result of a marker, a correction, the end of a false claim, the withdrawal of an outcome that this process has
-found itself, and an event that is published again because a record hides it.
+Law: of two instances the one that knows more speaks (other_instances.py). An event with `unknown` waits while another
+instance knows the outcome. These do not wait: the result of a marker, a correction, the end of a false claim, the
+withdrawal of an outcome that this process has found itself, and an event that is published again because a record hides
+it. If another writer has published another end, the one that is found here follows it.
 
 The parts (spans, transactions, outcomes, owners, checks, doubts) read the book, keep what they find in its `findings`,
 and want changes. Only `_make` makes a change. The store itself takes what other writers have published (`_listen`).
@@ -27,6 +29,7 @@ from typing import Any
 from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
+from txnwatch.state.incidents.claims import contradicts_end
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.event_builder import fitting, named
@@ -245,6 +248,7 @@ class Ledger:
         if change.is_stored:
             self.store.enter(event)
             if not event.is_open:
+                self.book.ends.found(event)
                 self.book.forget_found(event.incident_id)
         if is_kept:
             self.store.sent([fitting(event)])  # so that it follows a record with its sequence
@@ -273,7 +277,7 @@ class Ledger:
             yield Change(self.book.as_found(last), is_stored=False, may_wait=False)
         for incident_id, end in ends.items():
             known = self.store.known.get(incident_id)
-            if known is not None and known.is_open and end.resolution is not None:
+            if known is not None and end.resolution is not None and contradicts_end(known, end):
                 last = replace(end, sequence=known.sequence, action=known.action)
                 yield Change(resolved(last, now_ms, end.resolution))
         overwritten = self.store.overwritten()
@@ -286,7 +290,7 @@ class Ledger:
 
     def _received(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[IncidentEvent | None]:
         """Makes the step of a record. Returns an end to publish again."""
-        received = self.store.receive(record, now_ms)
+        received = self.book.receive(record, now_ms)
         known = received.known
         if known is None:
             return None

@@ -59,6 +59,7 @@ class Happening(Enum):
     RECORD_AGREES = "Another writer publishes the next event, which agrees with what is known"
     RECORD_DIFFERS = "Another writer publishes the next event, which differs in a relevant field"
     RECORD_ENDS = "Another writer publishes its end"
+    RECORD_AFTER_END = "A record of another writer takes the place of the end that is found here, and says otherwise"
     RECORD_IS_OLDER = "An older event follows the last one on the events topic"
     RECORD_HIDES_LAST = "An event with the sequence of the last one, and with another content, follows it on the topic"
     RECORD_BEFORE_END = "An event of another writer is on the events topic before our end with the same sequence"
@@ -109,6 +110,11 @@ LIFE: Final[dict[Happening, Row]] = {
         why="A claim never replaces a finding. A value that the record does not know yet is no difference.",
     ),
     Happening.RECORD_ENDS: Row(*(_N, _N, NextStep.READ_AGAIN, _N), why="The end may be forged."),
+    Happening.RECORD_AFTER_END: Row(
+        *(_N, _N, _N, NextStep.END_AGAIN),
+        why="It may be forged, or an end by an instance that does not know the outcome. If the end is found here after "
+        "the record, it follows then.",
+    ),
     Happening.RECORD_IS_OLDER: Row(
         *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
         why="Compaction keeps the last record. A claim that this process has not found is not repeated.",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
@@ -25,7 +25,7 @@ from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger, RacedSink
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
-from simulation.rest_oracle import wrong_at_rest
+from simulation.rest_oracle import lost_outcomes, wrong_at_rest
 from simulation.run import RunOutcome
 from simulation.topic_oracle import LiveClaims, wrong_on_topic
 from simulation.truth import Truth, witnessed
@@ -47,7 +47,14 @@ from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, IncidentStatus, partition_of
+from txnwatch.state.model.incident import (
+    ActionResult,
+    EndKind,
+    ExpectedOutcome,
+    IncidentEvent,
+    IncidentStatus,
+    partition_of,
+)
 from txnwatch.state.model.ports import ActiveProducer, TransactionAdmin
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Verdict
@@ -82,6 +89,8 @@ class Actors:
         self.problems: list[str] = []
         self.known: set[str] = set()
         self.published: dict[int, IncidentEvent] = {}
+        self.told: dict[str, IncidentEvent] = {}
+        self.ended: dict[str, EndKind] = {}
         self.ends: dict[str, int] = {}
         self.ends_before: dict[str, int] = {}
         self.verified: set[tuple[str, str]] = set()
@@ -141,7 +150,24 @@ class Actors:
         if self.forger is not None:
             self.forger.is_over = True
         problems = [problem for _ in range(_AT_REST) for problem in self.batch([])]
-        return [*problems, *wrong_at_rest(self.ledger.ledger, self.log, self.world)]
+        told = self.told.values()
+        at_the_end = (*lost_outcomes(told, self.log), *self._false_ends(told))
+        return [*problems, *wrong_at_rest(self.ledger.ledger, self.log, self.world), *at_the_end]
+
+    def _false_ends(self, told: Iterable[IncidentEvent]) -> Iterator[str]:
+        """The ends of incidents that the ledger has told, and that are not those of the log; where it has seen the end."""
+        for event in told:
+            end = self.log.left.get(event.incident_id)
+            log = self.world.data.get(partition_of(event)) if event.topic is not None else None
+            if end is None or end.resolution is None or log is None or log.topic_id != event.topic_id:
+                continue
+            decides = {EndKind.COMMITTED: True, EndKind.ABORTED: False}
+            if self.ended.get(event.incident_id, EndKind.ABORTED) not in decides:
+                continue
+            closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0, log.committed)
+            decided = decides.get(end.resolution.how)
+            if closing is not None and decided is not None and closing.commit is not decided:
+                yield f"FALSE END: {event.subject} is {end.resolution.how} on the topic, and {closing} closed it"
 
     def _check_suppressed(self) -> None:
         ledger = self.ledger.ledger
@@ -156,6 +182,10 @@ class Actors:
         if event.outcome_doubt is not None:
             self.world.seen[f"doubt: {event.outcome_doubt}"] += 1
         self.published[event.producer_id] = event
+        if event.incident_id in self.told or self.ledger.ledger.book.is_found(event):
+            self.told[event.incident_id] = event
+        if event.resolution is not None and event.incident_id in self.told:
+            self.ended[event.incident_id] = event.resolution.how
         if not event.is_open:
             self.ends[event.incident_id] = event.sequence
         self._outcome(event)

@@ -23,6 +23,7 @@ from txnwatch.state.model.incident import (
     EndKind,
     ExpectedOutcome,
     IncidentEvent,
+    OutcomeDoubt,
     Resolution,
     resolved,
     span_incident_id,
@@ -30,6 +31,7 @@ from txnwatch.state.model.incident import (
 
 EVIL = "sh -c 'rm -rf /'"
 _OVER = Resolution(how=EndKind.ABORTED, by=EndedBy.COORDINATOR, marker_offset=3, at_ms=5)
+_ENDS = (EndKind.ABORTED, EndKind.COMMITTED, EndKind.REFUTED, EndKind.NO_LONGER_OPEN, EndKind.ABSORBED)
 _INT32 = 2**31 - 1
 Change = Callable[[IncidentEvent, random.Random], IncidentEvent]
 
@@ -43,7 +45,12 @@ def _a_time(event: IncidentEvent, _: random.Random) -> IncidentEvent:
 
 
 def _an_end(event: IncidentEvent, _: random.Random) -> IncidentEvent:
-    return resolved(event, event.time_ms, _OVER)
+    """An end of another kind for each sequence, some without the outcome."""
+    how = _ENDS[event.sequence % len(_ENDS)]
+    end = resolved(event, event.time_ms, replace(_OVER, how=how))
+    if event.sequence % 2:
+        return end
+    return replace(end, expected_outcome=ExpectedOutcome.UNKNOWN, outcome_doubt=OutcomeDoubt.NO_RECORD)
 
 
 def _a_sequence(event: IncidentEvent, rng: random.Random) -> IncidentEvent:

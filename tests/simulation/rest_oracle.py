@@ -6,16 +6,17 @@ incident is about data that is open, an open transaction has one incident, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from simulation.partition import DataPartition
 from simulation.world import World
 from support.shared_log import SharedLog
 from txnwatch.state.incidents.ledger import Ledger
-from txnwatch.state.model.incident import IncidentEvent, partition_of
+from txnwatch.state.model.incident import EndKind, ExpectedOutcome, IncidentEvent, OutcomeDoubt, partition_of
 from txnwatch.state.model.verdicts import Verdict
 
 _MANY_MORE = 10  # as in ending.py
+WITHDRAWN = {OutcomeDoubt.BEGUN_SINCE, OutcomeDoubt.WRITTEN_SINCE, OutcomeDoubt.CONTRADICTION}
 
 
 def wrong_at_rest(ledger: Ledger, log: SharedLog, world: World) -> Iterator[str]:
@@ -57,3 +58,18 @@ def _is_old(known: IncidentEvent, at: DataPartition) -> bool:
     if not known.is_lso_blocker or known.hidden_records is None:
         return False
     return at.high_watermark - at.last_stable_offset >= _MANY_MORE * max(1, known.hidden_records)
+
+
+def lost_outcomes(told: Iterable[IncidentEvent], log: SharedLog) -> Iterator[str]:
+    """The ends that compaction leaves without an outcome that a watcher has told; `told` are its last events."""
+    for event in told:
+        end = log.left.get(event.incident_id)
+        if event.expected_outcome != ExpectedOutcome.UNKNOWN and end is not None and _has_lost(end):
+            yield f"OUTCOME LOST: incident {event.incident_id} about {event.subject}: {event.expected_outcome}"
+
+
+def _has_lost(end: IncidentEvent) -> bool:
+    if end.is_open or end.verdict != Verdict.HANGING or end.expected_outcome != ExpectedOutcome.UNKNOWN:
+        return False
+    is_refuted = end.resolution is not None and end.resolution.how is EndKind.REFUTED
+    return not is_refuted and end.outcome_doubt not in WITHDRAWN

@@ -60,6 +60,7 @@ PLANTED: dict[str, Planted] = {
     "a record that differs is not corrected": Planted(H.RECORD_DIFFERS, {"found": NO_STEP}),
     "a record before the finding is not corrected": Planted(H.RECORD_DIFFERS, {"claimed": NO_STEP}, 535),
     "an end of another writer is believed": Planted(H.RECORD_ENDS, {"found": NO_STEP}),
+    "a record after our end stays the last one": Planted(H.RECORD_AFTER_END, {"ended": NO_STEP}, 160),
     "an older record stays the last one": Planted(H.RECORD_IS_OLDER, {"found": NO_STEP}),
     "an older record before the finding stays the last one": Planted(
         H.RECORD_IS_OLDER, {"claimed": NO_STEP}, 70, mode="off"

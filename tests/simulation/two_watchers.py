@@ -5,6 +5,8 @@ A problem begins with its kind:
 
 REPLACED: an event with the outcome `unknown` follows one of the other watcher, which knows the outcome and is there. In
 some pauses of a world an hour passes, so that nobody is there.
+OUTCOME LOST: after everything stands still, the last event of an incident is an end without the outcome that a watcher
+has told. In some worlds the watchers are slow, so that nobody waits for them.
 NOT SAID: after everything stands still, a watcher knows another state of an incident than the events topic.
 """
 
@@ -16,21 +18,21 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from simulation.abort import EAGER, Actors, run_with
+from simulation.rest_oracle import WITHDRAWN, lost_outcomes
 from simulation.run import RunOutcome
 from simulation.truth import Truth
 from simulation.world import Setting, World
 from support.fake_lease import FakeLease
 from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
-from txnwatch.state.incidents.silence import PATIENCE_AT_AN_END_MS
+from txnwatch.state.incidents.other_instances import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, SpanCandidate
-from txnwatch.state.model.incident import EndKind, ExpectedOutcome, IncidentEvent, OutcomeDoubt
+from txnwatch.state.model.incident import EndKind, ExpectedOutcome, IncidentEvent
 from txnwatch.state.model.verdicts import Verdict
 
 _PAUSE_MS = 4_000  # an end waits for more than two batches
 _AT_REST = 40
 _COMES_BACK = 0.1
-_WITHDRAWN = {OutcomeDoubt.BEGUN_SINCE, OutcomeDoubt.WRITTEN_SINCE, OutcomeDoubt.CONTRADICTION}
 
 
 class OneOfTwo(FakeLease):
@@ -61,8 +63,10 @@ class WatchedSink(SharedLogSink):
 class TwoWatchers(Actors):
     """The first watcher is that of `Actors`; a second one is beside it, on the same topic."""
 
-    def __init__(self, world: World, truth: Truth, seed: int) -> None:
+    def __init__(self, world: World, truth: Truth, seed: int, *, slow: bool) -> None:
+        """`slow`: each misses several batches in a row, which is longer than the other one waits."""
         super().__init__(world, truth, 3)
+        self.slow, self.told = slow, dict[tuple[str, str], IncidentEvent]()
         self.rng = random.Random(seed)
         self.writers: dict[tuple[str, int], str] = {}
         self.ledgers = {name: self.a_ledger(self._sink(name), beats=True) for name in ("first", "second")}
@@ -77,6 +81,7 @@ class TwoWatchers(Actors):
         self.left: dict[str, list[Finding]] = {"first": [], "second": []}
         self.knows_no_epoch = bool(seed % 2)
         self.batch_ms, self.is_each_there = 0, True
+        self.away, self.comes_at = "", 0
 
     def batch(self, emitted: Sequence[Finding]) -> list[str]:
         """One micro-batch of both, in any order; sometimes one of them comes too late for it, and has it later."""
@@ -89,8 +94,7 @@ class TwoWatchers(Actors):
         if self.rng.random() < _COMES_BACK:  # both ask for it, and the group's coordinator chooses
             holder = self.rng.choice(list(self.leases.values()))
             holder.held, holder.other.held = True, False
-        names = self.rng.sample(("first", "second"), 2)
-        for name in names[self.rng.random() < 0.2 :]:
+        for name in self._those_that_come():
             ledger, abort, self.left[name], found = self.ledgers[name], self.aborts[name], [], self.left[name]
             abort.recover()
             ledger.on_batch(found)
@@ -98,6 +102,14 @@ class TwoWatchers(Actors):
             self.world.seen.update(f"{name}: {what}" for what in abort.counts)
             abort.counts.clear()
         return self.taken_problems()
+
+    def _those_that_come(self) -> list[str]:
+        names = self.rng.sample(("first", "second"), 2)
+        if not self.slow:
+            return names[self.rng.random() < 0.2 :]
+        if self.calls >= self.comes_at:
+            self.away, self.comes_at = self.rng.choice(names), self.calls + self.rng.randrange(1, 12)
+        return [name for name in names if name != self.away]
 
     def wrong_on_topic(self) -> list[str]:
         """See Actors: what one of two knows may be on its way to the other, so it is compared at rest only."""
@@ -114,7 +126,7 @@ class TwoWatchers(Actors):
                 found = last.get(known.incident_id)
                 if found is None or found.is_open is not known.is_open:
                     problems.append(f"NOT SAID: {name} knows incident {known.incident_id} as {known.status}")
-        return problems
+        return [*problems, *lost_outcomes(self.told.values(), self.log)]
 
     def _sink(self, name: str) -> WatchedSink:
         other = "second" if name == "first" else "first"
@@ -123,6 +135,7 @@ class TwoWatchers(Actors):
             if last is not None and self.writers[last.event_id] == other and self._is_replaced(event, last, other):
                 self.problems.append(f"REPLACED: {event.subject}: {last.expected_outcome} of {other} by {name}")
             self.writers.setdefault(event.event_id, name)
+            self.told[name, event.incident_id] = event
             if event.verdict == Verdict.HANGING and last is not None:
                 self.world.seen[f"{name} follows {self.writers[last.event_id]}"] += 1
 
@@ -132,9 +145,9 @@ class TwoWatchers(Actors):
         if event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN:
             return False
         is_refuted = event.resolution is not None and event.resolution.how is EndKind.REFUTED
-        if is_refuted or event.outcome_doubt in _WITHDRAWN:
+        if is_refuted or event.outcome_doubt in WITHDRAWN:
             return False  # it knows more than the other one
-        if not self.is_each_there or last.expected_outcome == ExpectedOutcome.UNKNOWN:
+        if self.slow or not self.is_each_there or last.expected_outcome == ExpectedOutcome.UNKNOWN:
             return False
         now = self.ledgers[writer].ledger.book.as_found(last)  # it may have withdrawn the outcome
         return now.expected_outcome == last.expected_outcome
@@ -151,6 +164,6 @@ class TwoWatchers(Actors):
                 return finding
 
 
-def run_two_watchers(seed: int, setting: Setting) -> RunOutcome:
+def run_two_watchers(seed: int, setting: Setting, *, slow: bool = False) -> RunOutcome:
     """One seed of two watchers; equal arguments give equal outcomes."""
-    return run_with(lambda world, truth: TwoWatchers(world, truth, seed + 3), seed, setting)
+    return run_with(lambda world, truth: TwoWatchers(world, truth, seed + 3, slow=slow), seed, setting)

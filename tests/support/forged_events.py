@@ -18,8 +18,11 @@ from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
     ActionResult,
     Decision,
+    EndedBy,
+    EndKind,
     IncidentEvent,
     Initiator,
+    Resolution,
     resolved,
     updated,
 )
@@ -74,7 +77,7 @@ def forged(known: IncidentEvent, sequence: int | None = None, **changes: Any) ->
     return changed if sequence is None else replace(changed, sequence=sequence)
 
 
-OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": None, "at_ms": 5}
+OVER = Resolution(how=EndKind.ABORTED, by=EndedBy.COORDINATOR, marker_offset=3, at_ms=5)
 
 
 def a_resolved(known: IncidentEvent) -> IncidentEvent:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from support.facts import BucketRun, a_marker, seen, transaction
 from support.fake_admin import FakeAdmin
 from support.fake_groups import FakeGroups
@@ -16,12 +18,13 @@ from txnwatch.sinks.delivery.outbox import MirrorOutbox, TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.clocks import Leader
-from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded
+from txnwatch.state.model.findings import Finding, SpanCandidate, SpanEnd, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import FormerOwners, MarkerSpec
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.verdicts import Verdict
 
 ORIGIN = Origin("cluster", "broker:9092")
 HOUR_MS = 3_600_000
@@ -131,6 +134,15 @@ class LedgerWorld:
         (candidate,) = run.batch(leaders=WITHOUT_ELECTION)
         assert isinstance(candidate, SpanCandidate)
         return candidate
+
+    def late(self, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:
+        """A candidate about a whole transaction, with which its coordinator agrees."""
+        state = S.PREPARE_COMMIT if verdict is Verdict.STUCK_PREPARE else S.ONGOING
+        owner = self.admin.begin("slow", self.partition)
+        owner.state = state
+        view = transaction(4, state, self.partition, producer_id=owner.producer_id, transactional_id="slow").view
+        view = msgspec.structs.replace(view, start_ms=owner.start_ms)
+        return TransactionCandidate(verdict, owner.producer_id, view, 1_500, 9, self.now_ms, self.now_ms)
 
     def ended(self, candidate: SpanCandidate) -> SpanEnded:
         """The finding that the state emits for a span that its last marker has ended."""

@@ -7,14 +7,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from support.facts import transaction
 from support.ledger_world import HOUR_MS, LedgerWorld
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
 from txnwatch.state.incidents.checking import LOG_SHOWS_MS
 from txnwatch.state.incidents.found_incidents import OUTCOME_BUDGET_MS
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS
 from txnwatch.state.model.facts import TransactionEnd
-from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionCandidate, TransactionMoved
+from txnwatch.state.model.findings import SpanEnd, SpanEnded, TransactionMoved
 from txnwatch.state.model.incident import EndedBy
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
@@ -250,17 +249,8 @@ def test_a_sink_that_is_away_gets_everything_in_order_when_it_is_back(world: Led
     assert "works again: all kept events are delivered" in world.reports[-1]
 
 
-def late(world: LedgerWorld, verdict: Verdict = Verdict.LATE) -> TransactionCandidate:
-    state = S.PREPARE_COMMIT if verdict is Verdict.STUCK_PREPARE else S.ONGOING
-    owner = world.admin.begin("slow", world.partition)
-    owner.state = state
-    view = transaction(4, state, world.partition, producer_id=owner.producer_id, transactional_id="slow").view
-    view = msgspec.structs.replace(view, start_ms=owner.start_ms)
-    return TransactionCandidate(verdict, owner.producer_id, view, 1_500, 9, world.now_ms, world.now_ms)
-
-
 def test_a_late_transaction_opens_and_its_end_resolves(world: LedgerWorld) -> None:
-    candidate = late(world)
+    candidate = world.late()
     world.batch(candidate)
     world.batch(candidate)
     later = msgspec.structs.replace(candidate.view, state=S.COMPLETE_COMMIT, start_ms=candidate.view.start_ms + 1)
@@ -274,22 +264,22 @@ def test_a_late_transaction_opens_and_its_end_resolves(world: LedgerWorld) -> No
 
 
 def test_an_early_warning_that_becomes_late_is_one_incident(world: LedgerWorld) -> None:
-    world.batch(late(world, Verdict.LONG_RUNNING))
-    world.batch(msgspec.structs.replace(late(world), overdue_ms=9))
-    world.batch(late(world, Verdict.LONG_RUNNING))
+    world.batch(world.late(Verdict.LONG_RUNNING))
+    world.batch(msgspec.structs.replace(world.late(), overdue_ms=9))
+    world.batch(world.late(Verdict.LONG_RUNNING))
     assert world.published() == [("long_running", 1, "opened"), ("late", 2, "updated")]
     assert world.topic.published[1].severity == "warning"
 
 
 def test_a_stuck_prepare_names_the_partitions_whose_markers_are_outstanding(world: LedgerWorld) -> None:
-    world.batch(late(world, Verdict.STUCK_PREPARE))
+    world.batch(world.late(Verdict.STUCK_PREPARE))
     (event,) = world.topic.published
     assert event.pending_partitions == (str(TopicPartition("orders", 0)),)
     assert event.expected_outcome == "commit"
 
 
 def test_a_transaction_that_ended_without_a_watcher_is_found_by_a_later_check(world: LedgerWorld) -> None:
-    world.batch(late(world))
+    world.batch(world.late())
     world.admin.end("slow", commit=True)
     world.batch(after_ms=HOUR_MS)
     world.batch(after_ms=LOG_SHOWS_MS)

@@ -1,0 +1,206 @@
+"""An end that another writer has published: it is published again, if it is not the one that is found here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from support.fake_groups import FakeGroups
+from support.incidents import an_event
+from support.ledger_world import LedgerWorld
+from support.shared_log import SharedLog
+from support.watchers import Watchers
+from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
+from txnwatch.state.incidents.claims import contradicts_end
+from txnwatch.state.incidents.other_instances import PATIENCE_AT_AN_END_MS
+from txnwatch.state.model.facts import TransactionEnd
+from txnwatch.state.model.findings import TransactionMoved
+from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, OutcomeDoubt, Resolution, resolved
+from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.verdicts import Verdict
+
+
+@pytest.fixture
+def watchers() -> Watchers:
+    return Watchers.of_one_hang()
+
+
+def _an_end(event: IncidentEvent, **changed: object) -> IncidentEvent:
+    """An end without the outcome, as an instance that does not know it publishes it."""
+    over = Resolution(how=EndKind.ABORTED, by=EndedBy.UNKNOWN, marker_offset=90, at_ms=1)
+    doubt = OutcomeDoubt.BEGAN_BEFORE_ELECTION
+    return replace(resolved(event, 1, over), **{"expected_outcome": "unknown", "outcome_doubt": doubt, **changed})
+
+
+def _quiet(watchers: Watchers) -> None:
+    for _ in range(4):
+        watchers.batch(watchers.knows, after_ms=PATIENCE_AT_AN_END_MS)
+
+
+def test_an_end_that_came_before_ours_with_the_same_sequence_is_followed_by_ours(watchers: Watchers) -> None:
+    opened = watchers.last
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    watchers.log.records.insert(1, _an_end(opened))
+    watchers.batch(watchers.knows)
+    assert watchers.told == [("opened", "abort"), ("resolved", "unknown"), ("resolved", "abort")]
+    _quiet(watchers)
+    assert [(event.sequence, event.expected_outcome) for event in watchers.log.records[1:]] == [
+        (2, "unknown"),
+        (2, "abort"),
+        (3, "abort"),
+    ]
+    assert watchers.last.resolution is not None
+    assert watchers.last.resolution.marker_offset == 7, "the end that was found here, not that of the other record"
+
+
+def test_an_end_that_follows_ours_with_the_same_sequence_is_not_the_last_record(watchers: Watchers) -> None:
+    opened = watchers.last
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    ours = watchers.last
+    watchers.log.records.append(_an_end(opened, resolution=ours.resolution))
+    _quiet(watchers)
+    assert watchers.log.records[3:] == [ours], "compaction keeps the last record"
+
+
+def test_an_end_that_is_not_found_here_yet_is_published_again_once_it_is(watchers: Watchers) -> None:
+    watchers.log.records.append(_an_end(watchers.last))
+    ended = watchers.world.abort(watchers.named)
+    watchers.batch(watchers.knows)
+    assert len(watchers.log.records) == 2, "an end needs evidence"
+    watchers.batch(watchers.knows, emitted=(ended,))
+    _quiet(watchers)
+    assert watchers.told[1:] == [("resolved", "unknown"), ("resolved", "abort")]
+    assert watchers.last.resolution is not None
+    assert watchers.last.resolution.marker_offset == 7
+
+
+def test_a_forged_end_opens_the_incident_again_and_nothing_more(watchers: Watchers) -> None:
+    watchers.log.records.append(_an_end(watchers.last))
+    _quiet(watchers)
+    assert watchers.told[1:] == [("resolved", "unknown"), ("opened", "abort")]
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    _quiet(watchers)
+    assert watchers.told[3:] == [("resolved", "abort")], "the first incident has ended already"
+
+
+@pytest.mark.parametrize("doubt", ["written_since", "begun_since", "contradiction"])
+def test_an_outcome_that_the_other_has_withdrawn_is_not_lost(watchers: Watchers, doubt: str) -> None:
+    watchers.log.records.append(_an_end(watchers.last, outcome_doubt=OutcomeDoubt(doubt)))
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    _quiet(watchers)
+    assert len(watchers.log.records) == 2
+
+
+def test_an_outcome_that_a_third_instance_has_told_is_not_told_again(watchers: Watchers) -> None:
+    lost, ended = _an_end(watchers.last), watchers.world.abort(watchers.named)
+    watchers.log.records += [lost, replace(lost, sequence=3, expected_outcome="abort", outcome_doubt=None)]
+    watchers.batch(watchers.knows)
+    watchers.batch(watchers.knows, emitted=(ended,))
+    _quiet(watchers)
+    assert len(watchers.log.records) == 3
+
+
+def test_who_has_not_found_the_outcome_repeats_none(watchers: Watchers) -> None:
+    ended = watchers.world.abort(watchers.named)
+    watchers.batch(watchers.knows, emitted=(ended,))
+    watchers.batch(watchers.later, emitted=(ended,))
+    told = watchers.last
+    watchers.log.records.append(_an_end(told, sequence=told.sequence + 1))
+    for _ in range(4):
+        watchers.batch(watchers.later, after_ms=LOOK_AGAIN_MS)
+    assert len(watchers.log.records) == 3, "only the first instance has found it"
+    watchers.batch(watchers.knows)
+    assert (watchers.last.sequence, watchers.last.expected_outcome) == (told.sequence + 2, "abort")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"resolution": Resolution(how=EndKind.COMMITTED, by=EndedBy.CLIENT, marker_offset=90, at_ms=1)},
+        {"resolution": Resolution(how=EndKind.REFUTED, by=EndedBy.COORDINATOR, marker_offset=None, at_ms=1)},
+        {"expected_outcome": "commit"},
+    ],
+    ids=["how", "refuted", "outcome"],
+)
+@pytest.mark.parametrize("is_found_first", [False, True])
+def test_a_forged_end_is_followed_by_the_true_one(
+    watchers: Watchers, forged: dict[str, object], *, is_found_first: bool
+) -> None:
+    ended = watchers.world.abort(watchers.named)
+    if is_found_first:
+        watchers.batch(watchers.knows, emitted=(ended,))
+    last = watchers.last
+    watchers.log.records.append(
+        replace(_an_end(last, expected_outcome="abort", outcome_doubt=None), sequence=last.sequence + 1, **forged)
+    )
+    watchers.batch(watchers.knows)
+    watchers.batch(watchers.knows, emitted=(ended,))
+    _quiet(watchers)
+    assert watchers.last.resolution is not None
+    assert (watchers.last.resolution.how, watchers.last.resolution.marker_offset) == ("aborted", 7)
+    assert watchers.last.expected_outcome == "abort"
+    assert watchers.last.sequence == last.sequence + 2, "and it is told once"
+
+
+def test_two_instances_with_different_ends_do_not_correct_each_other_in_turns(watchers: Watchers) -> None:
+    ended = watchers.world.abort(watchers.named)
+    watchers.batch(watchers.later, emitted=(ended,))
+    watchers.batch(watchers.knows, emitted=(ended,))
+    ours = watchers.last
+    absorbed = Resolution(how=EndKind.ABSORBED, by=EndedBy.NEXT_TRANSACTION, marker_offset=7, at_ms=1)
+    watchers.log.records.append(replace(ours, sequence=ours.sequence + 1, resolution=absorbed))
+    for _ in range(6):
+        watchers.batch(watchers.later, watchers.knows, after_ms=PATIENCE_AT_AN_END_MS)
+    assert len(watchers.log.records) == 3
+
+
+def test_a_forged_end_of_a_transaction_is_followed_by_the_true_one() -> None:
+    world, log = LedgerWorld(), SharedLog()
+    ledger = world.another(log, groups=FakeGroups())
+    late = world.late()
+    owner = world.admin.transactions["slow"]
+    ledger.on_batch([late])
+    opened = log.records[-1]
+    owner.state = TransactionState.COMPLETE_COMMIT
+    log.records.append(_an_end(opened, expected_outcome=opened.expected_outcome, outcome_doubt=opened.outcome_doubt))
+    ledger.on_batch([])
+    end = TransactionEnd(TransactionState.PREPARE_COMMIT, EndedBy.CLIENT, 5, 70_000)
+    ledger.on_batch([TransactionMoved(late.producer_id, Verdict.LATE, late.view, late.view, end)])
+    for _ in range(3):
+        world.now_ms += LOOK_AGAIN_MS
+        ledger.on_batch([])
+    assert [event.status for event in log.records] == ["opened", "resolved", "resolved"]
+    assert log.records[-1].resolution is not None
+    assert log.records[-1].resolution.how == "committed"
+
+
+def _ends() -> list[IncidentEvent]:
+    """The ends that one hang may have for honest instances: its marker aborts it, and its outcome is `abort`."""
+    outcomes = (("abort", None), ("unknown", OutcomeDoubt.NO_RECORD), ("unknown", OutcomeDoubt.WRITTEN_SINCE))
+    hows = [how for how in EndKind if how is not EndKind.COMMITTED]
+    return [
+        replace(
+            an_event("one", expected_outcome=outcome, outcome_doubt=doubt),
+            status="resolved",
+            resolution=Resolution(how=how, by=EndedBy.UNKNOWN, marker_offset=None, at_ms=1),
+        )
+        for how, (outcome, doubt) in product(hows, outcomes)
+    ]
+
+
+def test_of_two_honest_ends_at_most_one_contradicts_the_other() -> None:
+    for one, other in product(_ends(), repeat=2):
+        assert not (contradicts_end(one, other) and contradicts_end(other, one)), (one, other)
+        assert not contradicts_end(one, one)
+
+
+def test_after_a_day_nothing_is_kept(watchers: Watchers) -> None:
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    told = watchers.last
+    watchers.batch(watchers.knows, after_ms=25 * 3_600_000)
+    watchers.batch(watchers.knows, after_ms=60_000)
+    watchers.log.records.append(_an_end(told, sequence=told.sequence + 1))
+    watchers.batch(watchers.knows)
+    assert watchers.last.expected_outcome == "unknown"
