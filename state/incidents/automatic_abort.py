@@ -12,7 +12,7 @@ Law:
     publishes what the log shows. It cannot know who wrote the marker.
   * Only the holder of the lease acts. The lease is checked again right before the marker.
   * Refusals are published too, each reason once per incident. An instance that does not know the outcome leaves the
-    decision to one that does (other_instances.py), and passes the lease on to it; but not for ever.
+    decision to one that does (speakers.py), and passes the lease on to it; but not for ever.
 
 Sans-IO, as the ledger: sinks/abort/run_abort.py carries out the plans.
 """

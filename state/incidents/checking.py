@@ -17,7 +17,15 @@ from typing import Final, NamedTuple
 
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer
-from txnwatch.state.evidence.ending import needs_update, no_longer_open, pause_ms, span_end, transaction_end, with_owner
+from txnwatch.state.evidence.ending import (
+    closed_by_marker,
+    needs_update,
+    no_longer_open,
+    pause_ms,
+    span_end,
+    transaction_end,
+    with_owner,
+)
 from txnwatch.state.evidence.read_committed import UnmovedOffset, blocked_reads, look_again
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.confirm import CANDIDATES_AT_A_TIME, confirm_spans, confirm_transactions
@@ -26,16 +34,19 @@ from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
     Change,
     DescribeTransactions,
+    FindClosingMarker,
     Plan,
     ReadGroups,
     ReadPartitions,
     ReadWaitingGroups,
     Say,
+    Within,
     ask,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
     AffectedGroup,
+    EndedBy,
     EndKind,
     IncidentEvent,
     Resolution,
@@ -189,13 +200,19 @@ def _is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms
 
 # The checks from time to time.
 
+MARKERS_BUDGET_MS: Final = DurationMs(500)
+
 
 class Checked(NamedTuple):
-    """The result of a check of one open incident: its resolution, or else the incident with the current values."""
+    """The result of a check of one open incident: its resolution, or else the incident with the current values.
+
+    `may_have_marker` is whether the partition may have the marker that has ended it: the topic is the same one.
+    """
 
     incident: IncidentEvent
     now: IncidentEvent
     resolution: Resolution | None = None
+    may_have_marker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +251,16 @@ class FollowUp:
         return bool(self._gone)
 
     def look(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
-        """Reads open incidents again. An end that the log should show is returned only if the log does not show it."""
+        """Reads open incidents again. An end that the log should show is returned only if the log does not show it.
+
+        Then the end was missed, and its marker is looked for: the end says how the transaction ended, if it is there.
+        """
         found = yield from self._checked(incidents, now_ms)
         over = [one.incident.incident_id for one in found if is_unexplained(one.resolution)]
         self._gone = unexplained_since(self._gone, over, now_ms)
         since = [(one, self._gone.get(one.incident.incident_id)) for one in found]
-        return [one for one, since_ms in since if since_ms is None or is_end_missed(since_ms, now_ms)]
+        due = [one for one, since_ms in since if since_ms is None or is_end_missed(since_ms, now_ms)]
+        return (yield from ask(Within(MARKERS_BUDGET_MS, _with_markers(due, now_ms))))
 
     def _checked(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         names = sorted({name for incident in incidents if (name := incident.transactional_id) is not None})
@@ -261,7 +282,8 @@ class FollowUp:
         for incident, end in checked:
             partition = spans.get(incident.incident_id)
             if end is not None:
-                found.append(Checked(incident, incident, end))
+                may_have_marker = is_unexplained(end) and _is_in(incident, readings.get(partition))
+                found.append(Checked(incident, incident, end, may_have_marker))
             elif partition is not None:
                 now = with_blocked_reads(incident, readings[partition])
                 now = around[partition].added_to(now) if partition in around else now
@@ -326,6 +348,24 @@ class FollowUp:
             yield Say(f"the list of affected groups is incomplete: {problem}")
 
 
+def _is_in(incident: IncidentEvent, reading: PartitionReading | None) -> bool:
+    """Whether the offsets of an incident are those of a partition: its topic was not created again."""
+    return reading is not None and incident.txn_start_offset is not None and reading.topic_id == incident.topic_id
+
+
+def _with_markers(ends: Sequence[Checked], now_ms: TimestampMs) -> Plan[list[Checked]]:
+    """The ends with what their markers show. A marker of a later transaction may have ended it, so nobody is named."""
+    found = []
+    for one in ends:
+        marker = None
+        if one.may_have_marker:
+            span = _span_of(one.incident)
+            marker = yield from ask(FindClosingMarker(*span, from_offset=span.start_offset))
+        end = closed_by_marker(marker, EndedBy.UNKNOWN, now_ms, _MISSED) if marker is not None else one.resolution
+        found.append(one._replace(resolution=end))
+    return found
+
+
 def with_blocked_reads(incident: IncidentEvent, reading: PartitionReading) -> IncidentEvent:
     """An open incident with the current values of its partition; without an answer the known values stay."""
     if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
@@ -351,6 +391,7 @@ def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOff
     }
 
 
+_MISSED = "its end was missed; its marker is in the log"
 _DOUBLE = "another open incident is about the same transaction"
 
 
@@ -373,7 +414,7 @@ class OpenChecks:
             return
         book, store = self.book, self.book.store
         self.due_ms = now_ms + pause_ms((known.detected_at_ms for known in store.open_incidents), now_ms)
-        for incident, now, resolution in (yield from self.follow_up.look(store.left_to_us(now_ms), now_ms)):
+        for incident, now, resolution, _ in (yield from self.follow_up.look(store.left_to_us(now_ms), now_ms)):
             if resolution is not None:
                 yield from self._end(incident, Happening.OVER, resolution, now_ms)
             elif (

@@ -92,9 +92,9 @@ _BY_LOG: Final = _DECIDED | {EndKind.ABSORBED}
 def contradicts_end(record: IncidentEvent, found: IncidentEvent) -> bool:
     """Whether a record on the events topic says otherwise than the end that this process has found.
 
-    What hangs again is another incident. What the log shows counts more than an end that nobody saw. Of two ends that the log shows, only `committed` and
-    `aborted` exclude each other: an instance that began later may not know that a later transaction took in the data.
-    So two honest instances never correct each other in turns.
+    What hangs again is another incident. What the log shows counts more than an end that nobody saw. Of two ends that
+    the log shows, only `committed` and `aborted` exclude each other: an instance that began later may not know that a
+    later transaction took in the data. So two honest instances never correct each other in turns.
     """
     if record.is_open:
         return True

@@ -9,7 +9,7 @@ The ledger's durable storage is the compacted events topic, which it follows. So
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
-Law: of two instances the one that knows more speaks (other_instances.py). An event with `unknown` waits while another
+Law: of two instances the one that knows more speaks (speakers.py). An event with `unknown` waits while another
 instance knows the outcome. These do not wait: the result of a marker, a correction, the end of a false claim, the
 withdrawal of an outcome that this process has found itself, and an event that is published again because a record hides
 it. If another writer has published another end, the one that is found here follows it.

@@ -20,7 +20,7 @@ from support.shared_log import SharedLog, SharedLogSink
 from support.watchers import Watchers
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.life import LIFE, Happening, NextStep
-from txnwatch.state.incidents.other_instances import EndsOfOthers, Meaning
+from txnwatch.state.incidents.speakers import EndsOfOthers, Meaning
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, OutcomeDoubt, Resolution, resolved
 

@@ -18,7 +18,7 @@ from simulation.test_abort import LATE_OR_LOST
 from simulation.two_watchers import run_two_watchers
 from support.seeds import in_proportion
 from txnwatch.state.incidents.ledger import Ledger
-from txnwatch.state.incidents.other_instances import Silence
+from txnwatch.state.incidents.speakers import Silence
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TimestampMs
 

@@ -25,7 +25,7 @@ from simulation.world import Setting, World
 from support.fake_lease import FakeLease
 from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
-from txnwatch.state.incidents.other_instances import PATIENCE_AT_AN_END_MS
+from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, SpanCandidate
 from txnwatch.state.model.incident import EndKind, ExpectedOutcome, IncidentEvent
 from txnwatch.state.model.verdicts import Verdict

@@ -14,7 +14,7 @@ from support.shared_log import SharedLog
 from support.watchers import Watchers
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
 from txnwatch.state.incidents.claims import contradicts_end
-from txnwatch.state.incidents.other_instances import PATIENCE_AT_AN_END_MS
+from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import TransactionMoved
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, OutcomeDoubt, Resolution, resolved

@@ -13,7 +13,7 @@ from support.shared_log import SharedLog
 from support.watchers import Watchers
 from txnwatch.state.abort.fencing import fencing
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
-from txnwatch.state.incidents.other_instances import PATIENCE_AT_AN_END_MS, PATIENCE_MS
+from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS, PATIENCE_MS
 from txnwatch.state.model.incident import SPENT_SEQUENCE, updated
 
 

@@ -11,6 +11,8 @@ end. This process publishes the end again, as soon as it has found it itself.
 Law: the record of the other instance may be forged. So it counts only as far as it has what this process has found:
 then the topic is right, whoever wrote it. Anything else buys the time above, once. A forged heartbeat does not change
 this: it only makes the record count.
+
+Apart: it is one idea, and the book and the ledger have others.
 """
 
 from __future__ import annotations
