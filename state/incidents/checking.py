@@ -44,7 +44,7 @@ from txnwatch.state.model.incident import (
     partition_of,
     updated,
 )
-from txnwatch.state.model.ports import PartitionReading, SpanStart
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, Span, TransactionDescription
 from txnwatch.state.model.values import (
     AT_ONCE,
@@ -52,6 +52,7 @@ from txnwatch.state.model.values import (
     LONG_AGO,
     NO_BARRIER,
     DurationMs,
+    SpanStart,
     TimestampMs,
     TopicPartition,
     elapsed,

@@ -41,9 +41,8 @@ from txnwatch.state.incidents.wanted import (
 )
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import ExpectedOutcome
-from txnwatch.state.model.ports import SpanStart
 from txnwatch.state.model.transaction import NotDescribed, TransactionDescription
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import DurationMs, SpanStart, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
 
@@ -136,7 +135,7 @@ def with_histories(
     confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]],
 ) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
     """Confirmations with what the partition logs show at and below the spans' starts; outcomes depend on it."""
-    starts = [start_of(candidate, found) for candidate, found in confirmed]
+    starts = [start_at_leader(candidate, found) for candidate, found in confirmed]
     histories = (yield from ask(ReadHistories(starts))) if starts else {}
     return [
         (candidate, replace(found, history=histories[start]))
@@ -144,10 +143,10 @@ def with_histories(
     ]
 
 
-def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
+def start_at_leader(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
     """Where a confirmed span begins, according to its leader."""
     assert found.producer is not None
-    return SpanStart(candidate.partition, candidate.producer_id, found.producer.start_offset)
+    return candidate.start._replace(start_offset=found.producer.start_offset)
 
 
 def confirm_transactions(

@@ -30,7 +30,7 @@ from txnwatch.state.incidents.confirm import (
     confirm_overdue,
     confirm_spans,
     confirm_transactions,
-    start_of,
+    start_at_leader,
     with_histories,
 )
 from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, confirmed_transaction
@@ -58,9 +58,17 @@ from txnwatch.state.model.findings import (
     TransactionMoved,
 )
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt, SpanKey, resolved, updated
-from txnwatch.state.model.ports import SpanHistory, SpanStart
+from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import DescribedTransaction
-from txnwatch.state.model.values import NO_ATTEMPT, Attempts, CoordinatorAccess, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import (
+    NO_ATTEMPT,
+    Attempts,
+    CoordinatorAccess,
+    DurationMs,
+    SpanStart,
+    TimestampMs,
+    TopicPartition,
+)
 from txnwatch.state.model.verdicts import Reason, Verdict, rank
 
 OUTCOME_BUDGET_MS = DurationMs(500)
@@ -139,14 +147,14 @@ class SpanIncidents:
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = (yield from ask(ReadCleanupPolicies(topics))) if topics else {}
         readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
-        spans = [start_of(candidate, found) for candidate, found in confirmed]
+        spans = [start_at_leader(candidate, found) for candidate, found in confirmed]
         around = yield from self.checks.follow_up.around(readings, (yield from ask(Now())), spans=spans)
         # If time runs out, the outcome is found later.
         whole = dict((yield from ask(Within(OUTCOME_BUDGET_MS, with_histories(confirmed)))))
         for candidate, found in confirmations:
             if found.answer is Answer.REFUTED and not self._was_only_asked(found):
                 self.refuted.add(candidate.partition)
-            what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
+            what = str(candidate.start)
             if (yield from self.answers.is_confirmed(candidate.verdict, what, found.answer, found.why)):
                 policy = policies.get(candidate.partition.topic)
                 yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition))
@@ -382,7 +390,7 @@ class OutcomeRetries:
         """The start of the span that this process has found; the one in an event may be forged."""
         candidate, evidence = self._awaited[incident.incident_id].candidate, self._evidence(incident)
         assert evidence is not None
-        return SpanStart(candidate.partition, candidate.producer_id, evidence.start_offset)
+        return candidate.start._replace(start_offset=evidence.start_offset)
 
     def _evidence(self, incident: IncidentEvent) -> ProvenHang | None:
         return self.book.findings.get(key_of(self._awaited[incident.incident_id].candidate))

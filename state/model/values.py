@@ -23,6 +23,7 @@ INTERNAL_TOPICS = frozenset(
 )
 TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PLACE = re.compile(r"(?P<partition>.+-\d+)@(?P<offset>\d{1,18})")
 
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
@@ -53,6 +54,44 @@ class TopicPartition(NamedTuple):
         if not dash or not topic:
             raise ValueError(f"expected TOPIC-PARTITION, found {text!r}")
         return cls(topic, int(partition))
+
+
+class PartitionOffset(NamedTuple):
+    """A partition and an offset of it."""
+
+    partition: TopicPartition
+    offset: Offset
+
+    def __str__(self) -> str:
+        return f"{self.partition}@{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> PartitionOffset:
+        """Parses `topic-partition@offset`.
+
+        Raises:
+            ValueError: the text has another form.
+        """
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"expected TOPIC-PARTITION@OFFSET, found {text!r}")
+        return cls(TopicPartition.parse(found["partition"]), Offset(int(found["offset"])))
+
+
+class SpanStart(NamedTuple):
+    """What identifies open data: its producer, and where it begins."""
+
+    partition: TopicPartition
+    producer_id: ProducerId
+    start_offset: Offset
+
+    def __str__(self) -> str:
+        return f"{self.place} of producer id {self.producer_id}"
+
+    @property
+    def place(self) -> PartitionOffset:
+        """Where the data begins."""
+        return PartitionOffset(self.partition, self.start_offset)
 
 
 def is_log(partition: TopicPartition) -> bool:
