@@ -58,11 +58,10 @@ from txnwatch.state.model.findings import (
     TransactionMoved,
 )
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt, SpanKey, resolved, updated
+from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import (
-    NO_ATTEMPT,
-    Attempts,
     CoordinatorAccess,
     DurationMs,
     SpanStart,
@@ -319,10 +318,13 @@ class _Awaited:
     """A span whose outcome may still be found, with its latest candidate."""
 
     candidate: SpanCandidate
-    attempts: Attempts = NO_ATTEMPT
+    attempts: Attempts = field(default_factory=Attempts)
 
     def later(self, now_ms: TimestampMs, *, is_under_way: bool = False) -> None:
-        self.attempts = self.attempts._replace(due_ms=now_ms) if is_under_way else self.attempts.next(now_ms)
+        if is_under_way:
+            self.attempts.due_ms = now_ms
+        else:
+            self.attempts.put_off(now_ms)
 
 
 @dataclass(slots=True)
@@ -376,7 +378,7 @@ class OutcomeRetries:
         if known is not None:
             known.candidate = candidate
         elif self._settled.get(incident_id) != outcome_basis(candidate):
-            self._awaited[incident_id] = _Awaited(candidate, Attempts(0, now_ms))
+            self._awaited[incident_id] = _Awaited(candidate, Attempts(due_ms=now_ms))
 
     def _due(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         known = self.book.store.known
@@ -446,16 +448,19 @@ class OwnerSearch:
     book: Book
     may_read: bool
     _names: dict[str, str | None] = field(default_factory=dict)
-    _attempts: Attempts = NO_ATTEMPT
+    _attempts: Attempts = field(default_factory=Attempts)
 
     def found(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents whose owners are known now; a change that is left to another instance is tried again."""
         nameless = {one.incident_id: one for one in self.book.open_incidents if self._is_nameless(one)}
         self._names = {one: name for one, name in self._names.items() if one in nameless}
         left = [one for one in nameless.values() if one.incident_id not in self._names]
-        if self.may_read and left and now_ms >= self._attempts.due_ms:
+        if self.may_read and left and self._attempts.is_due(now_ms):
             answer = yield from ask(ReadFormerOwners({one.producer_id for one in left}))
-            self._attempts = NO_ATTEMPT if answer.problem is None else self._attempts.next(now_ms)
+            if answer.problem is None:
+                self._attempts.end()
+            else:
+                self._attempts.put_off(now_ms)
             found = [one for one in left if one.producer_id in answer.names]
             self._names.update({one.incident_id: answer.names[one.producer_id] for one in found})
         for incident_id, name in self._names.items():

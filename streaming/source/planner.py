@@ -29,6 +29,7 @@ from txnwatch.state.model.findings import (
     OutstandingGap,
     ReadLimitReached,
 )
+from txnwatch.state.model.pauses import doubled
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -40,7 +41,6 @@ from txnwatch.state.model.values import (
     Remedy,
     TimestampMs,
     TopicPartition,
-    doubled,
     is_data,
 )
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
