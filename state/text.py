@@ -266,20 +266,27 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class Said(Generic[K]):
-    """What was said already: problems that have begun and are not over, each with what was said about it."""
+    """What was said already: problems that have begun and are not over, each with what was said about it.
 
-    _said: dict[K, object] = field(default_factory=dict)
+    Attributes:
+        gone_after: a problem that does not come again for so long is forgotten, by the clock of `now`.
+    """
+
+    gone_after: float = math.inf
+    _said: dict[K, tuple[object, float]] = field(default_factory=dict)
 
     @property
     def problems(self) -> frozenset[K]:
         """The problems that have begun and are not over."""
         return frozenset(self._said)
 
-    def is_new(self, problem: K, what: object = None) -> bool:
+    def is_new(self, problem: K, what: object = None, now: float = 0.0) -> bool:
         """Whether the problem has to be said now: it has just begun, or what is said about it has changed."""
-        is_new = problem not in self._said or self._said[problem] != what
-        self._said[problem] = what
-        return is_new
+        known = self._said.get(problem)
+        if known is None and self.gone_after < math.inf:
+            self._said = {one: said for one, said in self._said.items() if now - said[1] < self.gone_after}
+        self._said[problem] = what, now
+        return known is None or known[0] != what
 
     def is_over(self, problem: K) -> bool:
         """Whether its end has to be said now: it had begun before this call."""

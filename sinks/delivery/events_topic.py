@@ -39,7 +39,8 @@ from txnwatch.state.model.errors import (
     SkipReason,
 )
 from txnwatch.state.model.incident import IncidentEvent, Overwritten, is_incident_id
-from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, doubled
+from txnwatch.state.model.pauses import Attempts
+from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.text import Said
 
 _TIMEOUT_S = 10.0
@@ -543,8 +544,7 @@ class SkippedRecords:
     counts: Counter[SkipReason] = field(default_factory=Counter)
     last: dict[SkipReason, str] = field(default_factory=dict)
     _reported: Counter[SkipReason] = field(default_factory=Counter)
-    _due_ms: TimestampMs = AT_ONCE
-    _reports: int = 0
+    _reports: Attempts = field(default_factory=lambda: Attempts(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS))
 
     def take(self, error: BadEventError) -> None:
         """Counts one more."""
@@ -554,14 +554,13 @@ class SkippedRecords:
     def report_when_due(self) -> None:
         """Reports how many came since the last report, if the pause is over."""
         now_ms = self.now_ms()
-        if now_ms < self._due_ms:
+        if not self._reports.is_due(now_ms):
             return
         if self.counts == self._reported:
-            self._reports = 0
+            self._reports.end()
             return
         self.report_new()
-        self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._reports)
-        self._reports += 1
+        self._reports.put_off(now_ms)
 
     def report_new(self) -> None:
         """Reports how many came since the last report."""

@@ -20,8 +20,9 @@ from typing import Final, NamedTuple, Protocol
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import Finding, OpenTransaction, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.pauses import Attempts, Every
 from txnwatch.state.model.ports import EventsTopicWriter, Log, Mirror, OpenIncidentsView
-from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, doubled
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.state.text import Said
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
@@ -58,9 +59,8 @@ class Outbox:
         self._send = send
         self._log = log
         self._waiting: deque[IncidentEvent] = deque()
-        self._retries = 0
+        self._attempts = Attempts(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
         self._said = Said[str]()
-        self._due_ms = AT_ONCE
         self.failures = 0
         self._delivered = 0
 
@@ -85,7 +85,7 @@ class Outbox:
     def deliver(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Delivers queued events until one delivery fails; returns those that the destination took."""
         taken: list[IncidentEvent] = []
-        if not self._waiting or now_ms < self._due_ms:
+        if not self._waiting or not self._attempts.is_due(now_ms):
             return taken
         try:
             while self._waiting:
@@ -97,17 +97,16 @@ class Outbox:
             self.failures += 1
             if self._said.is_new("delivery"):
                 self._log.warning(f"{exc}; {self.waiting} events are kept and delivered later")
-            self._due_ms = now_ms + doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self._retries)
-            self._retries += 1
+            self._attempts.put_off(now_ms)
         else:
             if self._said.is_over("delivery"):
                 self._log.info(f"{self.name} works again: all kept events are delivered")
-            self._retries = 0
+            self._attempts.end()
         return taken
 
     def deliver_last(self, now_ms: TimestampMs) -> None:
         """Tries to deliver once more, before the destination is closed."""
-        self._due_ms = AT_ONCE
+        self._attempts.due_ms = AT_ONCE
         self.deliver(now_ms)
 
 
@@ -210,7 +209,7 @@ class MirrorOutbox(Outbox):
     def __init__(self, name: str, mirror: Mirror, log: Log, view: OpenIncidentsView | None = None) -> None:
         super().__init__(name, mirror.deliver, log)
         self._view = view
-        self._forget_ms = AT_ONCE
+        self._forgetting = Every(_FORGET_PAUSE_MS)
         self._bound = QueueBound()
 
     def put(self, events: Iterable[IncidentEvent]) -> None:
@@ -232,8 +231,7 @@ class MirrorOutbox(Outbox):
 
     def forget(self, has_ended: Callable[[str], bool], now_ms: TimestampMs) -> None:
         """See OpenIncidentsView; called only every 10 minutes, because a mirror that does not answer costs time."""
-        if self._view is not None and now_ms >= self._forget_ms:
-            self._forget_ms = now_ms + _FORGET_PAUSE_MS
+        if self._view is not None and self._forgetting.take(now_ms):
             try:
                 self._view.forget(has_ended)
             except SinkError as exc:
@@ -261,25 +259,28 @@ class OpenList:
     def __init__(self, show: Callable[[Sequence[OpenTransaction]], None]) -> None:
         self._show = show
         self._shown: tuple[OpenTransaction, ...] | None = None
-        self._due_ms = AT_ONCE
-        self._again_ms = AT_ONCE
+        self._changed, self._unchanged = Every(_PAUSE_MS), Every(_UNCHANGED_PAUSE_MS)
+        self._away = Every(_AWAY_PAUSE_MS)
 
     def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Publishes the list after a micro-batch, if it is due."""
-        if now_ms < self._due_ms:
+        if not (self._changed.is_due(now_ms) and self._away.is_due(now_ms)):
             return
         transactions = (
             one for finding in emitted if isinstance(finding, OpenTransactions) for one in finding.transactions
         )
         oldest = tuple(sorted(transactions, key=lambda one: (one.since_ms, one.producer_id))[:SHOWN])
-        if oldest == self._shown and now_ms < self._again_ms:
+        if oldest == self._shown and not self._unchanged.is_due(now_ms):
             return
         try:
             self._show(oldest)
         except SinkError:
-            self._shown, self._due_ms = None, now_ms + _AWAY_PAUSE_MS
+            self._shown = None
+            self._away.begin(now_ms)
             return
-        self._shown, self._due_ms, self._again_ms = oldest, now_ms + _PAUSE_MS, now_ms + _UNCHANGED_PAUSE_MS
+        self._shown = oldest
+        self._changed.begin(now_ms)
+        self._unchanged.begin(now_ms)
 
 
 # The threads in which mirrors, and other destinations, are called.

@@ -41,6 +41,7 @@ from txnwatch.state.incidents.heartbeat import KEY_PREFIX, Heartbeat, to_bytes
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import SPENT_SEQUENCE, ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.text import REDIS_URL_RULE, is_host_name, shown_place
 
@@ -414,13 +415,11 @@ class Wish:
 
     def __init__(self, is_wanted: Callable[[], bool], offer: Callable[[str, Callable[[], object]], None]) -> None:
         self._is_wanted, self._offer = is_wanted, offer
-        self._last, self._due_s = False, 0.0
+        self._last, self._turn = False, Every(_LOOK_S)
 
     def look(self) -> bool:
         """The last answer; has the next look done if it is due."""
-        now_s = time.monotonic()
-        if now_s >= self._due_s:
-            self._due_s = now_s + _LOOK_S
+        if self._turn.take(time.monotonic()):
             self._offer("page-wanted", self._ask)
         return self._last
 

@@ -30,6 +30,7 @@ from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
@@ -69,7 +70,7 @@ class CertificateFiles:
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._used = tls.stamps
-        self._next_look_s = 0.0
+        self._looking = Every(LOOK_S)
 
     def use(self) -> None:
         """The clients are made now, with the files as they are."""
@@ -77,10 +78,7 @@ class CertificateFiles:
 
     def are_renewed(self) -> bool:
         """Whether the files have changed since, and can be used."""
-        if time.monotonic() < self._next_look_s:
-            return False
-        self._next_look_s = time.monotonic() + LOOK_S
-        if self._tls.stamps == self._used:
+        if not self._looking.take(time.monotonic()) or self._tls.stamps == self._used:
             return False
         try:
             self._tls.context()

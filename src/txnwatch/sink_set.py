@@ -28,6 +28,7 @@ from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
+from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log, Mirror, OpenIncidentsView
 from txnwatch.state.model.values import CoordinatorAccess, DurationMs, TimestampMs
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -116,7 +117,8 @@ class SinkSet:
         topic = KafkaEventsTopic(config, events.name, events.encoding, keys=events.keys, report=report)
         self._closing.callback(topic.close)
         self._bury = topic.bury
-        targets = [HeartbeatTarget(topic.beat, pause_ms)] if (pause_ms := self.settings.events_heartbeat_ms) else []
+        pause_ms = self.settings.events_heartbeat_ms
+        targets = [HeartbeatTarget(topic.beat, Every(pause_ms))] if pause_ms else []
         mirrors = self._mirrors(targets)
         self._heartbeats = self._sender(targets)
         log = self._event_log = EventLog(config, events.name, events.decode, events.keys, report=report)
@@ -179,7 +181,7 @@ class SinkSet:
             lists = [finding for finding in emitted if isinstance(finding, OpenTransactions)]
             mirror.offer("open", functools.partial(open_list.on_batch, lists, wall_clock_ms()))
 
-        targets.append(HeartbeatTarget(beat, _REDIS_HEARTBEAT_MS))
+        targets.append(HeartbeatTarget(beat, Every(_REDIS_HEARTBEAT_MS)))
         targets.append(self._page_target(redis, mirror))
         self._show_open = show_open
         return mirror
@@ -193,7 +195,7 @@ class SinkSet:
             ends = progress.ends if progress is not None else {}
             mirror.offer("page", lambda: keys.write(encoded(document_of(self.page, heartbeat, ends))))
 
-        return HeartbeatTarget(show, PAGE_PAUSE_MS, wants=Wish(keys.is_wanted, mirror.offer).look)
+        return HeartbeatTarget(show, Every(PAGE_PAUSE_MS), wants=Wish(keys.is_wanted, mirror.offer).look)
 
     @property
     def origin(self) -> Origin:

@@ -32,9 +32,9 @@ from txnwatch.state.model.transaction import (
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BrokerId,
-    Offset,
     ProducerEpoch,
     ProducerId,
+    SpanStart,
     TimestampMs,
     TopicPartition,
 )
@@ -155,10 +155,10 @@ def _by_identity(
     return FenceNext(FenceStep.REFUSE, why)
 
 
-def is_over(reading: PartitionReading, producer_id: ProducerId, start_offset: Offset) -> bool:
+def is_over(reading: PartitionReading, data: SpanStart) -> bool:
     """Whether the open data for which an id is fenced has ended: then a fence would only hurt its application."""
-    found = reading.open_transaction(producer_id)
-    return found is None or found.start_offset != start_offset
+    found = reading.open_transaction(data.producer_id)
+    return found is None or found.start_offset != data.start_offset
 
 
 def is_about(incident: IncidentEvent, cluster_id: str, transactional_id: str, before: ProducerIdentity) -> bool:

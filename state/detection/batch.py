@@ -46,7 +46,6 @@ from txnwatch.state.model.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.model.findings import BlockedOffset
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -54,6 +53,7 @@ from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     Offset,
+    PartitionOffset,
     TimestampMs,
     TopicPartition,
     is_log,
@@ -452,13 +452,13 @@ def _stand(bucket: BucketState, partition: TopicPartition, standing: Standing | 
     bucket.keep_reading(partition, replace(bucket.reading(partition), standing=standing))
 
 
-def blocked_offsets(bucket: BucketState, now_ms: TimestampMs, policy: DetectionPolicy) -> tuple[BlockedOffset, ...]:
+def blocked_offsets(bucket: BucketState, now_ms: TimestampMs, policy: DetectionPolicy) -> tuple[PartitionOffset, ...]:
     """Those that have not moved for a while; the transaction that holds one may be in any bucket.
 
     One report alone does not count: a transaction that ended before the next batch also leaves one.
     """
     return tuple(
-        BlockedOffset(partition, standing.offset)
+        PartitionOffset(partition, standing.offset)
         for partition, standing in sorted(bucket.standing())
         if standing.is_repeated and now_ms - standing.since_ms >= policy.blocked_offset_ms
     )

@@ -18,6 +18,7 @@ from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
     DurationMs,
     Offset,
+    PartitionOffset,
     ProducerId,
     TimestampMs,
     TopicPartition,
@@ -372,9 +373,6 @@ def _ahead_ms(log_partition: int | None, context: BarrierContext) -> DurationMs:
     return NO_TIME if log_partition is None else context.clocks.ahead_ms(log_partition, context.now_ms)
 
 
-_Places = tuple[tuple[TopicPartition, Offset], ...]
-
-
 class LowestData:
     """The producer with the lowest open start of each partition.
 
@@ -385,7 +383,7 @@ class LowestData:
     __slots__ = ("_entries", "_heaps", "_holds", "_lowest", "_open", "_places")
 
     def __init__(self) -> None:
-        self._places: dict[ProducerId, _Places] = {}
+        self._places: dict[ProducerId, tuple[PartitionOffset, ...]] = {}
         self._heaps: dict[TopicPartition, list[tuple[Offset, ProducerId]]] = {}
         self._lowest: dict[TopicPartition, tuple[Offset, ProducerId]] = {}
         self._holds: dict[ProducerId, int] = {}
@@ -399,7 +397,7 @@ class LowestData:
         """Whether the producer has the lowest open start of a partition."""
         return producer_id in self._holds
 
-    def put(self, producer_id: ProducerId, places: _Places) -> set[ProducerId]:
+    def put(self, producer_id: ProducerId, places: tuple[PartitionOffset, ...]) -> set[ProducerId]:
         """Sets where a producer has open data; returns those that had the lowest start there, or have it now."""
         before = self._places.get(producer_id, ())
         if before == places:
@@ -411,7 +409,7 @@ class LowestData:
         concerned = {at for at, _ in before if self._lowest[at][1] == producer_id}
         for place in places:
             if place not in before:
-                at, entry = place[0], (place[1], producer_id)
+                at, entry = place.partition, (place.offset, producer_id)
                 heappush(self._heaps.setdefault(at, []), entry)
                 self._entries += 1
                 if at not in self._lowest or entry < self._lowest[at]:
@@ -462,7 +460,7 @@ class HolderIndex:
 
     def put(self, producer: ProducerState, known: Callable[[ProducerId], ProducerState]) -> None:
         """Changes the places of a producer. `known` is asked for those that come after it, or before it, on them."""
-        places = tuple((at, span.start_offset) for at, span in producer.spans.items())
+        places = tuple(PartitionOffset(at, span.start_offset) for at, span in producer.spans.items())
         moved = self._lowest.put(producer.producer_id, places)
         if producer.producer_id in self._lowest:
             moved.add(producer.producer_id)

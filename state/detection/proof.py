@@ -31,6 +31,7 @@ from txnwatch.state.detection.view import is_shared
 from txnwatch.state.model.clocks import RESERVE_MS, Clocks
 from txnwatch.state.model.facts import Barrier, Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
+from txnwatch.state.model.pauses import doubled
 from txnwatch.state.model.transaction import CoordinatorView, Emission, ProducerState, Span, TransactionState
 from txnwatch.state.model.values import (
     AT_ONCE,
@@ -39,7 +40,6 @@ from txnwatch.state.model.values import (
     DurationMs,
     TimestampMs,
     TopicPartition,
-    doubled,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy, Reason, Verdict
 

@@ -49,8 +49,9 @@ from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
 from txnwatch.state.incidents.marker import MarkerProtocol, read_after, too_old
 from txnwatch.state.incidents.wanted import HoldLease, Now, PassLeaseOn, Plan, Say, Within, ask
 from txnwatch.state.model.incident import Action, ActionResult, Decision, IncidentEvent, Refusal, updated
+from txnwatch.state.model.pauses import Attempts, Every
 from txnwatch.state.model.ports import NotSent
-from txnwatch.state.model.values import LONG_AGO, NO_ATTEMPT, Attempts, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF
 from txnwatch.state.text import Said
 
@@ -86,7 +87,7 @@ class AutoAbort:
     _breaker: Breaker | None = None
     _said: Said[str] = field(default_factory=Said)
     _left_since_ms: dict[str, TimestampMs] = field(default_factory=dict)
-    _passed_on_ms: TimestampMs = LONG_AGO
+    _passing_on: Every[TimestampMs] = field(default_factory=lambda: Every(PASS_ON_AGAIN_MS))
 
     def recover(self) -> Plan[None]:
         """Publishes the results of markers that were announced without one.
@@ -99,10 +100,11 @@ class AutoAbort:
             for one in _of_a_watch(self.ledger.book.open_incidents)
             if is_left_without_result(one.action, self.instance, now_ms)
         ]
-        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id, NO_ATTEMPT) for one in left}
+        self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id) or Attempts() for one in left}
         for incident in left:
-            if _is_due(self._read_tries, incident, now_ms):
-                _later(self._read_tries, incident, now_ms)
+            tries = self._read_tries[incident.incident_id]
+            if tries.is_due(now_ms):
+                tries.put_off(now_ms)
                 yield from self._publish_result_from_log(incident)
 
     def on_batch(self) -> Plan[None]:
@@ -113,7 +115,7 @@ class AutoAbort:
         lease = yield from ask(HoldLease())
         yield from self._report_problem(lease.problem)
         if not lease.is_held:
-            if lease.problem is None and (yield from ask(Now())) - self._passed_on_ms >= PASS_ON_AGAIN_MS:
+            if lease.problem is None and self._passing_on.is_due((yield from ask(Now()))):
                 yield from self._watch_the_holder(proven)
             return
         self._said.is_over(_UNDECIDED)
@@ -121,7 +123,8 @@ class AutoAbort:
         self._forget({incident.incident_id for incident, _ in proven})
         written = 0
         for incident, evidence in proven:
-            if _is_due(self._tries, incident, (yield from ask(Now()))):
+            tries = self._tries.setdefault(incident.incident_id, Attempts())
+            if tries.is_due((yield from ask(Now()))):
                 written += yield from self._decide(incident, evidence)
             if written == MARKERS_AT_A_TIME:
                 break
@@ -147,8 +150,7 @@ class AutoAbort:
                 f"{len(left)} hanging transactions are left to another instance, which has published their outcome; "
                 "this one does not know it, aborts nothing there, and passes the lease on"
             )
-        if now_ms - self._passed_on_ms >= PASS_ON_AGAIN_MS:
-            self._passed_on_ms = now_ms
+        if self._passing_on.take(now_ms):
             yield PassLeaseOn()
 
     def _report_problem(self, problem: str | None) -> Plan[None]:
@@ -213,7 +215,7 @@ class AutoAbort:
             yield from self._refuse(incident, refused)
             return False
         read_ms = yield from ask(Now())
-        _later(self._tries, incident, read_ms)
+        self._tries[incident.incident_id].put_off(read_ms)
         evidence, found = yield from ask(Within(CONFIRM_BUDGET_MS, _read_again(evidence)))
         decision = decide_abort((yield from self._case(evidence, found)))
         if isinstance(decision, Refused):
@@ -314,14 +316,6 @@ def _obstacle(read_ms: TimestampMs) -> Plan[str | None]:
     return (yield from too_old(read_ms, FRESH_READ_MS))
 
 
-def _is_due(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
-    return now_ms >= tries.get(incident.incident_id, NO_ATTEMPT).due_ms
-
-
-def _later(tries: Tries, incident: IncidentEvent, now_ms: TimestampMs) -> None:
-    tries[incident.incident_id] = tries.get(incident.incident_id, NO_ATTEMPT).next(now_ms)
-
-
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
     """Incidents about hanging transactions, without those of aborts by hand."""
     return [one for one in incidents if RULE_OF[one.verdict].needs_marker and not one.is_by_hand]
@@ -332,7 +326,7 @@ def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:
 # The state repeats a candidate within a minute, and a start takes less than another minute.
 UNPROVEN_MS: Final = DurationMs(150_000)
 IDLE_HOLDER_MS: Final = DurationMs(300_000)
-PASS_ON_AGAIN_MS: Final = DurationMs(300_000)  # a record on the topic may be forged
+PASS_ON_AGAIN_MS: Final[DurationMs] = DurationMs(300_000)  # a record on the topic may be forged
 LEFT_MS: Final = DurationMs(900_000)
 
 

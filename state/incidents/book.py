@@ -46,8 +46,8 @@ from txnwatch.state.incidents.claims import (
 from txnwatch.state.incidents.commands import Origin, suggested
 from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.life import Happening, Known, NextStep, step
-from txnwatch.state.incidents.speakers import EndsOfOthers, Silence
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
+from txnwatch.state.incidents.speakers import EndsOfOthers, Silence
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,

@@ -33,7 +33,7 @@ from txnwatch.state.model.incident import (
     resolved,
 )
 from txnwatch.state.model.ports import NotSent
-from txnwatch.state.model.values import NO_TIME, Offset, ProducerId, TopicPartition
+from txnwatch.state.model.values import NO_TIME, Offset, PartitionOffset, ProducerId, TopicPartition
 
 # What the abort by hand wants beside fresh reads. It publishes on the incident that a watch has opened, so nobody is
 # paged a second time; the watch ends it. Of the record on the topic it uses what identifies the incident, and the
@@ -210,7 +210,8 @@ class AbortByHand:
         listed = sorted(f"one from offset {row.txn_start_offset} (producer id {row.producer_id})" for row in rows)
         none = "none"
         if self.target.start_offset is not None:
-            none = f"none; `txnwatch explain {partition}@{self.target.start_offset}` tells what is at this offset"
+            place = PartitionOffset(partition, self.target.start_offset)
+            none = f"none; `txnwatch explain {place}` tells what is at this offset"
         raise TxnwatchError(f"{partition}: expected the requested open transaction, found {', '.join(listed) or none}")
 
     def _confirmed(self, candidate: SpanCandidate) -> Plan[SpanConfirmation]:

@@ -55,7 +55,7 @@ from txnwatch.state.model.incident import (
     partition_of,
     updated,
 )
-from txnwatch.state.model.ports import PartitionReading, SpanStart
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, Span, TransactionDescription
 from txnwatch.state.model.values import (
     AT_ONCE,
@@ -63,6 +63,7 @@ from txnwatch.state.model.values import (
     LONG_AGO,
     NO_BARRIER,
     DurationMs,
+    SpanStart,
     TimestampMs,
     TopicPartition,
     elapsed,
@@ -282,7 +283,7 @@ class FollowUp:
         for incident, end in checked:
             partition = spans.get(incident.incident_id)
             if end is not None:
-                may_have_marker = is_unexplained(end) and _is_in(incident, readings.get(partition))
+                may_have_marker = is_unexplained(end) and partition is not None and _is_in(incident, readings[partition])
                 found.append(Checked(incident, incident, end, may_have_marker))
             elif partition is not None:
                 now = with_blocked_reads(incident, readings[partition])
@@ -348,9 +349,9 @@ class FollowUp:
             yield Say(f"the list of affected groups is incomplete: {problem}")
 
 
-def _is_in(incident: IncidentEvent, reading: PartitionReading | None) -> bool:
+def _is_in(incident: IncidentEvent, reading: PartitionReading) -> bool:
     """Whether the offsets of an incident are those of a partition: its topic was not created again."""
-    return reading is not None and incident.txn_start_offset is not None and reading.topic_id == incident.topic_id
+    return incident.txn_start_offset is not None and reading.topic_id == incident.topic_id
 
 
 def _with_markers(ends: Sequence[Checked], now_ms: TimestampMs) -> Plan[list[Checked]]:
@@ -360,7 +361,7 @@ def _with_markers(ends: Sequence[Checked], now_ms: TimestampMs) -> Plan[list[Che
         marker = None
         if one.may_have_marker:
             span = _span_of(one.incident)
-            marker = yield from ask(FindClosingMarker(*span, from_offset=span.start_offset))
+            marker = yield from ask(FindClosingMarker(span, span.start_offset))
         end = closed_by_marker(marker, EndedBy.UNKNOWN, now_ms, _MISSED) if marker is not None else one.resolution
         found.append(one._replace(resolution=end))
     return found

@@ -13,13 +13,13 @@ from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.model.incident import (
     ExpectedOutcome,
     IncidentEvent,
-    partition_of,
+    start_of,
 )
 from txnwatch.state.model.ownership import NO_OWNERS, OwnerLookup
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import (
     CoordinatorAccess,
-    Offset,
+    PartitionOffset,
     TopicPartition,
     is_topic_name,
 )
@@ -76,25 +76,23 @@ def read_events(origin: Origin, incident_id: str) -> str:
     return _command(origin, "events", incident=incident_id, **events)
 
 
-def rehearse_abort(origin: Origin, partition: TopicPartition, start_offset: Offset) -> str:
+def rehearse_abort(origin: Origin, place: PartitionOffset) -> str:
     """The command that shows what an abort would do, without the abort."""
-    return f"{_abort(origin, partition, start_offset)} --dry-run"
+    return f"{_abort(origin, place)} --dry-run"
 
 
 class HangingData(NamedTuple):
     """A transaction that hangs: where it begins, who wrote it, and how it would have ended."""
 
-    partition: TopicPartition
-    start_offset: Offset
+    place: PartitionOffset
     written_by: ProducerIdentity
     expected_outcome: str
 
 
 def data_of(incident: IncidentEvent) -> HangingData:
     """The data of an incident about a hanging transaction."""
-    assert incident.txn_start_offset is not None
     written_by = ProducerIdentity(incident.producer_id, incident.producer_epoch)
-    return HangingData(partition_of(incident), incident.txn_start_offset, written_by, incident.expected_outcome)
+    return HangingData(start_of(incident).place, written_by, incident.expected_outcome)
 
 
 def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction | None) -> str:
@@ -104,9 +102,9 @@ def end_hanging(origin: Origin, data: HangingData, owner: DescribedTransaction |
     the data, so the fence comes first.
     """
     if data.expected_outcome == ExpectedOutcome.UNKNOWN:
-        return explain_partition(origin, data.partition)
+        return explain_partition(origin, data.place.partition)
     result = {"result": ExpectedOutcome.COMMIT} if data.expected_outcome == ExpectedOutcome.COMMIT else {}
-    abort = _abort(origin, data.partition, data.start_offset, **result)
+    abort = _abort(origin, data.place, **result)
     if owner is None or not may_begin_again(owner, data.written_by):
         return abort
     return f"{fence_owner(origin, owner.transactional_id, data)} && {abort}"
@@ -128,7 +126,7 @@ def suggested(origin: Origin, event: IncidentEvent) -> str | None:
     if event.verdict != Verdict.HANGING or start is None or start < 0 or event.expected_outcome not in _OUTCOMES:
         return explain_partition(origin, partition)
     written_by = ProducerIdentity(event.producer_id, event.producer_epoch)
-    return end_hanging(origin, HangingData(partition, start, written_by, event.expected_outcome), None)
+    return end_hanging(origin, HangingData(PartitionOffset(partition, start), written_by, event.expected_outcome), None)
 
 
 def fence(origin: Origin, transactional_id: str, identity: ProducerIdentity) -> str:
@@ -139,11 +137,11 @@ def fence(origin: Origin, transactional_id: str, identity: ProducerIdentity) -> 
 def fence_owner(origin: Origin, transactional_id: str, data: HangingData) -> str:
     """The same, and only while its data hangs: a marker that came late has made the fence unnecessary."""
     owner = {"transactional_id": transactional_id, **_flags_of(data.written_by)}
-    return _change(origin, "fence", owner | _flags_at(data.partition, data.start_offset))
+    return _change(origin, "fence", owner | _flags_at(data.place))
 
 
-def _abort(origin: Origin, partition: TopicPartition, start_offset: Offset, **flags: str) -> str:
-    return _change(origin, "abort", _flags_at(partition, start_offset) | flags)
+def _abort(origin: Origin, place: PartitionOffset, **flags: str) -> str:
+    return _change(origin, "abort", _flags_at(place) | flags)
 
 
 def _change(origin: Origin, verb: str, flags: Mapping[str, str]) -> str:
@@ -155,8 +153,9 @@ def _flags_of_events(origin: Origin) -> dict[str, str]:
     return {name: value for name, value in asdict(origin.events).items() if value is not None}
 
 
-def _flags_at(partition: TopicPartition, start_offset: Offset) -> dict[str, str]:
-    return {"topic": partition.topic, "partition": str(partition.partition), "start_offset": str(start_offset)}
+def _flags_at(place: PartitionOffset) -> dict[str, str]:
+    (topic, partition), start_offset = place
+    return {"topic": topic, "partition": str(partition), "start_offset": str(start_offset)}
 
 
 def _flags_of(identity: ProducerIdentity) -> dict[str, str]:

@@ -41,10 +41,10 @@ from txnwatch.state.incidents.wanted import (
 )
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import ExpectedOutcome
-from txnwatch.state.model.ports import SpanStart
 from txnwatch.state.model.transaction import NotDescribed, TransactionDescription
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import DurationMs, SpanStart, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
+from txnwatch.state.text import Said
 
 
 def confirm_spans(
@@ -136,7 +136,7 @@ def with_histories(
     confirmed: Sequence[tuple[SpanCandidate, SpanConfirmation]],
 ) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
     """Confirmations with what the partition logs show at and below the spans' starts; outcomes depend on it."""
-    starts = [start_of(candidate, found) for candidate, found in confirmed]
+    starts = [start_at_leader(candidate, found) for candidate, found in confirmed]
     histories = (yield from ask(ReadHistories(starts))) if starts else {}
     return [
         (candidate, replace(found, history=histories[start]))
@@ -144,10 +144,10 @@ def with_histories(
     ]
 
 
-def start_of(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
+def start_at_leader(candidate: SpanCandidate, found: SpanConfirmation) -> SpanStart:
     """Where a confirmed span begins, according to its leader."""
     assert found.producer is not None
-    return SpanStart(candidate.partition, candidate.producer_id, found.producer.start_offset)
+    return candidate.start._replace(start_offset=found.producer.start_offset)
 
 
 def confirm_transactions(
@@ -253,43 +253,23 @@ def _transaction(candidate: TransactionCandidate) -> Hashable:
 
 
 @dataclass(slots=True)
-class ReportedReasons:
-    """The last reported reason of each candidate; dropped when the candidate does not come again."""
-
-    _reported: dict[str, tuple[str, TimestampMs]] = field(default_factory=dict)
-
-    def is_new(self, candidate: str, why: str, now_ms: TimestampMs) -> bool:
-        """Whether this reason was not reported for the candidate yet; it is remembered."""
-        if candidate not in self._reported:
-            self._reported = {
-                one: (reason, at_ms) for one, (reason, at_ms) in self._reported.items() if now_ms - at_ms < GONE_MS
-            }
-        was, _ = self._reported.get(candidate, ("", 0))
-        self._reported[candidate] = (why, now_ms)
-        return was != why
-
-    def settle(self, candidate: str) -> None:
-        """Forgets a candidate that has an answer."""
-        self._reported.pop(candidate, None)
-
-
-@dataclass(slots=True)
 class Answers:
     """Counts the answers about candidates.
 
     Attributes:
         counts: confirmations by verdict and answer, for the metrics.
+        said: the candidates without an answer; one that does not come again is forgotten.
     """
 
     counts: Counter[str]
-    reasons: ReportedReasons = field(default_factory=ReportedReasons)
+    said: Said[str] = field(default_factory=lambda: Said(GONE_MS))
 
     def is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str) -> Plan[bool]:
         """Counts an answer. An unknown answer is reported once, because missing evidence must be visible."""
         self.counts[f"{verdict}:{answer}"] += 1
         key = f"{verdict} {what}"
         if answer is not Answer.UNKNOWN:
-            self.reasons.settle(key)
-        elif self.reasons.is_new(key, why, (yield from ask(Now()))):
+            self.said.is_over(key)
+        elif self.said.is_new(key, why, (yield from ask(Now()))):
             yield Say(f"{key} can be neither confirmed nor refuted now: {why}")
         return answer is Answer.CONFIRMED

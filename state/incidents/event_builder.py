@@ -51,6 +51,7 @@ from txnwatch.state.model.values import (
     NO_TIME,
     BarrierNumber,
     Offset,
+    PartitionOffset,
     TimestampMs,
     TopicPartition,
     elapsed,
@@ -166,7 +167,7 @@ def _command_about(
     if not RULE_OF[candidate.verdict].needs_marker:
         return explain_partition(origin, candidate.partition)
     written_by = ProducerIdentity(candidate.producer_id, producer.producer_epoch)
-    data = HangingData(candidate.partition, producer.start_offset, written_by, outcome)
+    data = HangingData(PartitionOffset(candidate.partition, producer.start_offset), written_by, outcome)
     return end_hanging(origin, data, description)
 
 

@@ -30,7 +30,7 @@ from txnwatch.state.incidents.confirm import (
     confirm_overdue,
     confirm_spans,
     confirm_transactions,
-    start_of,
+    start_at_leader,
     with_histories,
 )
 from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, confirmed_transaction
@@ -66,9 +66,16 @@ from txnwatch.state.model.incident import (
     resolved,
     updated,
 )
-from txnwatch.state.model.ports import SpanHistory, SpanStart
+from txnwatch.state.model.pauses import Attempts
+from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import DescribedTransaction
-from txnwatch.state.model.values import NO_ATTEMPT, Attempts, CoordinatorAccess, DurationMs, TimestampMs, TopicPartition
+from txnwatch.state.model.values import (
+    CoordinatorAccess,
+    DurationMs,
+    SpanStart,
+    TimestampMs,
+    TopicPartition,
+)
 from txnwatch.state.model.verdicts import Reason, Verdict, rank
 
 OUTCOME_BUDGET_MS = DurationMs(500)
@@ -154,14 +161,14 @@ class SpanIncidents:
         topics = {candidate.partition.topic for candidate, _ in confirmed}
         policies = (yield from ask(ReadCleanupPolicies(topics))) if topics else {}
         readings = {candidate.partition: found.reading for candidate, found in confirmed if found.reading is not None}
-        spans = [start_of(candidate, found) for candidate, found in confirmed]
+        spans = [start_at_leader(candidate, found) for candidate, found in confirmed]
         around = yield from self.checks.follow_up.around(readings, (yield from ask(Now())), spans=spans)
         # If time runs out, the outcome is found later.
         whole = dict((yield from ask(Within(OUTCOME_BUDGET_MS, with_histories(confirmed)))))
         for candidate, found in confirmations:
             if found.answer is Answer.REFUTED and not self._was_only_asked(found):
                 self.refuted.add(candidate.partition)
-            what = f"{candidate.partition}@{candidate.span.start_offset} of producer id {candidate.producer_id}"
+            what = str(candidate.start)
             if (yield from self.answers.is_confirmed(candidate.verdict, what, found.answer, found.why)):
                 policy = policies.get(candidate.partition.topic)
                 yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition))
@@ -343,10 +350,13 @@ class _Awaited:
     """A span whose outcome may still be found, with its latest candidate."""
 
     candidate: SpanCandidate
-    attempts: Attempts = NO_ATTEMPT
+    attempts: Attempts = field(default_factory=Attempts)
 
     def later(self, now_ms: TimestampMs, *, is_under_way: bool = False) -> None:
-        self.attempts = self.attempts._replace(due_ms=now_ms) if is_under_way else self.attempts.next(now_ms)
+        if is_under_way:
+            self.attempts.due_ms = now_ms
+        else:
+            self.attempts.put_off(now_ms)
 
 
 @dataclass(slots=True)
@@ -400,7 +410,7 @@ class OutcomeRetries:
         if known is not None:
             known.candidate = candidate
         elif self._settled.get(incident_id) != outcome_basis(candidate):
-            self._awaited[incident_id] = _Awaited(candidate, Attempts(0, now_ms))
+            self._awaited[incident_id] = _Awaited(candidate, Attempts(due_ms=now_ms))
 
     def _due(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         known = self.book.store.known
@@ -414,7 +424,7 @@ class OutcomeRetries:
         """The start of the span that this process has found; the one in an event may be forged."""
         candidate, evidence = self._awaited[incident.incident_id].candidate, self._evidence(incident)
         assert evidence is not None
-        return SpanStart(candidate.partition, candidate.producer_id, evidence.start_offset)
+        return candidate.start._replace(start_offset=evidence.start_offset)
 
     def _evidence(self, incident: IncidentEvent) -> ProvenHang | None:
         return self.book.findings.get(key_of(self._awaited[incident.incident_id].candidate))
@@ -470,16 +480,19 @@ class OwnerSearch:
     book: Book
     may_read: bool
     _names: dict[str, str | None] = field(default_factory=dict)
-    _attempts: Attempts = NO_ATTEMPT
+    _attempts: Attempts = field(default_factory=Attempts)
 
     def found(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents whose owners are known now; a change that is left to another instance is tried again."""
         nameless = {one.incident_id: one for one in self.book.open_incidents if self._is_nameless(one)}
         self._names = {one: name for one, name in self._names.items() if one in nameless}
         left = [one for one in nameless.values() if one.incident_id not in self._names]
-        if self.may_read and left and now_ms >= self._attempts.due_ms:
+        if self.may_read and left and self._attempts.is_due(now_ms):
             answer = yield from ask(ReadFormerOwners({one.producer_id for one in left}))
-            self._attempts = NO_ATTEMPT if answer.problem is None else self._attempts.next(now_ms)
+            if answer.problem is None:
+                self._attempts.end()
+            else:
+                self._attempts.put_off(now_ms)
             found = [one for one in left if one.producer_id in answer.names]
             self._names.update({one.incident_id: answer.names[one.producer_id] for one in found})
         for incident_id, name in self._names.items():

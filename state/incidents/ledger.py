@@ -64,6 +64,7 @@ from txnwatch.state.model.incident import (
     resolved,
     updated,
 )
+from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
 
@@ -82,19 +83,19 @@ class Retention:
     """How long an incident that ended is kept."""
 
     retention_ms: DurationMs = RETENTION_MS
-    _due_ms: TimestampMs = AT_ONCE
+    _turn: Every[TimestampMs] = field(default_factory=lambda: Every(PAUSE_MS))
 
     def on_tidy(self, store: IncidentStore, now_ms: TimestampMs) -> Plan[None]:
         """Removes what has expired; checks at most every 10 minutes once nothing is left over."""
-        if now_ms < self._due_ms:
+        if not self._turn.is_due(now_ms):
             return
         expired = store.expired(now_ms, self.retention_ms, AT_A_TIME)
         if len(expired) < AT_A_TIME:
-            self._due_ms = now_ms + PAUSE_MS
+            self._turn.begin(now_ms)
         if not expired:
             return
         if not (yield from ask(Bury(expired))):
-            self._due_ms = now_ms + PAUSE_MS  # it is retried
+            self._turn.begin(now_ms)  # it is retried
             return
         store.drop(expired)
 
@@ -136,7 +137,7 @@ class Ledger:
     _owners: OwnerSearch = field(init=False)
     _spans: SpanIncidents = field(init=False)
     _transactions: TransactionIncidents = field(init=False)
-    _tidy_ms: TimestampMs = AT_ONCE
+    _tidying: Every[TimestampMs] = field(default_factory=lambda: Every(TIDY_MS))
 
     def __post_init__(self, before: StoredFindings | None, may_read_log: bool) -> None:
         book = self.book = Book(self.origin, OwnFindings(before))
@@ -322,9 +323,8 @@ class Ledger:
 
     def _tidy(self, now_ms: TimestampMs) -> Plan[None]:
         """Drops incidents that ended long ago, also in mirrors that show them as open."""
-        if now_ms < self._tidy_ms:
+        if not self._tidying.take(now_ms):
             return
-        self._tidy_ms = now_ms + TIDY_MS
         self.store.forget(now_ms)
         self.book.forget_unknown()
         if (yield from ask(Tidy(self.store.has_ended))):

@@ -24,9 +24,9 @@ from txnwatch.state.abort.protocol import (
 )
 from txnwatch.state.abort.rules import AbortSpec
 from txnwatch.state.incidents.wanted import FindClosingMarker, Now, Plan, ReadPartitions, WriteMarker, ask
-from txnwatch.state.model.incident import Action, IncidentEvent, partition_of, updated
+from txnwatch.state.model.incident import Action, IncidentEvent, start_of, updated
 from txnwatch.state.model.ports import NotSent, PartitionReading
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import DurationMs, SpanStart, TimestampMs
 
 _NOT_DELIVERED = "the event that announces it could not be delivered"
 
@@ -94,7 +94,7 @@ def _write(incident: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult | NotS
     if problem is not None or found.closed_by is None:
         return found
     above = found.closed_by.offset + 1
-    next_one = yield from ask(FindClosingMarker(marker.partition, marker.producer_id, above, above))
+    next_one = yield from ask(FindClosingMarker(SpanStart(marker.partition, marker.producer_id, above), above))
     # That none follows proves something only if the log can still be read.
     last = yield from read_after(incident, commit=marker.commit)
     is_ours = is_own_marker(marker, found.closed_by, next_one) and last.closed_by == found.closed_by
@@ -103,13 +103,10 @@ def _write(incident: IncidentEvent, spec: AbortSpec) -> Plan[MarkerResult | NotS
 
 def read_after(incident: IncidentEvent, *, commit: bool) -> Plan[MarkerResult]:
     """Whether the incident's transaction is still open at its leader, or closed by a marker of the kind `commit`."""
-    partition = partition_of(incident)
-    reading = (yield from ask(ReadPartitions([partition])))[partition]
+    span = start_of(incident)
+    reading = (yield from ask(ReadPartitions([span.partition])))[span.partition]
     found = still_open_or_unreadable(incident, reading)
     if found is not None:
         return found
-    start = incident.txn_start_offset
-    assert start is not None
-    end = open_until(incident, reading)
-    marker = yield from ask(FindClosingMarker(partition, incident.producer_id, start, end))
+    marker = yield from ask(FindClosingMarker(span, open_until(incident, reading)))
     return closed(marker, reading, commit=commit)

@@ -25,7 +25,6 @@ from txnwatch.state.model.ports import (
     NotSent,
     PartitionReading,
     SpanHistory,
-    SpanStart,
     TransactionAdmin,
     TransactionListing,
     WaitingGroups,
@@ -37,6 +36,7 @@ from txnwatch.state.model.values import (
     Offset,
     Problem,
     ProducerId,
+    SpanStart,
     TimestampMs,
     TopicPartition,
 )
@@ -119,9 +119,7 @@ class ReadHistories(Wanted[dict[SpanStart, SpanHistory]]):
 class FindClosingMarker(Wanted[Marker | None]):
     """See TransactionAdmin.closing_marker."""
 
-    partition: TopicPartition
-    producer_id: ProducerId
-    start_offset: Offset
+    span: SpanStart
     from_offset: Offset
 
 
@@ -321,9 +319,7 @@ class PlanRunner:
         self._ways: dict[type[Wanted[Any]], Way] = {
             ReadPartitions: lambda wanted: admin.read_partitions(wanted.partitions),
             ReadHistories: lambda wanted: admin.read_span_histories(wanted.starts),
-            FindClosingMarker: lambda wanted: admin.closing_marker(
-                wanted.partition, wanted.producer_id, wanted.start_offset, wanted.from_offset
-            ),
+            FindClosingMarker: lambda wanted: admin.closing_marker(wanted.span, wanted.from_offset),
             ReadLogEpochs: lambda wanted: admin.log_epochs(wanted.log_partitions),
             DescribeTransactions: lambda wanted: admin.describe_transactions(wanted.transactional_ids),
             ListTransactions: lambda wanted: admin.list_transactions(wanted.producer_ids),

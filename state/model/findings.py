@@ -16,7 +16,9 @@ from txnwatch.state.model.values import (
     DurationMs,
     Gap,
     Offset,
+    PartitionOffset,
     ProducerId,
+    SpanStart,
     TimestampMs,
     TopicPartition,
     Variant,
@@ -57,6 +59,11 @@ class SpanCandidate(Variant, frozen=True):
     log_epoch: CoordinatorEpoch | None = None
     is_begun_under_it: bool = False
     is_log_read: bool = False
+
+    @property
+    def start(self) -> SpanStart:
+        """What identifies the span."""
+        return SpanStart(self.partition, self.producer_id, self.span.start_offset)
 
     @property
     def witness(self) -> Witness | None:
@@ -239,6 +246,11 @@ class OpenSpan(NamedTuple):
     start_offset: Offset
     first_seen_ms: TimestampMs
 
+    @property
+    def place(self) -> PartitionOffset:
+        """Where the data begins."""
+        return PartitionOffset(self.partition, self.start_offset)
+
 
 class OpenTransaction(NamedTuple):
     """One producer id with an open span or a live transaction; times are our clock.
@@ -260,13 +272,6 @@ class OpenTransaction(NamedTuple):
     timeout_ms: DurationMs | None = None
 
 
-class BlockedOffset(NamedTuple):
-    """A last stable offset that has not moved for a while, although data is written above it."""
-
-    partition: TopicPartition
-    offset: Offset
-
-
 class OpenTransactions(Variant, frozen=True):
     """The complete list of the oldest open transactions of one bucket; emitted when it has changed.
 
@@ -276,12 +281,13 @@ class OpenTransactions(Variant, frozen=True):
     combines the lists of all buckets.
 
     Attributes:
-        blocked: all blocked last stable offsets of the cluster, in the list of the bucket that reports on partitions.
+        blocked: the last stable offsets that have not moved for a while, although data is written above them: all of
+            the cluster, in the list of the bucket that reports on partitions.
     """
 
     bucket: int
     transactions: tuple[OpenTransaction, ...]
-    blocked: tuple[BlockedOffset, ...] = ()
+    blocked: tuple[PartitionOffset, ...] = ()
 
 
 class CensusOffsets(NamedTuple):

@@ -28,6 +28,7 @@ from txnwatch.state.model.values import (
     Offset,
     ProducerEpoch,
     ProducerId,
+    SpanStart,
     TimestampMs,
     TopicPartition,
     elapsed,
@@ -364,6 +365,12 @@ def partition_of(incident: IncidentEvent) -> TopicPartition:
     assert incident.topic is not None
     assert incident.partition is not None
     return TopicPartition(incident.topic, incident.partition)
+
+
+def start_of(incident: IncidentEvent) -> SpanStart:
+    """What identifies the open data of an incident about a span."""
+    assert incident.txn_start_offset is not None
+    return SpanStart(partition_of(incident), incident.producer_id, incident.txn_start_offset)
 
 
 class Overwritten(NamedTuple):

@@ -23,6 +23,7 @@ from txnwatch.state.model.values import (
     Problem,
     ProducerEpoch,
     ProducerId,
+    SpanStart,
     TimestampMs,
     TopicPartition,
 )
@@ -166,14 +167,6 @@ class NotSent(NamedTuple):
     why: str
 
 
-class SpanStart(NamedTuple):
-    """An open span, identified by its start."""
-
-    partition: TopicPartition
-    producer_id: ProducerId
-    start_offset: Offset
-
-
 class SpanHistory(NamedTuple):
     """What a partition's log shows about the start of an open span and about the data below it.
 
@@ -211,10 +204,8 @@ class TransactionAdmin(Protocol):
         A span that does not fit into the time budget is BEING_READ; the next call continues there.
         """
 
-    def closing_marker(
-        self, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
-    ) -> Marker | None:
-        """The marker that closed the span beginning at `start_offset`: the producer's first at or after `from_offset`.
+    def closing_marker(self, span: SpanStart, from_offset: Offset) -> Marker | None:
+        """The marker that closed a span: the producer's first at or after its start and `from_offset`.
 
         `from_offset` is an end listed while the span was open, or a lower offset. The result is None if there is no
         marker, it cannot be read, or it is not within the first 1,000,000 offsets.

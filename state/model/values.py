@@ -1,4 +1,4 @@
-"""The small values of the model: names and numbers of Kafka, times, problems, gaps and pauses. Pure."""
+"""The small values of the model: names and numbers of Kafka, places, times, problems and gaps. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, NewType, TypeVar, overload
+from typing import TYPE_CHECKING, Final, NamedTuple, NewType, overload
 
 import msgspec
 
@@ -23,6 +23,7 @@ INTERNAL_TOPICS = frozenset(
 )
 TOPIC_NAME_RULE = "a topic's name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PLACE = re.compile(r"(?P<partition>.+-\d+)@(?P<offset>\d{1,18})")
 
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
@@ -53,6 +54,44 @@ class TopicPartition(NamedTuple):
         if not dash or not topic:
             raise ValueError(f"expected TOPIC-PARTITION, found {text!r}")
         return cls(topic, int(partition))
+
+
+class PartitionOffset(NamedTuple):
+    """A partition and an offset of it."""
+
+    partition: TopicPartition
+    offset: Offset
+
+    def __str__(self) -> str:
+        return f"{self.partition}@{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> PartitionOffset:
+        """Parses `topic-partition@offset`.
+
+        Raises:
+            ValueError: the text has another form.
+        """
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"expected TOPIC-PARTITION@OFFSET, found {text!r}")
+        return cls(TopicPartition.parse(found["partition"]), Offset(int(found["offset"])))
+
+
+class SpanStart(NamedTuple):
+    """What identifies open data: its producer, and where it begins."""
+
+    partition: TopicPartition
+    producer_id: ProducerId
+    start_offset: Offset
+
+    def __str__(self) -> str:
+        return f"{self.place} of producer id {self.producer_id}"
+
+    @property
+    def place(self) -> PartitionOffset:
+        """Where the data begins."""
+        return PartitionOffset(self.partition, self.start_offset)
 
 
 def is_log(partition: TopicPartition) -> bool:
@@ -251,38 +290,6 @@ class Remedy(StrEnum):
 
 # The lowest unread offset, if a read from there closes the gap.
 Gap = Offset | Remedy
-
-
-# Growing pauses between repeats: the only place that doubles them. Pure: the caller has the clock, or counts barriers.
-#
-# Retry libraries are no choice here. They sleep or wrap a function, and a micro-batch must do neither: it notes when
-# the next attempt is due, and goes on.
-
-FIRST_PAUSE_MS: Final = DurationMs(1_000)
-LONGEST_PAUSE_MS: Final = DurationMs(60_000)
-
-_Amount = TypeVar("_Amount", DurationMs, int, float)
-_ENOUGH = 62  # doublings; beyond them a number would grow for nothing
-
-
-def doubled(first: _Amount, longest: _Amount, times: int) -> _Amount:
-    """The pause after `times` repeats: `first` before any repeat, then twice as long each time, up to `longest`."""
-    return min(first * (1 << min(times, _ENOUGH)), longest)
-
-
-class Attempts(NamedTuple):
-    """How often something was tried, and when the next attempt is due."""
-
-    times: int
-    due_ms: TimestampMs
-
-    def next(self, now_ms: TimestampMs) -> Attempts:
-        """The attempts after one more at this time."""
-        pause_ms = doubled(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, self.times)
-        return Attempts(self.times + 1, TimestampMs(now_ms + pause_ms))
-
-
-NO_ATTEMPT: Final = Attempts(0, AT_ONCE)
 
 
 # How a watch learns which transactions the coordinators have: from their log, from their answers, or not at all.

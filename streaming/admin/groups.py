@@ -20,8 +20,8 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, SpanStart, WaitingGroups
-from txnwatch.state.model.values import BrokerId, Offset, Problem, TopicPartition
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets, ListedOffset, WaitingGroups
+from txnwatch.state.model.values import BrokerId, Offset, Problem, SpanStart, TopicPartition
 from txnwatch.streaming.admin.kafka_settings import ConfigOf, configs_request
 from txnwatch.streaming.admin.waiting_groups import stable_offsets, waiting_groups
 from txnwatch.streaming.client.cluster import Cluster

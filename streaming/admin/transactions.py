@@ -23,7 +23,6 @@ from txnwatch.state.model.ports import (
     NotSent,
     PartitionReading,
     SpanHistory,
-    SpanStart,
     TransactionListing,
 )
 from txnwatch.state.model.transaction import (
@@ -42,6 +41,7 @@ from txnwatch.state.model.values import (
     Offset,
     Problem,
     ProducerId,
+    SpanStart,
     TopicPartition,
 )
 from txnwatch.state.text import grouped, some
@@ -179,11 +179,9 @@ class ClusterAdmin:
         """See TransactionAdmin."""
         return self._histories.read(spans)
 
-    def closing_marker(
-        self, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
-    ) -> Marker | None:
+    def closing_marker(self, span: SpanStart, from_offset: Offset) -> Marker | None:
         """See TransactionAdmin."""
-        return closing_marker(self._cluster, partition, producer_id, start_offset, from_offset)
+        return closing_marker(self._cluster, span, from_offset)
 
     def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, CoordinatorEpoch | Problem]:
         """See TransactionAdmin. One metadata refresh, then one request per leader."""

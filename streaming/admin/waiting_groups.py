@@ -27,13 +27,14 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.incident import WaitingGroup
-from txnwatch.state.model.ports import SpanStart, WaitingGroups
+from txnwatch.state.model.ports import WaitingGroups
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     BrokerId,
     ErrorCode,
     Offset,
     ProducerId,
+    SpanStart,
     TopicPartition,
 )
 from txnwatch.streaming.client.cluster import Cluster

@@ -13,12 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from txnwatch.state.model.errors import AuthorizationError, BrokerError
+from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     TRANSACTION_STATE_TOPIC,
@@ -28,7 +30,6 @@ from txnwatch.state.model.values import (
     Problem,
     TimestampMs,
     TopicPartition,
-    doubled,
 )
 from txnwatch.streaming.client.connection import NEVER, Connection, Traffic, problem_of
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo, metadata_of, newest
@@ -219,12 +220,13 @@ def offsets_request(
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 
 
-class _Pause(NamedTuple):
-    """The end of a pause on the monotonic clock, how many failures came before, and the failure that caused it."""
+@dataclass(slots=True)
+class _Pause:
+    """The end of a pause on the monotonic clock, and the failure that caused it."""
 
-    until: float
-    failures: int
-    why: str
+    growing: GrowingPause[float] = field(default_factory=lambda: GrowingPause(_FIRST_S, _LONGEST_S))
+    until: float = 0.0
+    why: str = ""
 
 
 class Pauses:
@@ -246,10 +248,8 @@ class Pauses:
 
     def begin(self, endpoint: Endpoint, why: BrokerError) -> None:
         """Starts a pause after a failure."""
-        last = self._pauses.get(endpoint)
-        failures = last.failures + 1 if last is not None else 0
-        until = time.monotonic() + doubled(_FIRST_S, _LONGEST_S, failures)
-        self._pauses[endpoint] = _Pause(until, failures, str(why))
+        pause = self._pauses.setdefault(endpoint, _Pause())
+        pause.until, pause.why = time.monotonic() + pause.growing.next(), str(why)
 
     def end(self, endpoint: Endpoint) -> None:
         """Ends the pause, because the broker can be reached."""

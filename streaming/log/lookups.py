@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from txnwatch.state.evidence.read_committed import BatchPlace, RecordPlace
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ports import BEING_READ, ListedOffset, PartitionReading, SpanHistory, SpanStart
+from txnwatch.state.model.ports import BEING_READ, ListedOffset, PartitionReading, SpanHistory
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     Offset,
+    PartitionOffset,
     Problem,
     ProducerEpoch,
     ProducerId,
+    SpanStart,
     TopicPartition,
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
@@ -350,10 +352,9 @@ class FirstMarker(BatchWalker):
                 return
 
 
-def closing_marker(
-    cluster: Cluster, partition: TopicPartition, producer_id: ProducerId, start_offset: Offset, from_offset: Offset
-) -> Marker | None:
-    """The producer's first marker at or above both offsets; None if there is none, or it cannot be read."""
+def closing_marker(cluster: Cluster, span: SpanStart, from_offset: Offset) -> Marker | None:
+    """See TransactionAdmin."""
+    partition, producer_id, start_offset = span
     first = max(start_offset, from_offset)
     try:
         log = list_extents(cluster, [partition])[partition]
@@ -454,14 +455,13 @@ class TransactionAround(BatchWalker):
                 self.epochs[header.producer_epoch] = None
 
 
-def look_up(
-    cluster: Cluster, partition: TopicPartition, offset: Offset, reading: PartitionReading
-) -> tuple[RecordPlace, str | None]:
+def look_up(cluster: Cluster, place: PartitionOffset, reading: PartitionReading) -> tuple[RecordPlace, str | None]:
     """What the partition shows about the offset, and why its marker could not be read; `reading` is a fresh one.
 
     Raises:
         BrokerError: the partition cannot be listed, or the batch at the offset cannot be read.
     """
+    partition, offset = place
     log = list_extents(cluster, [partition])[partition]
     if isinstance(log, Problem):
         raise BrokerError(f"{partition}: {log}")
@@ -477,7 +477,7 @@ def look_up(
     is_open = row is not None and row.start_offset <= offset
     around, problem = _around(cluster, log, batch, offset, is_open=is_open)
     is_described = row is not None and is_open
-    place = RecordPlace(
+    found = RecordPlace(
         offset=offset,
         log_start=log.start,
         end=log.end,
@@ -489,13 +489,13 @@ def look_up(
         epochs=tuple(around.epochs),
         marker=around.marker,
     )
-    return place, problem
+    return found, problem
 
 
 def _batch_at(cluster: Cluster, log: Range, offset: Offset) -> BatchPlace | None:
     (read,) = read_parts(cluster, [RangeReading(log.part(offset), lambda begin, end: BatchList(begin, end, 1))])
     if read.notices:
-        raise BrokerError(f"{log.partition}@{offset}: {read.notices[0].detail}")
+        raise BrokerError(f"{PartitionOffset(log.partition, offset)}: {read.notices[0].detail}")
     return next((_place(header, marker) for header, marker in read.fold.found), None)
 
 

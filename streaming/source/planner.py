@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.clocks import ClockBase, set_by_ms
 from txnwatch.state.model.findings import (
-    BlockedOffset,
     CensusReason,
     CensusRequest,
     Finding,
@@ -30,6 +29,7 @@ from txnwatch.state.model.findings import (
     OutstandingGap,
     ReadLimitReached,
 )
+from txnwatch.state.model.pauses import doubled
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
@@ -41,7 +41,6 @@ from txnwatch.state.model.values import (
     Remedy,
     TimestampMs,
     TopicPartition,
-    doubled,
     is_data,
 )
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
@@ -286,7 +285,7 @@ def _held_by_nobody_known(emitted: Collection[Finding]) -> Iterator[TopicPartiti
     if not blocked:
         return
     owned = {
-        BlockedOffset(span.partition, span.start_offset)
+        span.place
         for open_list in open_lists
         for transaction in open_list.transactions
         if transaction.state != UNOWNED

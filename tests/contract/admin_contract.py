@@ -10,14 +10,14 @@ from typing import Protocol
 from support.answers import described, is_live
 from support.topics import unique
 from support.waiting import eventually
-from txnwatch.state.model.ports import MarkerSpec, NotSent, PartitionReading, SpanHistory, SpanStart, TransactionAdmin
+from txnwatch.state.model.ports import MarkerSpec, NotSent, PartitionReading, SpanHistory, TransactionAdmin
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import SpanStart, TopicPartition
 
 _IN_TIME_S = 15.0
 
@@ -277,21 +277,23 @@ class AdminContract:
         owner, other = stage.init(unique("closing")), stage.init(unique("beside"))
         producer_id = owner.producer_id
         stage.stray_write(owner, partition)
-        assert stage.admin.closing_marker(partition, producer_id, 0, 1) is None
+        assert stage.admin.closing_marker(SpanStart(partition, producer_id, 0), 1) is None
         assert stage.admin.write_marker(marker(partition, other)) is None
-        assert stage.admin.closing_marker(partition, producer_id, 0, 1) is None, "the marker is another producer's"
+        assert stage.admin.closing_marker(SpanStart(partition, producer_id, 0), 1) is None, (
+            "the marker is another producer's"
+        )
         for commit in (True, False):
             assert stage.admin.write_marker(marker(partition, owner)._replace(commit=commit)) is None
-        found = [stage.admin.closing_marker(partition, producer_id, 0, end) for end in (0, 1, 2, 3, 4, 99)]
+        found = [stage.admin.closing_marker(SpanStart(partition, producer_id, 0), end) for end in (0, 1, 2, 3, 4, 99)]
         closed_at = [(one.offset, one.commit) if one is not None else None for one in found]
         assert closed_at == [(2, True), (2, True), (2, True), (3, False), None, None]
         assert found[0] is not None
         assert (found[0].producer_epoch, found[0].coordinator_epoch) == (owner.producer_epoch, 0)
         assert found[0].timestamp_ms > 0
         nowhere = TopicPartition(unique("nowhere"), 0)
-        assert stage.admin.closing_marker(nowhere, producer_id, 0, 0) is None
+        assert stage.admin.closing_marker(SpanStart(nowhere, producer_id, 0), 0) is None
         with stage.admin.within(0):
-            assert stage.admin.closing_marker(partition, producer_id, 0, 0) is None
+            assert stage.admin.closing_marker(SpanStart(partition, producer_id, 0), 0) is None
 
     def test_a_marker_on_nothing_open_is_taken_as_well_and_proves_nothing(self, stage: AdminStage) -> None:
         (partition,) = stage.create_topic(unique("nothing-open"))

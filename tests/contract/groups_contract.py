@@ -7,8 +7,8 @@ from typing import Protocol
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.state.model.incident import WaitingGroup
-from txnwatch.state.model.ports import ConsumerGroups, GroupOffset, SpanStart
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.ports import ConsumerGroups, GroupOffset
+from txnwatch.state.model.values import SpanStart, TopicPartition
 
 _IN_TIME_S = 20.0
 

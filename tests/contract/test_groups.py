@@ -15,8 +15,7 @@ from support.kafka_faults import end_by_hand
 from support.pending_offsets import late_offsets
 from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
-from txnwatch.state.model.ports import SpanStart
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.notations import Endpoint

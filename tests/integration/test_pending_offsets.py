@@ -21,8 +21,7 @@ from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.incident import WaitingGroup
-from txnwatch.state.model.ports import SpanStart
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import SpanStart, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster

@@ -10,8 +10,8 @@ from support.topics import commit_an_offset, create_topic, unique
 from support.waiting import eventually
 from txnwatch.cli.hurt_groups import Hold, groups_of
 from txnwatch.state.model.facts import CensusTaken
-from txnwatch.state.model.ports import ListedOffset, SpanStart
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.ports import ListedOffset
+from txnwatch.state.model.values import SpanStart, TopicPartition
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster

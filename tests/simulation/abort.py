@@ -155,7 +155,7 @@ class Actors:
         return [*problems, *wrong_at_rest(self.ledger.ledger, self.log, self.world), *at_the_end]
 
     def _false_ends(self, told: Iterable[IncidentEvent]) -> Iterator[str]:
-        """The ends of incidents that the ledger has told, and that are not those of the log; where it has seen the end."""
+        """The ends of incidents that the ledger has told, and that are not those of the log."""
         for event in told:
             end = self.log.left.get(event.incident_id)
             log = self.world.data.get(partition_of(event)) if event.topic is not None else None

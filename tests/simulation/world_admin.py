@@ -19,7 +19,6 @@ from txnwatch.state.model.ports import (
     NotSent,
     PartitionReading,
     SpanHistory,
-    SpanStart,
     TransactionListing,
 )
 from txnwatch.state.model.transaction import (
@@ -29,7 +28,7 @@ from txnwatch.state.model.transaction import (
     TransactionDescription,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.state.model.values import Problem, SpanStart, TopicPartition
 
 _NO_BUDGET = Problem("the time budget was used up before this request")
 
@@ -128,14 +127,12 @@ class WorldAdmin:
         away = Problem("no leader")
         return {number: log.epoch if log.is_listable else away for number, log in logs.items()}
 
-    def closing_marker(
-        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
-    ) -> Marker | None:
+    def closing_marker(self, span: SpanStart, from_offset: int) -> Marker | None:
         self._time_passes()
-        log, first = self.world.data.get(partition), max(start_offset, from_offset)
+        log, first = self.world.data.get(span.partition), max(span.start_offset, from_offset)
         if self._is_out_of_time or log is None or not log.is_listable or log.start > first:
             return None
-        return self.decided_by(log, producer_id, first, log.high_watermark)
+        return self.decided_by(log, span.producer_id, first, log.high_watermark)
 
     def decided_by(self, log: DataPartition, producer_id: int, first: int, below: int) -> Marker | None:
         """What decided the data that was open at an offset: the first marker of its producer below another one."""

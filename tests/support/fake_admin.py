@@ -19,7 +19,6 @@ from txnwatch.state.model.ports import (
     NotSent,
     PartitionReading,
     SpanHistory,
-    SpanStart,
     TransactionListing,
 )
 from txnwatch.state.model.transaction import (
@@ -29,7 +28,7 @@ from txnwatch.state.model.transaction import (
     TransactionDescription,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.state.model.values import Problem, SpanStart, TopicPartition
 
 NO_BUDGET = "the time budget was used up before this request"
 _NO_BUDGET = Problem(NO_BUDGET)
@@ -132,15 +131,13 @@ class FakeAdmin(FakeCluster):
         is_there = row is not None and row.txn_start_offset == span.start_offset
         return at.starts.get(span.producer_id, SpanHistory()) if is_there else SpanHistory()
 
-    def closing_marker(
-        self, partition: TopicPartition, producer_id: int, start_offset: int, from_offset: int
-    ) -> Marker | None:
+    def closing_marker(self, span: SpanStart, from_offset: int) -> Marker | None:
         """See TransactionAdmin."""
         self._called("closing_marker")
-        at, first = self.partitions.get(partition), max(start_offset, from_offset)
-        if at is None or at.log_start > first or self._problem(partition) is not None:
+        at, first = self.partitions.get(span.partition), max(span.start_offset, from_offset)
+        if at is None or at.log_start > first or self._problem(span.partition) is not None:
             return None
-        return next((marker for marker in at.all_markers.get(producer_id, []) if marker.offset >= first), None)
+        return next((marker for marker in at.all_markers.get(span.producer_id, []) if marker.offset >= first), None)
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

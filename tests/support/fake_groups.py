@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from txnwatch.state.model.incident import WaitingGroup
-from txnwatch.state.model.ports import GroupOffset, GroupOffsets, SpanStart, WaitingGroups
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from txnwatch.state.model.ports import GroupOffset, GroupOffsets, WaitingGroups
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 
 
 class FakeGroups:

@@ -17,7 +17,6 @@ from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.findings import (
-    BlockedOffset,
     BucketCount,
     CensusOffsets,
     Finding,
@@ -33,6 +32,7 @@ from txnwatch.state.model.values import (
     CoordinatorAccess,
     DurationMs,
     Offset,
+    PartitionOffset,
     ProducerId,
     TimestampMs,
     TopicPartition,
@@ -174,7 +174,7 @@ class PageWorld:
         for partition, start, _ in (span for one in self.open for span in one.spans):
             if partition not in self.by_census:
                 lowest[partition] = min(start, lowest.get(partition, start))
-        blocked = tuple(BlockedOffset(at, offset) for at, offset in sorted({**lowest, **self.stands}.items()))
+        blocked = tuple(PartitionOffset(at, offset) for at, offset in sorted({**lowest, **self.stands}.items()))
         emitted: list[Finding] = [
             a_count({"Ongoing": len(self.open) + self.young}, self.barrier, at_ms, self.behind),
             OpenTransactions(0, tuple(self.open), blocked),

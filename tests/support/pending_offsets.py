@@ -6,8 +6,7 @@ import struct
 
 from support.offset_producer import OffsetProducer
 from support.topics import unique
-from txnwatch.state.model.ports import SpanStart
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.internal_topics import coordinator_partition

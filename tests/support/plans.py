@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from txnwatch.state.incidents.checking import FollowUp, Surroundings
 from txnwatch.state.incidents.wanted import Plan, PlanRunner, ReadGroups, ReadWaitingGroups, Say, Wanted, Way
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, SpanStart, TransactionAdmin
-from txnwatch.state.model.values import LONG_AGO, TimestampMs, TopicPartition
+from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, TransactionAdmin
+from txnwatch.state.model.values import LONG_AGO, SpanStart, TimestampMs, TopicPartition
 
 T = TypeVar("T")
 

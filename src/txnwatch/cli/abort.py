@@ -40,7 +40,7 @@ from txnwatch.state.incidents.by_hand import ManualTarget
 from txnwatch.state.incidents.commands import Origin, data_of, fence_owner
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal
+from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of
 from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
@@ -240,7 +240,7 @@ def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, deta
 
 def _about(incident: IncidentEvent) -> Iterator[str]:
     yield (
-        f"{incident.topic}-{incident.partition}@{incident.txn_start_offset}: producer id {incident.producer_id}, epoch "
+        f"{start_of(incident).place}: producer id {incident.producer_id}, epoch "
         f"{incident.producer_epoch}, transactional id {incident.transactional_id or 'unknown'}, {incident.reason}, "
         f"expected outcome {incident.expected_outcome}"
     )

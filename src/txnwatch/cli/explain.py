@@ -7,15 +7,14 @@ explain_names.py reads ids and all other names, and explanation.py has the texts
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from txnwatch.cli.compose import Question, searcher_of
-from txnwatch.cli.explain_aborts import AbortsOf, place_of_claim, read_published, with_past_abort
+from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_names import (
     NO_FINDING,
     of_former_id,
@@ -24,7 +23,7 @@ from txnwatch.cli.explain_names import (
     of_name,
     with_waiting_groups,
 )
-from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in, start_of
+from txnwatch.cli.explanation import Explanation, of_partition, of_span, open_in
 from txnwatch.cli.hurt_groups import GroupsAround, Hold, groups_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -47,7 +46,7 @@ from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.commands import explain_id, explain_partition
 from txnwatch.state.incidents.event_builder import advice_about, topics_of
 from txnwatch.state.model.errors import BrokerError, ConfigError
-from txnwatch.state.model.incident import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome, partition_of
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
@@ -56,7 +55,7 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerId, TopicPartition
+from txnwatch.state.model.values import CoordinatorEpoch, PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
@@ -146,12 +145,15 @@ def _answer(cluster: Cluster, parsed: argparse.Namespace, policy: DetectionPolic
     )
 
 
-def _record(cluster: Cluster, parsed: argparse.Namespace) -> RecordTarget | None:
+def _record(cluster: Cluster, parsed: argparse.Namespace) -> PartitionOffset | None:
     """The target as an offset of a partition that exists; None if the target is something else."""
     if parsed.topic is not None and parsed.offset is not None:
-        return RecordTarget(TopicPartition(parsed.topic, parsed.partition), parsed.offset)
-    meant = _record_target(parsed.target) if parsed.target is not None else None
-    return meant if meant is not None and cluster.known.info(meant.partition) is not None else None
+        return PartitionOffset(TopicPartition(parsed.topic, parsed.partition), parsed.offset)
+    try:
+        meant = PartitionOffset.parse(parsed.target or "")
+    except ValueError:
+        return None
+    return meant if cluster.known.info(meant.partition) is not None else None
 
 
 def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition | None:
@@ -177,9 +179,9 @@ def _partition(question: Question, parsed: argparse.Namespace) -> TopicPartition
     return None
 
 
-def _of_record(question: Question, record: RecordTarget) -> Explanation:
+def _of_record(question: Question, record: PartitionOffset) -> Explanation:
     explained = _what_became_of(question, record)
-    about = AbortsOf(lambda one: (one.producer_id, place_of_claim(one)) == (explained.producer_id, record.partition))
+    about = AbortsOf(lambda one: (one.producer_id, partition_of(one)) == (explained.producer_id, record.partition))
     return with_past_abort(question, explained, about)
 
 
@@ -199,12 +201,12 @@ def _of_partition(question: Question, partition: TopicPartition) -> Explanation:
     groups = _groups_around(question, partition, found)
     explained = of_partition(question.origin, partition, found, wall_clock_ms(), groups)
     explained = with_waiting_groups(question, partition, explained)
-    return with_past_abort(question, explained, AbortsOf(lambda one: place_of_claim(one) == partition, [partition]))
+    return with_past_abort(question, explained, AbortsOf(lambda one: partition_of(one) == partition, [partition]))
 
 
 def _groups_around(question: Question, partition: TopicPartition, found: Search) -> GroupsAround:
     """The groups that the open transactions of a partition hurt; nothing is read if none is open."""
-    holds = [Hold(start_of(span), found.readings[partition]) for span in open_in(found)]
+    holds = [Hold(span.start, found.readings[partition]) for span in open_in(found)]
     return groups_of(ClusterGroups(question.cluster), holds, wall_clock_ms())
 
 
@@ -237,39 +239,20 @@ def _described_now(question: Question, name: str) -> TransactionDescription:
 # is the owner, and who ended the transaction: it may no longer be there, and then the answer says so.
 
 _ANY_EPOCH = CoordinatorEpoch(0)  # the end that belongs to a marker does not depend on it
-_PLACE = re.compile(r"(?P<partition>.+-\d+)@(?P<offset>\d{1,18})")
 
 
-class RecordTarget(NamedTuple):
-    """A partition and an offset of it."""
-
-    partition: TopicPartition
-    offset: Offset
-
-    def __str__(self) -> str:
-        return f"{self.partition}@{self.offset}"
-
-
-def _record_target(text: str) -> RecordTarget | None:
-    """`TOPIC-PARTITION@OFFSET`; None for any other text."""
-    found = _PLACE.fullmatch(text)
-    if found is None:
-        return None
-    return RecordTarget(TopicPartition.parse(found["partition"]), Offset(int(found["offset"])))
-
-
-def _what_became_of(question: Question, target: RecordTarget) -> Explanation:
+def _what_became_of(question: Question, target: PartitionOffset) -> Explanation:
     """Explains one offset.
 
     Raises:
         BrokerError: the partition or the batch cannot be read.
     """
-    partition, offset = target
+    partition = target.partition
     found = question.searcher.search([partition])
     reading = found.readings[partition]
     if reading.problem is not None and reading.last_stable_offset is None:
         raise BrokerError(f"{target}: {reading.problem}")
-    place, problem = look_up(question.cluster, partition, offset, reading)
+    place, problem = look_up(question.cluster, target, reading)
     seen = visibility(place)
     if seen is Visibility.UNKNOWN and problem is not None:
         question.missing[f"the marker behind {target}"] = problem
@@ -296,7 +279,7 @@ _OF_A_TRANSACTION = frozenset(
 )
 
 
-def _explanation(target: RecordTarget, seen: Visibility, place: RecordPlace, text: tuple[str, ...]) -> Explanation:
+def _explanation(target: PartitionOffset, seen: Visibility, place: RecordPlace, text: tuple[str, ...]) -> Explanation:
     batch = place.batch
     return Explanation(
         target=str(target),

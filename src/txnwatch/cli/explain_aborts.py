@@ -19,7 +19,16 @@ from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import owner_of
 from txnwatch.state.evidence.past_ends import PastEnd
 from txnwatch.state.model.errors import BadEventError, BrokerError, TxnwatchError
-from txnwatch.state.model.incident import Action, Decision, IncidentEvent, Initiator, LatestEvents, latest
+from txnwatch.state.model.incident import (
+    Action,
+    Decision,
+    IncidentEvent,
+    Initiator,
+    LatestEvents,
+    latest,
+    partition_of,
+    start_of,
+)
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import DurationMs, ProducerId, TimestampMs, TopicPartition
@@ -77,8 +86,8 @@ def with_past_abort(question: Question, explained: Explanation, about: AbortsOf)
     claims = claims_of(published.events, lambda one: _is_here(question, one) and about.is_wanted(one), now_ms)
     found: list[tuple[str, MarkerByHand | None]] = []
     try:
-        readings = ClusterAdmin(question.cluster).read_partitions({place_of_claim(claim) for claim in claims})
-        found += [_checked(question.cluster, claim, readings[place_of_claim(claim)]) for claim in claims]
+        readings = ClusterAdmin(question.cluster).read_partitions({partition_of(claim) for claim in claims})
+        found += [_checked(question.cluster, claim, readings[partition_of(claim)]) for claim in claims]
         if not any(marker is not None for _, marker in found):
             found += _unclaimed(question, about, published, now_ms)
     except BrokerError as exc:
@@ -107,7 +116,7 @@ def _checked(cluster: Cluster, claim: IncidentEvent, reading: PartitionReading) 
     claimed = claim.resolution.marker_offset if claim.resolution is not None else None
     is_far = claimed is not None and claimed - start > OFFSETS_BELOW
     first = claimed if claimed is not None and is_far else start
-    marker = closing_marker(cluster, reading.partition, claim.producer_id, start, first)
+    marker = closing_marker(cluster, start_of(claim), first)
     is_shown = marker is not None and is_its_marker(claim, marker)
     return claim_text(claim, marker), seen(claim, marker) if marker is not None and is_shown else None
 
@@ -163,12 +172,6 @@ def _at_ms(event: IncidentEvent) -> TimestampMs:
     return event.action.at_ms
 
 
-def place_of_claim(claim: IncidentEvent) -> TopicPartition:
-    """The partition of a claim."""
-    assert claim.span is not None
-    return claim.span[1]
-
-
 def is_its_marker(claim: IncidentEvent, marker: Marker) -> bool:
     """Whether a marker in the log is the one that was announced: of its kind and of its epochs."""
     action = claim.action
@@ -182,7 +185,7 @@ def claim_text(
 ) -> str:
     """What the events topic says about an abort, and what the partition's log shows of it."""
     assert claim.action is not None
-    where = f"{place_of_claim(claim)}@{claim.txn_start_offset}"
+    where = start_of(claim).place
     said = (
         f"The events topic says that {_who(claim.action)} announced the {_kind(claim.action)} marker for {where} at "
         f"{utc(claim.action.at_ms)} (incident {claim.incident_id})"
@@ -221,7 +224,7 @@ def _in_log(partition: TopicPartition, producer_id: ProducerId, marker: Marker) 
 def seen(claim: IncidentEvent, marker: Marker) -> MarkerByHand:
     """A claim that the log confirms."""
     assert claim.action is not None
-    shown = _in_log(place_of_claim(claim), claim.producer_id, marker)
+    shown = _in_log(partition_of(claim), claim.producer_id, marker)
     return replace(shown, by=claim.action.by, announced_ms=claim.action.at_ms, incident_id=claim.incident_id)
 
 

@@ -27,7 +27,6 @@ from txnwatch.cli.explanation import (
     of_partition,
     of_span,
     open_in,
-    start_of,
 )
 from txnwatch.cli.hurt_groups import (
     UNSTABLE,
@@ -380,13 +379,13 @@ def _waits(question: Question, names: Iterable[str]) -> dict[str, tuple[SpanCand
     found = question.searcher.search(places)
     question.note_unread(found.readings.values())
     spans = open_in(found)
-    answer = ClusterGroups(question.cluster).waiting(start_of(span) for span in spans)
+    answer = ClusterGroups(question.cluster).waiting(span.start for span in spans)
     question.missing.update(dict.fromkeys(answer.problems, "the groups of an open transaction are not known"))
     waiting = answer.groups
     waits: dict[str, tuple[SpanCandidate, Explanation]] = {}
     for span in spans:
         why = of_span(question.origin, span, found, wall_clock_ms())
-        for group in waiting.get(start_of(span), ()):
+        for group in waiting.get(span.start, ()):
             if group.group_id in wanted and why.state != OPEN:
                 waits.setdefault(group.group_id, (span, why))
     return waits

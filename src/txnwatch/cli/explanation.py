@@ -29,7 +29,7 @@ from txnwatch.state.incidents.commands import (
 )
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, span_incident_id
-from txnwatch.state.model.ports import PartitionReading, SpanStart
+from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState, epoch_text
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
@@ -197,11 +197,11 @@ def of_partition(
     first, *others = ordered
     held = held_text(partition, reading.last_stable_offset, reading.high_watermark, hidden)
     explained = of_span(origin, first, found, now_ms)
-    waiting = [group for span in ordered for group in groups.waiting_for(start_of(span))]
+    waiting = [group for span in ordered for group in groups.waiting_for(span.start)]
     affected = groups.affected.get(partition, ())
     hurt = (
         *affected_lines(affected, reading.last_stable_offset or FIRST_OFFSET),
-        *waiting_lines(groups.waiting_for(start_of(first))),
+        *waiting_lines(groups.waiting_for(first.start)),
         *(f"Not all groups are known: {problem}." for problem in groups.problems),
     )
     text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(others, found, groups))
@@ -222,11 +222,6 @@ def open_in(found: Search) -> list[SpanCandidate]:
 def blocking_order(spans: Iterable[SpanCandidate]) -> list[SpanCandidate]:
     """The open spans of a partition: the first holds the last stable offset, and each next one after it has ended."""
     return sorted(spans, key=lambda span: span.span.start_offset)
-
-
-def start_of(span: SpanCandidate) -> SpanStart:
-    """The span, by its start."""
-    return SpanStart(span.partition, span.producer_id, span.span.start_offset)
 
 
 def _nothing_open(partition: TopicPartition, reading: PartitionReading, hidden: int) -> Explanation:
@@ -275,7 +270,7 @@ def _what(span: SpanCandidate) -> str:
 
 def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_ms: TimestampMs) -> Explanation:
     assert proof.reason is not None
-    described, start = proof.description, span.span.start_offset
+    described = proof.description
     view_id = span.view.transactional_id if span.view is not None else None
     owner = described.transactional_id if described is not None else view_id
     outcome, doubt, _ = known_outcome(span, proof)
@@ -292,7 +287,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         *(_doubt(origin, span, doubt) if doubt is not None else ()),
     )
     is_known = outcome != ExpectedOutcome.UNKNOWN
-    data = HangingData(span.partition, start, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
+    data = HangingData(span.start.place, ProducerIdentity(span.producer_id, span.span.epoch), outcome)
     command = end_hanging(origin, data, described) if is_known else None
     if command is not None and described is not None and may_begin_again(described, data.written_by):
         text = (*text, _FENCES)
@@ -308,7 +303,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
         transaction_state=str(described.state) if described is not None else None,
         expected_outcome=str(outcome),
         partitions=_sorted(described),
-        next=command or rehearse_abort(origin, span.partition, start),
+        next=command or rehearse_abort(origin, span.start.place),
         text=text,
     )
 
@@ -382,7 +377,7 @@ def _others(others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
                 f"Also open, at a higher offset: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}"
                 f"producer id {span.producer_id} from offset {span.span.start_offset}."
             ),
-            *waiting_lines(groups.waiting_for(start_of(span))),
+            *waiting_lines(groups.waiting_for(span.start)),
         )
     ]
 

@@ -53,7 +53,6 @@ from txnwatch.state.incidents.event_builder import advice_about
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.ownership import ADVICE_MEANS, Subject
-from txnwatch.state.model.ports import SpanStart
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
     NotDescribed,
@@ -66,6 +65,7 @@ from txnwatch.state.model.values import (
     Problem,
     ProducerEpoch,
     ProducerId,
+    SpanStart,
     TopicPartition,
 )
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
@@ -224,7 +224,7 @@ class Fence:
         reading = self._admin.read_partitions([self._data.partition])[self._data.partition]
         if reading.problem is not None:
             raise BrokerError(f"{self._data.partition}: {reading.problem}: nothing was sent")
-        return is_over(reading, self._data.producer_id, self._data.start_offset)
+        return is_over(reading, self._data)
 
     def tell_and_carry_out(
         self, before: DescribedTransaction, origin: Origin, topic: KafkaOperatorsTopic | NoTopic

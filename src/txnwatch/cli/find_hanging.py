@@ -14,7 +14,6 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from txnwatch.cli.compose import searcher_of
-from txnwatch.cli.explanation import start_of
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -250,7 +249,7 @@ def _findings(origin: Origin, found: Search, wanted: set[TopicPartition] | None)
     now_ms = wall_clock_ms()
     spans = sorted(found.hanging, key=lambda one: (one[0].partition, one[0].producer_id))
     findings = [
-        _Found(span_event(origin, span, proof, None, now_ms), [Hold(start_of(span), found.readings[span.partition])])
+        _Found(span_event(origin, span, proof, None, now_ms), [Hold(span.start, found.readings[span.partition])])
         for span, proof in spans
     ]
     elsewhere = 0

@@ -17,8 +17,15 @@ from typing import NamedTuple
 
 from txnwatch.state.evidence.read_committed import affected_groups, hidden_records, observe
 from txnwatch.state.model.incident import AffectedGroup, WaitingGroup
-from txnwatch.state.model.ports import ConsumerGroups, PartitionReading, SpanStart
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.ports import ConsumerGroups, PartitionReading
+from txnwatch.state.model.values import (
+    CONSUMER_OFFSETS_TOPIC,
+    Offset,
+    ProducerId,
+    SpanStart,
+    TimestampMs,
+    TopicPartition,
+)
 from txnwatch.state.text import some
 
 _NAMED = 5  # groups, and partitions of a group, in the text; the JSON has all

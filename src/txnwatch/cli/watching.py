@@ -23,7 +23,7 @@ from txnwatch.page.site_files import OwnHosts
 from txnwatch.spark_start import SparkStart
 from txnwatch.state.model.clocks import set_by_ms
 from txnwatch.state.model.errors import AuthorizationError, BrokerError, CheckpointError, QueryError
-from txnwatch.state.model.values import doubled
+from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.text import Said
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -120,7 +120,7 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
 
     from txnwatch.streaming.job.failures import check_jvm  # noqa: PLC0415
 
-    failures, repeats = 0, Repeats()
+    pauses, repeats = GrowingPause(FIRST_PAUSE_S, _LONGEST_PAUSE_S), Repeats()
     while not stop.is_set():
         before = watch.batches
         try:
@@ -139,10 +139,11 @@ def supervise(watch: Watch, session: SparkSession, stop: StopRequest, reload: Re
             stop.run(functools.partial(check_jvm, session, watch.spark_log))
             raise
         has_progressed = watch.batches > before
-        pause_s = doubled(FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
+        pause_s = pauses.next()
         LOG.warning(f"{message} in {pause_s:.0f} s")
         stop.wait(pause_s)
-        failures = 0 if has_progressed else failures + 1
+        if has_progressed:
+            pauses.end()
 
 
 def _run_query(watch: Watch, session: SparkSession, stop: StopRequest, reload: Reload, repeats: Repeats) -> str | None:
@@ -223,7 +224,7 @@ def watch_query(
     from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
 
     first = seen = watch.batches
-    since, looks_s, warnings = time.monotonic(), 0.0, 0
+    since, looks_s, late = time.monotonic(), 0.0, GrowingPause(_FIRST_BATCH_S, math.inf)
     said = Said[str]()
     base = clock_base()
     while not stop.wait(POLL_S) and query.isActive and not reload.apply(watch):
@@ -242,10 +243,10 @@ def watch_query(
             looks_s = time.monotonic() + SILENCE_S
             if not is_executing(session):
                 return None
-            if seen == first and waited_s > doubled(_FIRST_BATCH_S, math.inf, warnings):
+            if seen == first and waited_s > late.length:
                 where = f"if the brokers answer, the reason is in Spark's output: {watch.spark_log}"
                 LOG.warning(f"no micro-batch has completed since the start, {waited_s:.0f} s ago; {where}")
-                warnings += 1
+                late.next()
             elif seen != first and said.is_new("silent"):
                 LOG.warning(_silence(query, watch))
     return None

@@ -48,14 +48,7 @@ from txnwatch.state.incidents.value_rules import (
     is_text,
 )
 from txnwatch.state.model.errors import BadEventError, SkipReason
-from txnwatch.state.model.findings import (
-    BlockedOffset,
-    CensusOffsets,
-    OpenSpan,
-    OpenTransaction,
-    OpenTransactions,
-    PartitionEnds,
-)
+from txnwatch.state.model.findings import CensusOffsets, OpenSpan, OpenTransaction, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, LatestEvents, Overwritten
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.values import (
@@ -64,6 +57,7 @@ from txnwatch.state.model.values import (
     CoordinatorAccess,
     DurationMs,
     Offset,
+    PartitionOffset,
     TimestampMs,
     TopicPartition,
     is_topic_name,
@@ -74,13 +68,6 @@ MOST_TRANSACTIONS: Final = 8_192
 _MOST_PARTITIONS: Final = 200_000
 _MOST_STATES: Final = 32
 _STATE_BYTES: Final = 64
-
-
-class PartitionEnd(NamedTuple):
-    """The end of a partition."""
-
-    partition: TopicPartition
-    end: Offset
 
 
 class PageDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +85,8 @@ class PageDocument(msgspec.Struct, frozen=True, kw_only=True):
     latency_p99_ms: DurationMs | None
     totals: Totals
     transactions: tuple[OpenTransaction, ...]
-    blocked: tuple[BlockedOffset, ...]
-    ends: tuple[PartitionEnd, ...]
+    blocked: tuple[PartitionOffset, ...]
+    ends: tuple[PartitionOffset, ...]
     by_census: tuple[CensusOffsets, ...]
 
 
@@ -116,7 +103,7 @@ def document_of(store: PageStore, heartbeat: Heartbeat, ends: Mapping[TopicParti
         totals=seen.totals,
         transactions=transactions,
         blocked=blocked,
-        ends=tuple(PartitionEnd(at, ends[at]) for at in sorted(named & ends.keys())),
+        ends=tuple(PartitionOffset(at, ends[at]) for at in sorted(named & ends.keys())),
         by_census=tuple(one for bucket in seen.by_census for one in bucket.offsets if one.partition in named),
     )
 
@@ -206,13 +193,13 @@ def _is_span(one: OpenSpan) -> bool:
     return _is_partition(one.partition) and _IS_INT64(one.start_offset) and _IS_TIME(one.first_seen_ms)
 
 
-def _are_offsets(found: Iterable[tuple[TopicPartition, Offset]]) -> bool:
+def _are_offsets(found: Iterable[PartitionOffset]) -> bool:
     places = list(found)
     return len(places) <= _MOST_PARTITIONS and all(_is_partition(at) and _IS_INT64(offset) for at, offset in places)
 
 
 def _are_listed(found: Sequence[CensusOffsets]) -> bool:
-    return _are_offsets((at, last_stable) for at, last_stable, _ in found) and all(
+    return _are_offsets(PartitionOffset(at, last_stable) for at, last_stable, _ in found) and all(
         _IS_INT64(end) and end >= last_stable for _, last_stable, end in found
     )
 

@@ -24,8 +24,9 @@ from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError, SinkError, TxnwatchError
 from txnwatch.state.model.ownership import OwnerLookup
+from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, doubled
+from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs
 from txnwatch.state.text import Said, redacted
 
 _PAUSE_MS: Final = 250.0
@@ -95,8 +96,8 @@ class Follower:
     _redis: FromRedis = field(init=False)
     _topic: WorkerThread = field(init=False)
     _heard_ms: TimestampMs = AT_ONCE
-    _failures: int = 0
-    _silences: int = 0
+    _opening: GrowingPause[DurationMs] = field(default_factory=lambda: GrowingPause(_FIRST_MS, _LONGEST_MS))
+    _silence: GrowingPause[DurationMs] = field(default_factory=lambda: GrowingPause(_SILENT_MS, _LONGEST_SILENT_MS))
     _said: Said[str] = field(default_factory=Said)
     _threads: list[WorkerThread] = field(default_factory=list)
 
@@ -151,7 +152,8 @@ class Follower:
             return self._failed(exc)
         self.store.origin = self.source.origin_of(events.cluster_id)
         self._events, self._announced = events, announced
-        self._heard_ms, self._failures = self.now_ms(), 0
+        self._heard_ms = self.now_ms()
+        self._opening.end()
         if self._said.is_over("topic"):
             self.log.info(f"{self.source.name}: the events topic can be read again")
         self._show()
@@ -167,16 +169,15 @@ class Follower:
         if self._said.is_new("topic", problem):
             self.log.warning(f"{self.source.name}: {problem}")
         self._show(problem)
-        pause_ms = doubled(_FIRST_MS, _LONGEST_MS, self._failures)
-        self._failures += 1
-        return float(pause_ms)
+        return self._opening.next()
 
     def _reopen_if_silent(self, *, has_heard: bool) -> None:
         now_ms = self.now_ms()
         if has_heard:
-            self._heard_ms, self._silences = now_ms, 0
-        elif now_ms - self._heard_ms > doubled(_SILENT_MS, _LONGEST_SILENT_MS, self._silences):
-            self._silences += 1
+            self._heard_ms = now_ms
+            self._silence.end()
+        elif now_ms - self._heard_ms > self._silence.length:
+            self._silence.next()
             self._close()
 
     def _close(self) -> None:

@@ -27,6 +27,7 @@ from txnwatch.page.site_files import Assets, OwnHosts, Serve, answer, file_route
 from txnwatch.page.store import PageStore
 from txnwatch.page.words import as_text, duration, evaluated
 from txnwatch.state.model.ownership import WITHOUT_OWNER
+from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition, is_topic_name
 
 _SAMPLE_S: Final = 5.0
@@ -57,7 +58,7 @@ class PageSite:
     live: LivePicture = field(init=False)
     _pace: Freshness = field(default_factory=Freshness)
     _known: Knowledge | None = None
-    _ends_s: float = -1.0
+    _reading_ends: Every[float] = field(default_factory=lambda: Every(_ENDS_S))
     _reading: asyncio.Future[Any] | None = None
     _ends: Ends = field(default_factory=dict)
     _collect: Collect | None = None
@@ -101,9 +102,7 @@ class PageSite:
         self._asked_s = time.monotonic()
         if not self._pace.is_due(self.store.seen):
             return None
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._ends_s >= _ENDS_S:
-            self._ends_s = now_s
+        if self._reading_ends.take(asyncio.get_running_loop().time()):
             await self._read_ends()
         figures = {name: [value] for name, value in self._figures().items()}
         known = Knowledge(store=self.store, seen=self.store.seen, now_ms=self.now_ms(), ends=self._ends, series=figures)

@@ -33,8 +33,9 @@ from txnwatch.push.push_file import AlertmanagerTarget, HttpTarget
 from txnwatch.sinks.delivery.outbox import WorkerThread
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import AT_ONCE, NO_TIME, DurationMs, TimestampMs, doubled
+from txnwatch.state.model.values import NO_TIME, DurationMs, TimestampMs
 from txnwatch.state.text import Said, read_json
 
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = DurationMs(1_000), DurationMs(30_000)
@@ -81,31 +82,17 @@ def wait_of(retry_after: str | None, now_ms: TimestampMs) -> DurationMs:
     return DurationMs(max(0, min(from_now_ms, LONGEST_WAIT_MS)))
 
 
-class Retries:
-    """The failures in a row of one target, and when the next attempt is due.
-
-    Attributes:
-        in_a_row: failures since the last success.
-        due_ms: no attempt before this time.
-    """
+class Retries(Attempts):
+    """The attempts of one target; the pauses of several watchers differ."""
 
     def __init__(self, spread: Callable[[float, float], float] = random.uniform) -> None:
-        self.in_a_row = 0
-        self.due_ms: TimestampMs = AT_ONCE
+        super().__init__(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
         self._spread = spread
 
-    def failed(self, now_ms: TimestampMs, wait_ms: DurationMs = NO_TIME) -> None:
-        """Takes a failure; the pause is at least what the target has asked for."""
-        pause_ms = doubled(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS, self.in_a_row)
-        spread_ms = DurationMs(int(pause_ms * self._spread(1 - _SPREAD, 1 + _SPREAD)))
+    def put_off(self, now_ms: TimestampMs, wait_ms: DurationMs = NO_TIME) -> None:
+        """See Attempts; the pause is at least what the target has asked for."""
+        spread_ms = DurationMs(int(self.next() * self._spread(1 - _SPREAD, 1 + _SPREAD)))
         self.due_ms = now_ms + max(spread_ms, wait_ms)
-        self.in_a_row += 1
-
-    def succeeded(self) -> bool:
-        """Takes a success; returns whether it ended a row of failures."""
-        was_failing, self.in_a_row = self.in_a_row > 0, 0
-        self.due_ms = AT_ONCE
-        return was_failing
 
 
 _AGENT: Final = ("User-Agent", "txnwatch")
@@ -177,20 +164,20 @@ class Sender:
     def fail(self, why: str, wait_ms: DurationMs = NO_TIME) -> None:
         """Counts a failure, and reports the first one in a row."""
         self.failures += 1
-        if not self._retries.in_a_row:
+        if not self._retries.times:
             self._log.warning(f"{self.name}: {why}; its events are kept and sent later")
-        self._retries.failed(self._now_ms(), wait_ms)
+        self._retries.put_off(self._now_ms(), wait_ms)
 
     def succeed(self) -> None:
         """Takes a success, and reports the first one after failures."""
-        if self._retries.succeeded():
+        if self._retries.end():
             self._log.info(f"{self.name} takes events again")
 
     def set_aside(self, what: str) -> None:
         """Counts an event that the target refuses, and goes on with the next one."""
         self.refused += 1
         self._log.warning(f"{self.name}: {what} is refused again and again, and is not sent any more")
-        self._retries.succeeded()
+        self._retries.end()
 
 
 def _described(reply: Reply) -> str:

@@ -11,7 +11,8 @@ from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat, TopicRecor
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
-from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, is_log
+from txnwatch.state.model.pauses import Every
+from txnwatch.state.model.values import DurationMs, TimestampMs, is_log
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.source.options import SourceOptions
@@ -35,7 +36,7 @@ class EventListener:
 
     passed_over: SkippedRecords
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
-    _due_ms: TimestampMs = AT_ONCE
+    _turn: Every[TimestampMs] = field(default_factory=lambda: Every(_PAUSE_MS))
 
     def events_of(self, found: Iterable[TopicRecord]) -> Iterator[IncidentEvent | Overwritten]:
         """Yields what the ledger needs: events, and incidents whose record a bad record has overwritten."""
@@ -62,9 +63,8 @@ class EventListener:
         self, retention_ms: DurationMs, now_ms: TimestampMs, bury: Callable[[list[str]], None]
     ) -> None:
         """Writes tombstones for heartbeats that are older than the retention; checks every 10 minutes."""
-        if now_ms < self._due_ms:
+        if not self._turn.take(now_ms):
             return
-        self._due_ms = now_ms + _PAUSE_MS
         old = [key for key, last in self.heartbeats.items() if last.is_expired(retention_ms, now_ms)]
         if old:
             try:
@@ -89,8 +89,7 @@ class HeartbeatTarget:
     """One sink of heartbeats, and the pause between two; one that wants none at the moment costs nothing."""
 
     beat: Callable[[Heartbeat], None]
-    pause_ms: DurationMs
-    due_ms: TimestampMs = AT_ONCE
+    turn: Every[TimestampMs]
     wants: Callable[[], bool] = lambda: True
 
 
@@ -117,18 +116,18 @@ class HeartbeatSender:
     is_ready: Callable[[], bool]
     undelivered: Callable[[], int]
     _partitions: tuple[int, int] = (0, 0)
-    _topics_due_ms: TimestampMs = AT_ONCE
+    _counting: Every[TimestampMs] = field(default_factory=lambda: Every(_TOPICS_MS))
 
     def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
         """Sends a heartbeat to each sink that is due, if the micro-batch has evaluated a barrier."""
         count = any_count(emitted)
-        due = [target for target in self.targets if now_ms >= target.due_ms and target.wants()]
+        due = [target for target in self.targets if target.turn.is_due(now_ms) and target.wants()]
         if count is None or not due:
             return
         heartbeat = self._heartbeat(count, emitted, now_ms)
         for target in due:
             if heartbeat.is_active(now_ms):  # else the first one after an outage would be the only one for a while
-                target.due_ms = now_ms + target.pause_ms
+                target.turn.begin(now_ms)
             try:
                 target.beat(heartbeat)
             except SinkError:
@@ -162,8 +161,7 @@ class HeartbeatSender:
 
     def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
         """The numbers of partitions that are scanned and that only a census watches; refreshed every minute."""
-        if now_ms >= self._topics_due_ms:
-            self._topics_due_ms = now_ms + _TOPICS_MS
+        if self._counting.take(now_ms):
             try:
                 topics = self.cluster.refresh().topics.values()
             except BrokerError:

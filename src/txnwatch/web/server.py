@@ -45,8 +45,8 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.collector import Metrics
 from txnwatch.page.site_files import OwnHosts, Serve
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import Log
-from txnwatch.state.model.values import doubled
 from txnwatch.web.connections import Connections
 from txnwatch.web.web_config import Users, WebConfig, read_web_config
 
@@ -159,13 +159,12 @@ class WebServer:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:
-        failures = 0
+        pauses = GrowingPause(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         while not self._closing.is_set():
             try:
                 asyncio.run(self._serve())
             except Exception as exc:  # noqa: BLE001 - the watch goes on without its page
-                pause_s = doubled(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, failures)
-                failures += 1
+                pause_s = pauses.next()
                 self._report(f"the HTTP server has ended, and starts again in {pause_s:.0f} s: {exc!r}")
                 self._closing.wait(pause_s)
 

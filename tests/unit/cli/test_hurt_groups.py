@@ -27,8 +27,7 @@ from txnwatch.cli.hurt_groups import (
 )
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.incident import AffectedGroup, GroupState, WaitingGroup
-from txnwatch.state.model.ports import SpanStart
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 
 ORDERS, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)

@@ -17,9 +17,9 @@ from txnwatch.page.picture import INCIDENTS, LANES, RECENT, Knowledge, Picture, 
 from txnwatch.page.store import MOMENTS
 from txnwatch.page.truth import JUDGED_WITHIN_MS, PageState
 from txnwatch.page.words import as_text, moment
-from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
+from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentStatus, Resolution, WaitingGroup, resolved
-from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
+from txnwatch.state.model.values import Offset, PartitionOffset, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
 from txnwatch.watch.coverage import MissingEvidence
 
@@ -119,7 +119,7 @@ def standing_at(offset: int) -> PageWorld:
     """A cluster whose leader shows this last stable offset of payments-0, where open data begins at 18,258,330."""
     world = a_calm_cluster()
     (one,) = world.store.seen.lists
-    stands = (BlockedOffset(TopicPartition("payments", 0), Offset(offset)),)
+    stands = (PartitionOffset(TopicPartition("payments", 0), Offset(offset)),)
     world.store.seen = replace(world.store.seen, lists=(OpenTransactions(0, one.transactions, stands),))
     return world
 
@@ -156,7 +156,7 @@ def test_an_incident_does_not_claim_a_partition_where_another_offset_stands() ->
     late = next(one for one in world.incidents if one.verdict == "late")
     assert picture(world)["incidents"][late.incident_id]["places"] == ["orders-4"]
     (one,) = world.store.seen.lists
-    lower = (BlockedOffset(TopicPartition("orders", 4), Offset(7_000_000)),)
+    lower = (PartitionOffset(TopicPartition("orders", 4), Offset(7_000_000)),)
     world.store.seen = replace(world.store.seen, lists=(OpenTransactions(0, one.transactions, lower),))
     assert picture(world)["incidents"][late.incident_id]["places"] == []
 

@@ -115,12 +115,12 @@ def test_the_time_that_a_target_asks_for_counts_up_to_a_limit(header: str | None
 def test_pauses_double_up_to_thirty_seconds_and_end_with_a_success() -> None:
     retries, pauses = Retries(lambda _, __: 1.0), []
     for _ in range(8):
-        retries.failed(NOW_MS)
+        retries.put_off(NOW_MS)
         pauses.append(retries.due_ms - NOW_MS)
     assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]
-    assert retries.succeeded()
-    assert not retries.succeeded(), "nothing has failed since"
-    retries.failed(NOW_MS)
+    assert retries.end()
+    assert not retries.end(), "nothing has failed since"
+    retries.put_off(NOW_MS)
     assert retries.due_ms - NOW_MS == 1_000
 
 
@@ -132,14 +132,14 @@ def test_pauses_differ_by_a_fifth_so_that_several_watchers_do_not_come_together(
         return low
 
     retries = Retries(least)
-    retries.failed(NOW_MS)
+    retries.put_off(NOW_MS)
     assert asked == [(0.8, 1.2)]
     assert retries.due_ms - NOW_MS == 800
 
 
 def test_a_target_is_left_alone_at_least_for_as_long_as_it_asks() -> None:
     retries = Retries(lambda _, __: 1.0)
-    retries.failed(NOW_MS, 60_000)
+    retries.put_off(NOW_MS, 60_000)
     assert retries.due_ms - NOW_MS == 60_000
-    retries.failed(NOW_MS, 500)
+    retries.put_off(NOW_MS, 500)
     assert retries.due_ms - NOW_MS == 2_000

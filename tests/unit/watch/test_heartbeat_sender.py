@@ -10,6 +10,7 @@ from txnwatch.state.detection.proof import Look
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.findings import BucketCount, CensusIncomplete, Finding, Unproven
+from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
@@ -80,7 +81,7 @@ class Watch:
 
 def test_a_watch_sends_heartbeats_at_the_pace_of_each_sink_while_it_evaluates_barriers() -> None:
     quick, slow = Place(), Place()
-    watch = Watch(HeartbeatTarget(quick.beat, 5_000), HeartbeatTarget(slow.beat, 15_000))
+    watch = Watch(HeartbeatTarget(quick.beat, Every(5_000)), HeartbeatTarget(slow.beat, Every(15_000)))
     for after_ms in range(0, 30_000, 500):
         watch.batch(COUNT, Unproven(()), after_ms=after_ms)
     assert (len(quick.sent), len(slow.sent)) == (6, 2)
@@ -90,7 +91,7 @@ def test_a_watch_sends_heartbeats_at_the_pace_of_each_sink_while_it_evaluates_ba
 
 def test_the_first_barrier_after_an_outage_is_not_the_only_one_for_a_while() -> None:
     place = Place()
-    watch = Watch(HeartbeatTarget(place.beat, 15_000))
+    watch = Watch(HeartbeatTarget(place.beat, Every(15_000)))
     watch.batch(msgspec.structs.replace(COUNT, data_listed_ms=NOW_MS - 61_000), Unproven(()))
     watch.batch(COUNT, Unproven(()), after_ms=500)
     assert [beat.is_active(NOW_MS + 500) for beat in place.sent] == [False, True]
@@ -98,7 +99,7 @@ def test_the_first_barrier_after_an_outage_is_not_the_only_one_for_a_while() -> 
 
 def test_it_shows_how_far_it_reaches() -> None:
     place = Place()
-    watch = Watch(HeartbeatTarget(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, Every(1)))
     watch.batch(COUNT)
     assert not place.sent[-1].is_coordinator_read, "nothing is known of what is proven"
     watch.batch(COUNT, Unproven((DATA, UNREAD)), after_ms=1)
@@ -113,7 +114,7 @@ def test_it_shows_how_far_it_reaches() -> None:
 
 def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
     place = Place()
-    watch = Watch(HeartbeatTarget(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, Every(1)))
     watch.batch(COUNT, Unproven(()), CensusIncomplete(()))
     watch.batch(COUNT, Unproven((DATA, UNREAD)), CensusIncomplete((PAYMENTS,)), after_ms=5_000)
     last = place.sent[-1]
@@ -126,7 +127,7 @@ def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
 
 def test_partitions_that_no_census_describes_are_reported_as_unproven() -> None:
     place = Place()
-    watch = Watch(HeartbeatTarget(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, Every(1)))
     watch.batch(COUNT, Unproven(()), CensusIncomplete((DATA, PAYMENTS)))
     assert place.sent[-1].unproven_names == (str(DATA), str(PAYMENTS))
     assert place.sent[-1].unproven_partitions == 2
@@ -135,14 +136,14 @@ def test_partitions_that_no_census_describes_are_reported_as_unproven() -> None:
 def test_an_unreachable_sink_does_not_delay_the_others() -> None:
     away, there = Place(), Place()
     away.is_away = True
-    watch = Watch(HeartbeatTarget(away.beat, 1), HeartbeatTarget(there.beat, 1))
+    watch = Watch(HeartbeatTarget(away.beat, Every(1)), HeartbeatTarget(there.beat, Every(1)))
     watch.batch(COUNT, Unproven(()))
     assert len(there.sent) == 1
 
 
 def test_a_coordinators_log_that_no_broker_shows_is_not_read() -> None:
     place = Place()
-    watch = Watch(HeartbeatTarget(place.beat, 1))
+    watch = Watch(HeartbeatTarget(place.beat, Every(1)))
     hidden = msgspec.structs.replace(COUNT, waiting=((Look.COORDINATOR_NOT_SHOWN, 1),))
     watch.batch(COUNT, hidden, Unproven(()))
     assert not place.sent[-1].is_coordinator_read

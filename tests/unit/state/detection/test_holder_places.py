@@ -17,7 +17,7 @@ from txnwatch.state.detection.open_transactions import FOLLOWED, HOLDING
 from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import PartitionOffset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 
 OLD = 10_000 // 16  # those of one bucket, of ten thousand
@@ -122,9 +122,9 @@ def test_a_bucket_lists_no_more_than_the_places_of_both_kinds() -> None:
 def test_the_index_of_lowest_data_does_not_grow_with_what_has_ended() -> None:
     """The holder stays, so nothing above it reaches the top of the heap."""
     lowest = LowestData()
-    lowest.put(0, ((PAYMENTS, 0),))
+    lowest.put(0, (PartitionOffset(PAYMENTS, 0),))
     for number in range(1, 5_000):
-        assert not lowest.put(number, ((PAYMENTS, number),))
+        assert not lowest.put(number, (PartitionOffset(PAYMENTS, number),))
         lowest.put(number - 1 if number > 1 else number, ())
         assert len(lowest) <= 2 * 2 + 64
 
@@ -137,7 +137,9 @@ starts = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=3, u
 def test_the_lowest_data_is_that_of_a_plain_search(changes: list[tuple[int, list[Place]]]) -> None:
     index, known = LowestData(), dict[int, list[Place]]()
     for producer_id, places in changes:
-        index.put(producer_id, tuple((TopicPartition("orders", number), start) for number, start in places))
+        index.put(
+            producer_id, tuple(PartitionOffset(TopicPartition("orders", number), start) for number, start in places)
+        )
         known[producer_id] = places
         by_partition: dict[int, list[Place]] = {}
         for one, held in known.items():

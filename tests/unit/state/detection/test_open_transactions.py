@@ -12,8 +12,9 @@ from support.strategies import facts
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.open_transactions import FOLLOWED, UNOWNED, LastOpenLists, must_emit, state_of
 from txnwatch.state.model.facts import Fact
-from txnwatch.state.model.findings import BlockedOffset, CensusRequest, OpenSpan, OpenTransaction, OpenTransactions
+from txnwatch.state.model.findings import CensusRequest, OpenSpan, OpenTransaction, OpenTransactions
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import PartitionOffset
 from txnwatch.state.model.verdicts import DetectionPolicy
 
 AFTER_MS = DetectionPolicy().listed_after_ms
@@ -102,7 +103,7 @@ def test_the_open_list_is_emitted_after_a_change_and_at_intervals_and_to_another
     assert must_emit(bucket, listed, 5), "the first attempt at this barrier may have been lost"
     assert [number for number in range(6, 60) if must_emit(bucket, listed, number)] == [17, 37, 57]
     assert must_emit(bucket, empty, 61), "the end of the last one is a change as well"
-    assert must_emit(bucket, OpenTransactions(3, (), (BlockedOffset(ORDERS, 5),)), 62), "and so is a blocked offset"
+    assert must_emit(bucket, OpenTransactions(3, (), (PartitionOffset(ORDERS, 5),)), 62), "and so is a blocked offset"
 
 
 def test_the_driver_remembers_what_each_bucket_has_emitted() -> None:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from support.facts import ORDERS, PAYMENTS, BucketRun
 from txnwatch.state.detection.reading import Standing
 from txnwatch.state.model.facts import LastStable
-from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
+from txnwatch.state.model.findings import OpenTransactions
+from txnwatch.state.model.values import PartitionOffset
 
 STANDS, MOVED = LastStable(ORDERS, "orders-id", 10), LastStable(ORDERS, "orders-id", 11)
 
 
-def blocked(run: BucketRun) -> tuple[BlockedOffset, ...]:
+def blocked(run: BucketRun) -> tuple[PartitionOffset, ...]:
     (open_list,) = (finding for finding in run.everything if isinstance(finding, OpenTransactions))
     return open_list.blocked
 
 
 def test_a_last_stable_offset_that_does_not_move_is_emitted() -> None:
-    run, found = BucketRun(step_ms=1_000), list[tuple[BlockedOffset, ...]]()
+    run, found = BucketRun(step_ms=1_000), list[tuple[PartitionOffset, ...]]()
     for fact in (STANDS, STANDS, STANDS, MOVED):
         run.batch(fact)
         found.append(blocked(run))
-    assert found == [(), (), (BlockedOffset(ORDERS, 10),), ()]
+    assert found == [(), (), (PartitionOffset(ORDERS, 10),), ()]
 
 
 def test_a_last_stable_offset_that_is_no_longer_reported_is_forgotten() -> None:
@@ -41,7 +42,7 @@ def test_a_report_after_a_pause_continues_the_time_of_the_offset() -> None:
     assert dict(run.bucket.standing()) == {ORDERS: Standing(10, began_ms, silent_ms=run.now_ms)}
     run.batch(STANDS)
     assert dict(run.bucket.standing()) == {ORDERS: Standing(10, began_ms, is_repeated=True)}
-    assert blocked(run) == (BlockedOffset(ORDERS, 10),)
+    assert blocked(run) == (PartitionOffset(ORDERS, 10),)
 
 
 def test_an_offset_that_was_reported_once_is_never_blocked() -> None:

@@ -19,7 +19,7 @@ from txnwatch.state.incidents.commands import (
     suggested,
 )
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import PartitionOffset, TopicPartition
 
 ORIGIN = Origin("cluster", "a:1,b:2")
 SECURED = Origin("cluster", "a:1", "/etc/my kafka/client.properties")
@@ -42,7 +42,7 @@ def an_owner(producer_id: int, epoch: int | None) -> DescribedTransaction:
     ],
 )
 def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -> None:
-    data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
+    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, outcome)
     assert end_hanging(ORIGIN, data, None) == f"txnwatch {command} --bootstrap-server a:1,b:2"
     for fenced in (an_owner(5, 4), an_owner(6, 3)):
         assert end_hanging(ORIGIN, data, fenced) == end_hanging(ORIGIN, data, None)
@@ -51,7 +51,7 @@ def test_a_hang_is_ended_with_its_expected_outcome(outcome: str, command: str) -
 @pytest.mark.parametrize("epoch", [3, 2, None])
 @pytest.mark.parametrize("outcome", ["abort", "none", "commit", "unknown"])
 def test_the_fence_comes_first_while_the_abort_would_be_refused(outcome: str, epoch: int | None) -> None:
-    data = HangingData(ORDERS, 7, WRITTEN_BY, outcome)
+    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, outcome)
     alone = end_hanging(ORIGIN, data, None)
     whole = end_hanging(ORIGIN, data, an_owner(5, epoch))
     of_it = f"--producer-id 5 --producer-epoch 3 {AT} --start-offset 7"
@@ -68,8 +68,8 @@ def test_an_event_that_was_read_from_the_topic_leads_to_no_fence() -> None:
 def test_a_suggested_abort_has_the_events_flags_of_the_run() -> None:
     origin = Origin("cluster", "a:1", None, EventsFlags("my.events", "confluent-avro", "http://registry:8081"))
     events = "--events-topic my.events --events-format confluent-avro --schema-registry-url http://registry:8081"
-    data = HangingData(ORDERS, 7, WRITTEN_BY, "commit")
-    for command in (end_hanging(origin, data, None), rehearse_abort(origin, ORDERS, 7)):
+    data = HangingData(PartitionOffset(ORDERS, 7), WRITTEN_BY, "commit")
+    for command in (end_hanging(origin, data, None), rehearse_abort(origin, PartitionOffset(ORDERS, 7))):
         assert events in command
     assert "events" not in explain_partition(origin, ORDERS), "which asks for none of them"
 

@@ -37,8 +37,9 @@ from txnwatch.state.model.incident import (
     span_incident_id,
     transaction_incident_id,
 )
-from txnwatch.state.model.ports import BEING_READ, SpanHistory, SpanStart
+from txnwatch.state.model.ports import BEING_READ, SpanHistory
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import SpanStart
 from txnwatch.state.model.verdicts import Verdict
 
 

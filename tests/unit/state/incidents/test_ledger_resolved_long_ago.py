@@ -224,4 +224,4 @@ def test_candidates_without_an_answer_are_dropped_once_they_are_no_longer_emitte
     world.batch(*candidates, after_ms=GONE_MS - 1)
     assert len(world.reports) == 20, "each once for as long as it is reported"
     world.batch(world.hang("another"), after_ms=GONE_MS)
-    assert len(world.ledger.ledger.answers.reasons._reported) == 1
+    assert len(world.ledger.ledger.answers.said.problems) == 1

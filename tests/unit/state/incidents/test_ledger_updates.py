@@ -9,8 +9,7 @@ from support.ledger_world import LedgerWorld
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, SECOND_LOOK_MS
 from txnwatch.state.incidents.ledger import TIDY_MS
 from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ports import SpanStart
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 
 
 @pytest.fixture

@@ -1,8 +1,13 @@
-"""Pauses that double up to a limit."""
+"""Pauses: a fixed one, and one that doubles up to a limit."""
 
 from __future__ import annotations
 
-from txnwatch.state.model.values import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, NO_ATTEMPT, doubled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txnwatch.state.model.pauses import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Attempts, Every, GrowingPause, doubled
+
+NOW_MS = 1_000_000
 
 
 def test_a_pause_doubles_up_to_its_limit() -> None:
@@ -15,11 +20,53 @@ def test_a_pause_has_its_limit_after_any_number_of_repeats() -> None:
     assert doubled(1, 64, 1_000_000) == 64
 
 
+@given(st.lists(st.booleans(), max_size=80))
+def test_a_growing_pause_depends_on_the_failures_since_the_last_success(are_failures: list[bool]) -> None:
+    pause, in_a_row = GrowingPause(0.25, 5.0), 0
+    for is_failure in are_failures:
+        assert pause.times == in_a_row
+        assert pause.length == doubled(0.25, 5.0, in_a_row)
+        if is_failure:
+            assert pause.next() == doubled(0.25, 5.0, in_a_row)
+            in_a_row += 1
+        else:
+            assert pause.end() == (in_a_row > 0)
+            in_a_row = 0
+
+
 def test_attempts_are_due_at_once_and_then_after_pauses_that_double_up_to_the_longest() -> None:
-    attempts, pauses = NO_ATTEMPT, []
-    assert attempts.due_ms <= 1_000_000
+    attempts, pauses = Attempts(), []
+    assert attempts.due_ms <= NOW_MS
     for _ in range(80):
-        attempts = attempts.next(1_000_000)
-        pauses.append(attempts.due_ms - 1_000_000)
+        attempts.put_off(NOW_MS)
+        pauses.append(attempts.due_ms - NOW_MS)
     assert pauses[:7] == [FIRST_PAUSE_MS * factor for factor in (1, 2, 4, 8, 16, 32, 60)]
     assert set(pauses[6:]) == {LONGEST_PAUSE_MS}
+
+
+def test_an_attempt_is_due_when_its_pause_is_over_and_at_once_after_a_success() -> None:
+    attempts = Attempts(5_000, 20_000, NOW_MS)
+    assert [attempts.is_due(NOW_MS - 1), attempts.is_due(NOW_MS)] == [False, True]
+    attempts.put_off(NOW_MS)
+    assert [attempts.is_due(NOW_MS + 4_999), attempts.is_due(NOW_MS + 5_000)] == [False, True]
+    attempts.put_off(NOW_MS)
+    assert attempts.end()
+    assert not attempts.end(), "nothing has failed since"
+    assert attempts.is_due(NOW_MS)
+    attempts.put_off(NOW_MS)
+    assert attempts.due_ms == NOW_MS + 5_000
+
+
+def test_what_comes_again_after_a_fixed_pause_is_due_at_once_and_then_when_the_pause_is_over() -> None:
+    every = Every(100)
+    assert [every.take(now) for now in (7, 8, 106, 107, 206, 500, 599, 600)] == [
+        *(True, False, False, True),
+        *(False, True, False, True),
+    ]
+
+
+def test_only_what_is_begun_has_a_pause() -> None:
+    every = Every(2.5)
+    assert [every.is_due(0.0), every.is_due(0.0)] == [True, True]
+    every.begin(10.0)
+    assert [every.is_due(12.4), every.is_due(12.5), every.is_due(9.0)] == [False, True, False]

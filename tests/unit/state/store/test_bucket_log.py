@@ -10,9 +10,9 @@ from support.attempts import Version, Writing
 from txnwatch.state.detection.open_transactions import must_emit
 from txnwatch.state.detection.reading import Reading, Standing
 from txnwatch.state.model.errors import CheckpointError
-from txnwatch.state.model.findings import BlockedOffset, OpenTransactions
+from txnwatch.state.model.findings import OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
-from txnwatch.state.model.values import BarrierNumber, TopicPartition
+from txnwatch.state.model.values import BarrierNumber, PartitionOffset, TopicPartition
 from txnwatch.state.store.bucket_log import MAX_ENTRIES, SMALL_LOG, TOKEN_BYTES, KeptBucket, load
 
 BUCKETS, TOKEN, NEVER_REMOVED_MS = 16, bytes(TOKEN_BYTES), 10**12
@@ -46,7 +46,7 @@ def test_buckets_that_change_equally_write_their_snapshots_in_different_batches(
 
 
 def test_a_list_that_another_worker_has_replaced_is_emitted_again() -> None:
-    store, empty, blocked = Writing(Version()), OpenTransactions(0, ()), (BlockedOffset(partition(0), 5),)
+    store, empty, blocked = Writing(Version()), OpenTransactions(0, ()), (PartitionOffset(partition(0), 5),)
     one = load(None, store, 0)
     assert must_emit(one.bucket, empty, BarrierNumber(1))
     one.write(store, b"the one.", 1, NEVER_REMOVED_MS)

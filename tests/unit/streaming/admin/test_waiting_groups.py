@@ -12,8 +12,8 @@ from support.batches import a_batch, a_marker, a_record
 from support.pending_offsets import an_offset_key
 from txnwatch.state.model.errors import BrokerError, WireError
 from txnwatch.state.model.incident import WaitingGroup
-from txnwatch.state.model.ports import ListedOffset, SpanStart
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode, Problem, TopicPartition
+from txnwatch.state.model.ports import ListedOffset
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, ErrorCode, Problem, SpanStart, TopicPartition
 from txnwatch.streaming.admin import waiting_groups as waiting
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.log import lookups

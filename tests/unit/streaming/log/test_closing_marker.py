@@ -11,7 +11,7 @@ from support.batches import TIMESTAMP_MS, a_batch, a_control_batch, a_marker
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.state.model.values import Problem, SpanStart, TopicPartition
 from txnwatch.streaming.log import lookups as closing
 from txnwatch.streaming.log.lookups import FirstMarker, closing_marker
 from txnwatch.streaming.log.range_reading import Range, RangeReading
@@ -81,7 +81,7 @@ class Log:
 
     def ask(self, start: int, first: int) -> Marker | None:
         cluster: Any = None
-        return closing_marker(cluster, PARTITION, 7, start, first)
+        return closing_marker(cluster, SpanStart(PARTITION, 7, start), first)
 
 
 def test_it_is_read_from_the_higher_of_both_offsets_and_not_endlessly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from support.batches import a_batch, a_marker
 from support.problems import a_problem
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind
-from txnwatch.state.model.ports import BEING_READ, ListedOffset, SpanHistory, SpanStart
-from txnwatch.state.model.values import Problem, TopicPartition
+from txnwatch.state.model.ports import BEING_READ, ListedOffset, SpanHistory
+from txnwatch.state.model.values import Problem, SpanStart, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import Metadata, TopicInfo
 from txnwatch.streaming.log import lookups as extent

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from txnwatch.state.detection.open_transactions import UNOWNED
 from txnwatch.state.model.findings import (
-    BlockedOffset,
     CensusReason,
     CensusRequest,
     Finding,
@@ -17,7 +16,7 @@ from txnwatch.state.model.findings import (
     OutstandingGap,
     ReadLimitReached,
 )
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, PartitionOffset, Remedy, TopicPartition
 from txnwatch.streaming.source.planner import RereadRequest, census_of, requests_after
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
@@ -64,7 +63,7 @@ def test_a_last_stable_offset_is_asked_about_where_nothing_known_holds_it(
     known: list[Finding], *, is_asked: bool
 ) -> None:
     wanted = {census_of(ORDERS, CensusReason.STANDING)} if is_asked else set()
-    blocked = OpenTransactions(0, (), (BlockedOffset(ORDERS, 10),))
+    blocked = OpenTransactions(0, (), (PartitionOffset(ORDERS, 10),))
     assert requests_after([blocked, *known], ()) == wanted
     assert requests_after([*known, blocked], ()) == wanted
     assert requests_after(known, ()) == set()
