@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import tomllib
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -43,7 +44,6 @@ def generator() -> ModuleType:
 
 GENERATED = [
     "docs/abort.md",
-    "docs/bad-inputs.md",
     "docs/capacity.md",
     "docs/cli.md",
     "docs/configuration.md",
@@ -74,8 +74,10 @@ def test_every_generated_page_is_compared(generator: ModuleType) -> None:
 
 def test_every_table_has_one_place_in_the_pages(generator: ModuleType) -> None:
     names_of = importlib.import_module("tables").names_of
-    placed = [name for page in generator.pages() for name in names_of((ROOT / page).read_text())]
-    assert sorted(placed) == sorted(generator.BLOCKS)
+    placed = Counter(name for page in generator.pages() for name in names_of((ROOT / page).read_text()))
+    assert placed.keys() <= generator.BLOCKS.keys()
+    once = [name for name in generator.BLOCKS if not name.startswith("results")]
+    assert {name: placed[name] for name in once} == dict.fromkeys(once, 1)
 
 
 def section(page: str, heading: str) -> str:
