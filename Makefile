@@ -7,7 +7,7 @@ export PYTHONPATH
 # Each process of a test would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Each target that writes results (docs/*.json) makes the pages of them at its end: docs/measured.md, docs/bad-inputs.md.
+# Each target that writes results (docs/*.json) makes the page of them at its end: docs/measured.md.
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 

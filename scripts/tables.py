@@ -1,8 +1,9 @@
 """The tables of the pages, in Markdown: the rows come from code or from results, the columns are in the page.
 
 A block of a page begins with `<!-- make docs: NAME` and ends with `<!-- end -->`. The comment has the text above the
-table, the titles of the columns and below them what the cells show; these lines are made for each row. A block whose
-comment has no more than its name has its whole text from the code.
+table, the titles of the columns and below them what the cells show; these lines are made for each row. A line that
+begins with the path of a value is made once, of that value: `soak | hangs | {hangs.made} |`. A block whose comment has
+no more than its name has its whole text from the code.
 
 `{seconds}` is a value of the row by its type, `{seconds:.1f}` in a format, `{name!c}` as code, and `{names!n}` is the
 number of names. A name may be a path: `{hangs.made}`, `{1.means}`. A cell is a dash if a value in it is None.
@@ -47,8 +48,12 @@ def formed(form: str, content: Content) -> str:
     parts = []
     for part in form.strip("\n").split("\n\n"):
         if part.startswith("  | "):
-            titles, *lines = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in part.splitlines()]
-            found = [[_text(row, cell) for cell in line] for row in values.get("rows", [values]) for line in lines]
+            (_, *titles), *lines = [[cell.strip() for cell in line.split("|")[:-1]] for line in part.splitlines()]
+            found = [
+                [_text(row, cell) for cell in cells]
+                for place, *cells in lines
+                for row in ([_at(values, place)] if place else values.get("rows", [values]))
+            ]
             parts.append(_laid_out(titles, found))
         else:
             parts.append(str(_text(values, part)))

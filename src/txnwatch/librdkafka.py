@@ -74,7 +74,7 @@ def _kerberos_config(login: KerberosLogin) -> LibrdkafkaConfig:
     except KafkaException as exc:
         raise MissingMechanismError(
             "sasl.mechanism GSSAPI: expected a confluent-kafka that is built with GSSAPI; its wheels have no GSSAPI; "
-            "the events topic needs it (docs/connection.md)",
+            "the events topic needs it (docs/configuration.md)",
             fix="build confluent-kafka from source, with GSSAPI",
         ) from exc
     return config

@@ -1,4 +1,4 @@
-"""What txnwatch says about each bad input: kept in one JSON file, from which docs/bad-inputs.md is made."""
+"""What txnwatch says about each bad input: kept in one JSON file, docs/bad-inputs.json."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import redis
 from support.redis_servers import PASSWORD, SENTINEL_PASSWORD, RedisCluster, WithSentinel
 from txnwatch_demo.embedded.real_servers import EmbeddedRedis
 
-_DOCUMENTED = (Path(__file__).parents[2] / "docs" / "connection.md").read_text()
+_DOCUMENTED = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 _USER, _USER_PASSWORD = "watch", "of-the-watch"
 _OF_SENTINELS, _OF_SENTINELS_PASSWORD = "asks", "of-the-asking"
 

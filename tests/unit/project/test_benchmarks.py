@@ -1,11 +1,9 @@
-"""What `make bench` writes down: rows that are replaced as a whole, slopes, and the page made of them."""
+"""What `make bench` writes down: rows that are replaced as a whole, slopes, and growth."""
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -87,67 +85,13 @@ def test_a_run_that_fails_leaves_all_as_it_was(tmp_path: Path) -> None:
     assert path.read_text() == "{}"
 
 
-@pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "scripts")
-    return importlib.import_module("result_tables")
-
-
-def a_row(sizes_are: str, *points: dict[str, Any], slope: float | None = None) -> dict[str, Any]:
-    return {
-        "name": "ids",
-        "sizes_are": sizes_are,
-        "beside": "none",
-        "slope": slope,
-        "growth": {},
-        "points": list(points),
-    }
-
-
-def a_point(size: int, **figures: float | None) -> dict[str, Any]:
-    return {"size": size, "wall_s": None, "cpu_s": None, "ratio": None, "figures": figures}
-
-
-def test_a_benchmark_has_a_line_for_each_size_and_the_columns_that_were_measured(page: ModuleType) -> None:
-    points = (a_point(5, ids=1.0), {**a_point(10), "cpu_s": 2.0, "figures": {"live": 3.0}})
-    assert page.benchmark([a_row("minutes", *points, slope=0.5)]).splitlines() == [
-        "|  | minutes | CPU seconds | ids | live |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        "| ids (slope 0.50) | 5 | - | 1 | - |",
-        "| ids (slope 0.50) | 10 | 2 | - | 3 |",
-    ]
-
-
-def test_rows_with_other_columns_are_another_table(page: ModuleType) -> None:
-    rows = [a_row("ids", a_point(1, seen=1.0)), a_row("ids", a_point(1, lost=1.0)), a_row("ids", a_point(2, seen=2.0))]
-    first, second = page.benchmark(rows).split("\n\n")
-    assert first.splitlines()[2:] == ["| ids | 1 | 1 |", "| ids | 2 | 2 |"]
-    assert second.splitlines()[0] == "|  | ids | lost |"
-
-
-def test_a_column_that_the_text_of_a_benchmark_explains_was_measured() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "measured.md").read_text()
-    for words, bench in (
-        ("idle micro-batch s", "latency"),
-        ("transactions a second", "changing"),
-        ("writes of each producer in a batch", "changing"),
-        ("transactions/s", "partitions"),
-        ("JVM heap MB, committed", "steady"),
-        ("JVM heap MB, live", "steady"),
-    ):
-        assert f" {words} |" in text.partition(f"benchmark: {bench} -->")[2].partition("<!-- end -->")[0]
-
-
-def test_growth_over_minutes_is_stated_an_hour(page: ModuleType) -> None:
+def test_growth_over_minutes_is_stated_an_hour() -> None:
     points = [Point(minute, figures={"PSS MB": 900.0 + minute, "ids": 5.0}) for minute in (5, 10, 60)]
     points[0] = Point(5, figures={**points[0].figures, "live MB": 3.0})
     growth = Row("steady", "a", "minutes", points=points).growth
     assert growth == {"PSS MB": pytest.approx(60.0)}
     assert Row("steady", "a", "partitions", points=points).growth == {}
     assert Row("steady", "a", "minutes", points=points[:1]).growth == {}
-    rows = [{**a_row("minutes", a_point(5, ids=5.0)), "growth": growth}]
-    assert "Growth an hour, by least squares over all lines: PSS MB +60." in page.benchmark(rows)
-    assert "Growth" not in page.benchmark([a_row("partitions", a_point(5, ids=5.0))])
 
 
 def test_the_profile_has_a_share_of_each_part_of_a_micro_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

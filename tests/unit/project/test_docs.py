@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import tomllib
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +25,7 @@ from txnwatch.state.evidence.ending import RULES
 from txnwatch.state.model.verdicts import Reason, Severity, Verdict
 
 ROOT = Path(__file__).parents[3]
-RUNBOOK, CAUSES = ((ROOT / "docs" / name).read_text() for name in ("runbook.md", "causes.md"))
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 PAGES = sorted(
     path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if ".venv" not in path.parts
 )
@@ -43,7 +44,6 @@ def generator() -> ModuleType:
 
 GENERATED = [
     "docs/abort.md",
-    "docs/bad-inputs.md",
     "docs/capacity.md",
     "docs/cli.md",
     "docs/configuration.md",
@@ -74,8 +74,10 @@ def test_every_generated_page_is_compared(generator: ModuleType) -> None:
 
 def test_every_table_has_one_place_in_the_pages(generator: ModuleType) -> None:
     names_of = importlib.import_module("tables").names_of
-    placed = [name for page in generator.pages() for name in names_of((ROOT / page).read_text())]
-    assert sorted(placed) == sorted(generator.BLOCKS)
+    placed = Counter(name for page in generator.pages() for name in names_of((ROOT / page).read_text()))
+    assert placed.keys() <= generator.BLOCKS.keys()
+    once = [name for name in generator.BLOCKS if not name.startswith("results")]
+    assert {name: placed[name] for name in once} == dict.fromkeys(once, 1)
 
 
 def section(page: str, heading: str) -> str:
@@ -247,7 +249,7 @@ def test_no_page_raises_every_feature_to_raise_one() -> None:
     for page in (*PAGES, Path("README.md")):
         blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
         assert "--release-version" not in "".join(blocks), page
-    assert "upgrade --feature transaction.version=2" in CAUSES
+    assert "upgrade --feature transaction.version=2" in RUNBOOK
 
 
 def test_the_readme_has_a_row_for_each_verdict() -> None:

@@ -118,3 +118,9 @@ def test_lines_of_a_block_without_rows_are_made_once(tables: ModuleType) -> None
     form = "  |  | result |\n  | first | {a.b} s |\n  | second | {c} |"
     assert tables.formed(form, {"a": {"b": 1}, "c": 2}).splitlines()[2:] == ["| first | 1 s |", "| second | 2 |"]
     assert tables.formed(form, [{"a": {"b": 1}, "c": 2}]) == tables.formed(form, {"a": {"b": 1}, "c": 2})
+
+
+def test_a_line_with_the_path_of_a_value_is_made_once_of_that_value(tables: ModuleType) -> None:
+    form = "  | what | result |\n  a. b | first | {c} s |\n  d | second | {0} |"
+    values = {"a. b": {"c": 1}, "d": (2,), "rows": [1, 2, 3]}
+    assert tables.formed(form, values).splitlines()[2:] == ["| first | 1 s |", "| second | 2 |"]
