@@ -283,7 +283,9 @@ class FollowUp:
         for incident, end in checked:
             partition = spans.get(incident.incident_id)
             if end is not None:
-                may_have_marker = is_unexplained(end) and partition is not None and _is_in(incident, readings[partition])
+                may_have_marker = (
+                    is_unexplained(end) and partition is not None and _is_in(incident, readings[partition])
+                )
                 found.append(Checked(incident, incident, end, may_have_marker))
             elif partition is not None:
                 now = with_blocked_reads(incident, readings[partition])
