@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
-from txnwatch.state.evidence.proven_hang import StoredEvidence, StoredFindings
+from txnwatch.state.evidence.outcome import StoredEvidence, StoredFindings
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
 from txnwatch.state.incidents.wanted import (

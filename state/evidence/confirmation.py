@@ -129,6 +129,11 @@ def covers(description: TransactionDescription, candidate: SpanCandidate) -> boo
     )
 
 
+def is_disowned(description: TransactionDescription, candidate: SpanCandidate) -> bool:
+    """Whether the coordinator has answered, and no live transaction of the producer holds the partition."""
+    return not isinstance(description, NotDescribed) and not covers(description, candidate)
+
+
 class Answer(StrEnum):
     """The result of a confirmation."""
 
@@ -194,6 +199,16 @@ def assess_span(
         log_epoch,
         unlisted=coordinator.unlisted,
     )
+
+
+def held_by(owner: DescribedTransaction) -> SpanConfirmation:
+    """The answer about a span that a live transaction holds, by its coordinator alone."""
+    return SpanConfirmation(Answer.REFUTED, f"{owner.transactional_id} holds the partition", description=owner)
+
+
+def unanswered(why: str) -> SpanConfirmation:
+    """The answer about a span of which the coordinators prove nothing."""
+    return SpanConfirmation(Answer.UNKNOWN, why)
 
 
 def assess_overdue(candidate: SpanCandidate, reading: PartitionReading) -> SpanConfirmation:

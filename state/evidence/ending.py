@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -30,8 +30,8 @@ from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 # of the partition. So a raised epoch is the coordinator's. The same epoch is the administrator's if no coordinator can
 # have written it: no id owns the producer id, or the id's last transaction began before the data was written. A later
 # transaction of the same epoch (versions 0 and 1) may have absorbed the data: then the writer is unknown. `txnwatch` is
-# the result only for a marker that this process has written and verified (state/abort/protocol.py). A marker names no
-# author, so after a restart, and in another instance, it counts as an administrator's.
+# the result only for a marker that this process has written and verified (state/incidents/abort_protocol.py). A marker
+# names no author, so after a restart, and in another instance, it counts as an administrator's.
 
 
 def ended_by(
@@ -329,6 +329,51 @@ def pause_ms(detected_ms: Iterable[TimestampMs], now_ms: TimestampMs) -> Duratio
     """The pause before open incidents are read again; `detected_ms` is when each of them was found."""
     is_young = any(now_ms - at_ms < SECOND_LOOK_MS for at_ms in detected_ms)
     return SECOND_LOOK_MS if is_young else LOOK_AGAIN_MS
+
+
+# What several reads of an incident show.
+#
+# Law: if a span is over, its log should show how it ended. Only if the incident is still open `LOG_SHOWS_MS` later, its
+# end was missed.
+
+LOG_SHOWS_MS: Final = DurationMs(5_000)
+
+
+def absences_in_a_row(
+    before: Mapping[TopicPartition, int], readings: Mapping[TopicPartition, PartitionReading]
+) -> dict[TopicPartition, int]:
+    """How often in a row each partition was absent, after another read of all of them."""
+    absent = (partition for partition, reading in readings.items() if reading.is_absent)
+    return {partition: before.get(partition, 0) + 1 for partition in absent}
+
+
+def is_unexplained(end: Resolution | None) -> bool:
+    """Whether the incident is over, and nothing shows how it ended."""
+    return end is not None and end.how is EndKind.NO_LONGER_OPEN
+
+
+def unexplained_since(
+    before: Mapping[str, TimestampMs], unexplained: Iterable[str], now_ms: TimestampMs
+) -> dict[str, TimestampMs]:
+    """Since when each of these incidents is over without an explanation."""
+    return {incident_id: before.get(incident_id, now_ms) for incident_id in unexplained}
+
+
+def is_end_missed(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
+    """Whether the log would have shown the end by now."""
+    return now_ms - since_ms >= LOG_SHOWS_MS
+
+
+_EARLY_MS: Final = DurationMs(5_000)  # how much two clocks may differ
+
+
+def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
+    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
+    if not isinstance(owner, DescribedTransaction) or not is_same_transaction(owner, incident):
+        return False
+    if owner.start_ms is None:
+        return False
+    return now_ms + _EARLY_MS < owner.start_ms + owner.timeout_ms
 
 
 # When an open incident gets an update event: the rule that keeps events few.

@@ -24,14 +24,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from txnwatch.state.abort.protocol import (
-    FRESH_READ_MS,
-    HOUR_MS,
-    MarkerResult,
-    action,
-    is_left_without_result,
-    recovered,
-)
 from txnwatch.state.abort.rules import (
     RULE_OF_REFUSAL,
     AbortPolicy,
@@ -43,10 +35,20 @@ from txnwatch.state.abort.rules import (
     objection,
 )
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.proven_hang import Marked, ProvenHang
+from txnwatch.state.evidence.outcome import Marked, ProvenHang
+from txnwatch.state.incidents.abort_protocol import (
+    FRESH_READ_MS,
+    HOUR_MS,
+    MarkerProtocol,
+    MarkerResult,
+    action,
+    is_left_without_result,
+    read_after,
+    recovered,
+    too_old,
+)
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS, Ledger
-from txnwatch.state.incidents.marker import MarkerProtocol, read_after, too_old
 from txnwatch.state.incidents.wanted import HoldLease, Now, PassLeaseOn, Plan, Say, Within, ask
 from txnwatch.state.model.incident import Action, ActionResult, Decision, IncidentEvent, Refusal, updated
 from txnwatch.state.model.pauses import Attempts, Every

@@ -10,16 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.state.abort.protocol import BY_HAND, FRESH_READ_BY_HAND_MS, MarkerResult, action, resolution
 from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Case, Refused, Usage, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.proven_hang import ProvenHang, proven
+from txnwatch.state.evidence.outcome import ProvenHang, proven
 from txnwatch.state.evidence.screening import Search
+from txnwatch.state.incidents.abort_protocol import (
+    BY_HAND,
+    FRESH_READ_BY_HAND_MS,
+    MarkerProtocol,
+    MarkerResult,
+    action,
+    resolution,
+    too_old,
+)
 from txnwatch.state.incidents.claims import found_too
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
 from txnwatch.state.incidents.event_builder import named, span_event
-from txnwatch.state.incidents.marker import MarkerProtocol, too_old
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate

@@ -18,12 +18,17 @@ from typing import Final, NamedTuple
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.ending import (
+    LOG_SHOWS_MS,
+    absences_in_a_row,
     closed_by_marker,
+    is_end_missed,
+    is_unexplained,
     needs_update,
     no_longer_open,
     pause_ms,
     span_end,
     transaction_end,
+    unexplained_since,
     with_owner,
 )
 from txnwatch.state.evidence.read_committed import UnmovedOffset, blocked_reads, look_again
@@ -47,7 +52,6 @@ from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
     AffectedGroup,
     EndedBy,
-    EndKind,
     IncidentEvent,
     Resolution,
     SpanKey,
@@ -73,7 +77,6 @@ from txnwatch.state.text import Said
 
 # What others claim.
 
-_EARLY_MS = DurationMs(5_000)  # how much two clocks may differ
 Ends = list[tuple[IncidentEvent, Resolution]]
 
 
@@ -153,7 +156,7 @@ class Doubts:
         owners = (yield from ask(DescribeTransactions(names))) if late else {}
         for one in late:
             owner = owners[one.transactional_id or ""]
-            if isinstance(owner, DescribedTransaction) and _is_premature(owner, one, now_ms):
+            if isinstance(owner, DescribedTransaction) and ending.is_premature(owner, one, now_ms):
                 ends.append((one, ending.refuted(now_ms, owner)))
         return ends
 
@@ -188,15 +191,6 @@ def candidate_of(incident: IncidentEvent) -> SpanCandidate:
         data_listed_ms=LONG_AGO,
         coordinator_listed_ms=LONG_AGO,
     )
-
-
-def _is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
-    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
-    if not isinstance(owner, DescribedTransaction) or not ending.is_same_transaction(owner, incident):
-        return False
-    if owner.start_ms is None:
-        return False
-    return now_ms + _EARLY_MS < owner.start_ms + owner.timeout_ms
 
 
 # The checks from time to time.
@@ -446,36 +440,3 @@ class OpenChecks:
         yield Change(book.end_of(known, resolution, now_ms), may_wait=happens is not Happening.CONTRADICTED)
         if key is not None and is_found and its_own is not None and its_own.incident_id == incident.incident_id:
             book.findings.over(key)
-
-
-# What several reads of an incident show.
-#
-# Law: if a span is over, its log should show how it ended. Only if the incident is still open `LOG_SHOWS_MS` later, its
-# end was missed.
-
-LOG_SHOWS_MS: Final = DurationMs(5_000)
-
-
-def absences_in_a_row(
-    before: Mapping[TopicPartition, int], readings: Mapping[TopicPartition, PartitionReading]
-) -> dict[TopicPartition, int]:
-    """How often in a row each partition was absent, after another read of all of them."""
-    absent = (partition for partition, reading in readings.items() if reading.is_absent)
-    return {partition: before.get(partition, 0) + 1 for partition in absent}
-
-
-def is_unexplained(end: Resolution | None) -> bool:
-    """Whether the incident is over, and nothing shows how it ended."""
-    return end is not None and end.how is EndKind.NO_LONGER_OPEN
-
-
-def unexplained_since(
-    before: Mapping[str, TimestampMs], unexplained: Iterable[str], now_ms: TimestampMs
-) -> dict[str, TimestampMs]:
-    """Since when each of these incidents is over without an explanation."""
-    return {incident_id: before.get(incident_id, now_ms) for incident_id in unexplained}
-
-
-def is_end_missed(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
-    """Whether the log would have shown the end by now."""
-    return now_ms - since_ms >= LOG_SHOWS_MS

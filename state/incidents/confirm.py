@@ -20,10 +20,12 @@ from txnwatch.state.evidence.confirmation import (
     assess_span,
     assess_transaction,
     coordinator_reading,
-    covers,
+    held_by,
+    is_disowned,
     names_in_log,
+    unanswered,
 )
-from txnwatch.state.evidence.proven_hang import (
+from txnwatch.state.evidence.outcome import (
     ProvenHang,
     with_history,
 )
@@ -41,7 +43,6 @@ from txnwatch.state.incidents.wanted import (
 )
 from txnwatch.state.model.findings import SpanCandidate, SpanEnded, TransactionCandidate
 from txnwatch.state.model.incident import ExpectedOutcome
-from txnwatch.state.model.transaction import NotDescribed, TransactionDescription
 from txnwatch.state.model.values import DurationMs, SpanStart, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import Said
@@ -99,11 +100,6 @@ def confirm_contradicted(
     return [*unknown, *(yield from confirm_spans(again))]
 
 
-def is_disowned(description: TransactionDescription, candidate: SpanCandidate) -> bool:
-    """Whether the coordinator has answered, and no live transaction of the producer holds the partition."""
-    return not isinstance(description, NotDescribed) and not covers(description, candidate)
-
-
 def confirm_asked(
     asked: Sequence[SpanCandidate], now_ms: TimestampMs
 ) -> Plan[list[tuple[SpanCandidate, SpanConfirmation]]]:
@@ -116,11 +112,8 @@ def confirm_asked(
     listing = yield from ask(ListTransactions([span.producer_id for span in asked]))
     owners = yield from ask(DescribeTransactions(sorted({row.transactional_id for row in listing.transactions})))
     screened = screen(asked, owners, listing, now_ms)
-    held = [
-        (span, SpanConfirmation(Answer.REFUTED, f"{owner.transactional_id} holds the partition", description=owner))
-        for span, owner in screened.covered
-    ]
-    unknown = [(span, SpanConfirmation(Answer.UNKNOWN, why)) for span, why in screened.unproven]
+    held = [(span, held_by(owner)) for span, owner in screened.covered]
+    unknown = [(span, unanswered(why)) for span, why in screened.unproven]
     return [*held, *unknown, *(yield from confirm_contradicted(screened.candidates))]
 
 

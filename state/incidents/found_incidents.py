@@ -15,8 +15,17 @@ from typing import TypeGuard
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.ending import SECOND_LOOK_MS
-from txnwatch.state.evidence.outcome import Outcome, is_settled, known_outcome, outcome_basis, unknown, with_outcome
-from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data
+from txnwatch.state.evidence.outcome import (
+    Outcome,
+    ProvenHang,
+    agreed,
+    is_same_data,
+    is_settled,
+    known_outcome,
+    outcome_basis,
+    unconfirmed,
+    with_outcome,
+)
 from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings
@@ -60,7 +69,6 @@ from txnwatch.state.model.findings import (
 from txnwatch.state.model.incident import (
     ExpectedOutcome,
     IncidentEvent,
-    OutcomeDoubt,
     Resolution,
     SpanKey,
     resolved,
@@ -453,11 +461,6 @@ class OutcomeRetries:
         else:
             awaited.later(now_ms, is_under_way=outcome.is_being_read)
             self._awaited[incident.incident_id] = awaited
-
-
-def unconfirmed(fresh: SpanConfirmation) -> Outcome:
-    """The outcome after a read that does not confirm the same data: awaited only if the read has no answer."""
-    return unknown(OutcomeDoubt.NOT_READ if fresh.answer is Answer.UNKNOWN else OutcomeDoubt.DATA_MIXED, fresh.why)
 
 
 def is_without_outcome(incident: IncidentEvent | None) -> TypeGuard[IncidentEvent]:

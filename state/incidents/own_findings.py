@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 
-from txnwatch.state.abort.protocol import HOUR_MS
 from txnwatch.state.evidence.confirmation import (
     SpanConfirmation,
 )
-from txnwatch.state.evidence.proven_hang import (
+from txnwatch.state.evidence.outcome import (
     Marked,
     ProvenHang,
     StoredEvidence,
@@ -22,6 +21,7 @@ from txnwatch.state.evidence.proven_hang import (
     proven,
     seen_again,
 )
+from txnwatch.state.incidents.abort_protocol import HOUR_MS
 from txnwatch.state.incidents.confirm import GONE_MS
 from txnwatch.state.incidents.wanted import (
     Keep,

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from txnwatch.state.evidence.proven_hang import StoredEvidence
+from txnwatch.state.evidence.outcome import StoredEvidence
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, SpanData, Witness
 from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition

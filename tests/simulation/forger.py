@@ -16,7 +16,7 @@ from dataclasses import replace
 from simulation.world import World
 from support.incidents import an_event, an_evidence
 from support.shared_log import SharedLog, SharedLogSink
-from txnwatch.state.abort.protocol import action
+from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.model.incident import (
     Decision,
     EndedBy,

@@ -10,7 +10,7 @@ from unittest import mock
 from msgspec.structs import replace
 
 from txnwatch.state.detection import view
-from txnwatch.state.evidence import outcome, proven_hang
+from txnwatch.state.evidence import outcome
 from txnwatch.state.evidence.outcome import Doubt
 from txnwatch.state.model.incident import OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanData
@@ -48,8 +48,8 @@ def a_sequence_identifies_data() -> Iterator[None]:
     without = property(lambda row: SpanData(row.txn_start_offset, row.producer_epoch, row.last_sequence, None))
     with (
         mock.patch.object(ActiveProducer, "data", without),
-        mock.patch.object(proven_hang, "has_grown", return_value=False),
-        mock.patch.object(proven_hang, "has_begun", return_value=False),
+        mock.patch.object(outcome, "has_grown", return_value=False),
+        mock.patch.object(outcome, "has_begun", return_value=False),
     ):
         yield
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txnwatch.state.abort.protocol import FRESH_READ_MS, HOUR_MS, MarkerResult, action, outdated
 from txnwatch.state.abort.rules import Refused
 from txnwatch.state.evidence.confirmation import Answer
+from txnwatch.state.incidents.abort_protocol import FRESH_READ_MS, HOUR_MS, MarkerResult, action, outdated
 from txnwatch.state.incidents.automatic_abort import (
     IDLE_HOLDER_MS,
     UNPROVEN_MS,

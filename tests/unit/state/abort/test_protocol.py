@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from support.incidents import an_event
-from txnwatch.state.abort.protocol import (
+from txnwatch.state.abort.rules import AbortSpec
+from txnwatch.state.incidents.abort_protocol import (
     ABANDONED_MS,
     MarkerResult,
     action,
@@ -24,7 +25,6 @@ from txnwatch.state.abort.protocol import (
     still_open_or_unreadable,
     with_answer,
 )
-from txnwatch.state.abort.rules import AbortSpec
 from txnwatch.state.model.incident import (
     Action,
     ActionResult,

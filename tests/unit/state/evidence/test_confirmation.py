@@ -16,8 +16,8 @@ from txnwatch.state.evidence.confirmation import (
     assess_span,
     assess_transaction,
     coordinator_reading,
+    is_disowned,
 )
-from txnwatch.state.incidents.confirm import is_disowned
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.ports import (
     ActiveProducer,

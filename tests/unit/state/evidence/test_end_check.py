@@ -13,19 +13,17 @@ from msgspec.structs import replace
 from support.incidents import OPEN_SINCE_MS, an_event
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.ending import (
+    LOG_SHOWS_MS,
     LOOK_AGAIN_MS,
     SECOND_LOOK_MS,
-    pause_ms,
-    span_end,
-    transaction_end,
-    with_owner,
-)
-from txnwatch.state.incidents.checking import (
-    LOG_SHOWS_MS,
     absences_in_a_row,
     is_end_missed,
     is_unexplained,
+    pause_ms,
+    span_end,
+    transaction_end,
     unexplained_since,
+    with_owner,
 )
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, UNKNOWN_PARTITION, ActiveProducer, PartitionReading

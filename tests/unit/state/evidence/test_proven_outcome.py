@@ -9,8 +9,9 @@ from msgspec.structs import replace as replaced
 
 from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import Doubt, Outcome, unknown
-from txnwatch.state.evidence.proven_hang import (
+from txnwatch.state.evidence.outcome import (
+    Doubt,
+    Outcome,
     ProvenHang,
     StoredEvidence,
     agreed,
@@ -18,9 +19,10 @@ from txnwatch.state.evidence.proven_hang import (
     is_same_data,
     proven,
     seen_again,
+    unconfirmed,
+    unknown,
     with_history,
 )
-from txnwatch.state.incidents.found_incidents import unconfirmed
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.incident import OutcomeDoubt as D

@@ -11,10 +11,9 @@ from support.abort_stage import AbortStage, a_manual_abort
 from support.incidents import an_event
 from support.operators import RecordingOperatorsTopic
 from support.plans import at_once, run_reads
-from txnwatch.state.abort.protocol import MarkerResult
 from txnwatch.state.incidents import by_hand
+from txnwatch.state.incidents.abort_protocol import MarkerResult, read_after
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.marker import read_after
 from txnwatch.state.model.incident import Decision, Evidence
 from txnwatch.state.model.ports import MarkerSpec
 

@@ -8,8 +8,8 @@ import pytest
 
 from support.abort_stage import AT_ONCE, AbortStage
 from support.incidents import an_event
-from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.ending import no_longer_open, partition_gone
+from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.model.incident import ActionResult, Decision, EndKind, Initiator, resolved, updated
 from txnwatch.state.model.ports import MarkerSpec
 

@@ -12,8 +12,8 @@ from support.abort_stage import a_manual_abort
 from support.fake_admin import FakeAdmin
 from support.operators import RecordingOperatorsTopic
 from txnwatch.sinks.abort.run_abort import FoundHang, ManualAbort, ManualTarget
-from txnwatch.state.abort.protocol import FRESH_READ_BY_HAND_MS, MarkerResult
 from txnwatch.state.abort.rules import AbortSpec, Refused
+from txnwatch.state.incidents.abort_protocol import FRESH_READ_BY_HAND_MS, MarkerResult
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import (
     ActionResult,

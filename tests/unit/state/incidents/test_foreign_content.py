@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.incidents import an_event
-from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.outcome import Outcome, unknown
+from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.book import IncidentStore, is_own, is_same_span, meaning, outcome_as_found
 from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span, is_doubtful_transaction
 from txnwatch.state.incidents.claims import (

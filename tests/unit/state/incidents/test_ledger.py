@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from support.ledger_world import HOUR_MS, LedgerWorld
-from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
-from txnwatch.state.incidents.checking import LOG_SHOWS_MS
+from txnwatch.state.evidence.ending import LOG_SHOWS_MS, LOOK_AGAIN_MS
 from txnwatch.state.incidents.found_incidents import OUTCOME_BUDGET_MS
 from txnwatch.state.incidents.ledger import CONFIRM_BUDGET_MS
 from txnwatch.state.model.facts import TransactionEnd

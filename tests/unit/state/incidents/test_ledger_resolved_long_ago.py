@@ -13,7 +13,7 @@ from support.incidents import OPEN_SINCE_MS, a_life, an_event, id_of
 from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.protocol import HOUR_MS as BUDGET_MS
+from txnwatch.state.incidents.abort_protocol import HOUR_MS as BUDGET_MS
 from txnwatch.state.incidents.book import IncidentStore
 from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.confirm import GONE_MS

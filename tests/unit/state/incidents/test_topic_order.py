@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.incidents import an_event
-from txnwatch.state.abort.protocol import action
 from txnwatch.state.evidence.ending import no_longer_open, partition_gone
+from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.book import IN_HAND_MS, is_left_to_watch
 from txnwatch.state.incidents.claims import (
     KEPT_MS,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from support.strategies import witnesses
-from txnwatch.state.evidence.proven_hang import StoredEvidence
+from txnwatch.state.evidence.outcome import StoredEvidence
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, SpanData, TransactionState, Witness
 from txnwatch.state.model.values import ProducerEpoch, ProducerId, TopicPartition
