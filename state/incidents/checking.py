@@ -104,13 +104,13 @@ class Doubts:
         elif incident.span is not None:
             self.spans[incident.span] = None
 
-    def gone_on(self) -> Plan[list[SpanCandidate | TransactionCandidate]]:
+    def read_again(self) -> Plan[list[SpanCandidate | TransactionCandidate]]:
         """Candidates that others have ended and a fresh read confirms; read again until they are open, or over."""
-        spans = yield from self._spans_gone_on()
-        transactions = yield from self._transactions_gone_on()
+        spans = yield from self._spans_read_again()
+        transactions = yield from self._transactions_read_again()
         return [*spans, *transactions]
 
-    def _spans_gone_on(self) -> Plan[list[SpanCandidate]]:
+    def _spans_read_again(self) -> Plan[list[SpanCandidate]]:
         findings = self.book.findings
         left = {key: findings.get(key) for key in self.spans if not self._is_published_by_us(key)}
         asked = [evidence.candidate for evidence in left.values() if evidence is not None][:CANDIDATES_AT_A_TIME]
@@ -129,7 +129,7 @@ class Doubts:
         known = self.book.store.open_span(*key)
         return known is not None and self.book.is_found(known)
 
-    def _transactions_gone_on(self) -> Plan[list[TransactionCandidate]]:
+    def _transactions_read_again(self) -> Plan[list[TransactionCandidate]]:
         is_open = self.book.store.open_one
         self._transactions = {one: found for one, found in self._transactions.items() if is_open(one) is None}
         asked = dict(list(self._transactions.items())[:CANDIDATES_AT_A_TIME])
@@ -142,7 +142,7 @@ class Doubts:
                 del self._transactions[incident_id]
         return confirmed
 
-    def contradicted(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
+    def contradictions(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[Ends]:
         """The ends of incidents that this process has not found, and that a fresh read contradicts."""
         spans = [one for one in incidents if is_doubtful_span(one, was_found=self.book.was_found(one))]
         spans = spans[:CANDIDATES_AT_A_TIME]
@@ -416,13 +416,13 @@ class OpenChecks:
                 yield from self._end(incident, Happening.OVER, resolution, now_ms)
             elif (
                 needs_update(incident, update := updated(now, now_ms))
-                and book.step(incident, Happening.CHANGED) is NextStep.UPDATE
+                and (then := book.step(incident, Happening.CHANGED)) is NextStep.UPDATE
             ):
-                yield Change(book.as_found(update))
+                yield Change(book.as_found(update), then)
         left = store.left_to_us(now_ms)
         for incident in [one for one in left if store.is_double(one)]:
             yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, _DOUBLE), now_ms)
-        for incident, resolution in (yield from self.doubts.contradicted(left, now_ms)):
+        for incident, resolution in (yield from self.doubts.contradictions(left, now_ms)):
             yield from self._end(incident, Happening.CONTRADICTED, resolution, now_ms)
         if self.follow_up.is_waiting:
             self.due_ms = now_ms + LOG_SHOWS_MS
@@ -433,10 +433,11 @@ class OpenChecks:
         """Ends an incident after a check, if it is still open, and drops the findings about it."""
         book, key = self.book, incident.span
         known = book.store.known[incident.incident_id]
-        if book.step(known, happens) is not NextStep.END:
+        then = book.step(known, happens)
+        if then not in {NextStep.END, NextStep.END_AT_ONCE}:
             return
         its_own = book.store.open_span(*key) if key is not None else None
         is_found = book.is_found(incident)
-        yield Change(book.end_of(known, resolution, now_ms), may_wait=happens is not Happening.CONTRADICTED)
+        yield Change(book.end_of(known, resolution, now_ms), then)
         if key is not None and is_found and its_own is not None and its_own.incident_id == incident.incident_id:
             book.findings.over(key)

@@ -106,7 +106,7 @@ class SpanIncidents:
     answers: Answers
     refuted: set[TopicPartition] = field(default_factory=set)
 
-    def ended(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+    def end_over(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Ends incidents whose span has ended, and drops the findings about it.
 
         Another writer may have published another end already.
@@ -132,30 +132,31 @@ class SpanIncidents:
         for key in keys:
             book.findings.over(key)
 
-    def learned_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+    def learn_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents without an owner, if a candidate that is repeated names it now."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate) and candidate.view is not None:
                 known = self.book.open_about(candidate)
                 if known is not None and known.verdict == candidate.verdict and known.transactional_id is None:
                     named = updated(replace(known, transactional_id=candidate.view.transactional_id), now_ms)
-                    yield Change(self.book.as_found(named))
+                    yield from changed(self.book, known, self.book.as_found(named))
 
-    def stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+    def tell_stray_writes(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Publishes stray writes. No fresh read: the log shows two epochs in one span, or two barriers prove it."""
         store = self.book.store
         for stray in emitted:
             if isinstance(stray, StrayWrite):
                 event = event_builder.stray_event(self.book.origin, stray, now_ms, self.book.looks)
-                is_known = store.open_span(stray.topic_id, stray.partition, stray.producer_id) is not None
-                if is_known or self.book.is_published(event):
+                known = store.open_span(stray.topic_id, stray.partition, stray.producer_id)
+                then = self.book.step(known, Happening.STRAY_WRITE)
+                if then is not NextStep.OPEN or self.book.is_published(event):
                     continue
                 event = replace(event, incident_id=store.unused(event.incident_id))
-                yield Change(event)
+                yield Change(event, then)
                 if stray.joined.marker is not None:
-                    yield Change(resolved(event, now_ms, ending.absorbed(stray.joined.marker, now_ms)))
+                    yield from over(self.book, event, ending.absorbed(stray.joined.marker, now_ms), now_ms)
 
-    def new(self, emitted: Sequence[Finding]) -> Plan[None]:
+    def open_confirmed(self, emitted: Sequence[Finding]) -> Plan[None]:
         """Publishes candidates that a fresh read confirms."""
         now_ms = yield from ask(Now())
         candidates = (one for one in emitted if isinstance(one, SpanCandidate) and not self._is_settled(one))
@@ -223,12 +224,12 @@ class SpanIncidents:
         book, now_ms = self.book, event.time_ms
         then = book.step(known, confirmed_span(known, event))
         if known is not None and then is NextStep.END_AND_OPEN:
-            yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms), may_wait=False)
+            yield Change(book.end_of(known, ending.no_longer_open(now_ms, _ANOTHER), now_ms), then)
         if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
             for end in book.silence.take_ends_about(event.span):
-                yield Change(end, is_stored=False, may_wait=False)
+                yield Change(end, NextStep.PUBLISH_AGAIN)
             book.ends.opened(event)
-            yield Change(replace(event, incident_id=book.store.unused(event.incident_id)))
+            yield Change(replace(event, incident_id=book.store.unused(event.incident_id)), NextStep.OPEN)
         elif known is not None and then is NextStep.CHANGE_VERDICT:
             yield from adopted(book, known, with_newer_verdict(known, event), is_update=True, now_ms=now_ms)
         elif known is not None and then is NextStep.ADOPT:
@@ -249,8 +250,9 @@ class SpanIncidents:
 def over(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:
     """Makes the step of an incident that is over here; another writer may have published its end already."""
     if incident.is_open:
-        if book.step(incident, Happening.OVER) is NextStep.END:
-            yield Change(book.end_of(incident, resolution, now_ms))
+        then = book.step(incident, Happening.OVER)
+        if then is NextStep.END:
+            yield Change(book.end_of(incident, resolution, now_ms), then)
         return
     known = book.store.known.get(incident.incident_id)
     if known is None or known.is_open:
@@ -258,8 +260,15 @@ def over(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: Ti
     end = resolved(replace(incident, sequence=known.sequence, action=known.action), now_ms, resolution)
     if not book.ends.is_contradicted(end):
         book.ends.found(end)
-    elif book.step(incident, Happening.RECORD_AFTER_END) is NextStep.END_AGAIN:
-        yield Change(end)
+    elif (then := book.step(incident, Happening.RECORD_AFTER_END)) is NextStep.END_AGAIN:
+        yield Change(end, then)
+
+
+def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None]:
+    """Publishes the next event of an open incident that has learned something."""
+    then = book.step(known, Happening.CHANGED)
+    if then is NextStep.UPDATE:
+        yield Change(event, then)
 
 
 def adopted(
@@ -267,13 +276,16 @@ def adopted(
 ) -> Plan[None]:
     """Stores what was found about a published incident, and publishes it if it is an update, or if it has to follow.
 
-    An update may be left to another instance. Then an owner that it adds is told later (`learned_owners`).
+    An update may be left to another instance. Then an owner that it adds is told later (`learn_owners`).
     """
     left = book.step_once_found(known)
+    told = NextStep.UPDATE if left is NextStep.NOTHING else NextStep.CORRECT
     if not is_update and left is not NextStep.CORRECT:
-        yield Change(ours, is_published=left is NextStep.PUBLISH_AGAIN, may_wait=False)
-    elif not (yield from ask(Change(updated(ours, now_ms), may_wait=left is NextStep.NOTHING))):
-        yield Change(replace(ours, transactional_id=known.transactional_id), is_published=False)
+        yield Change(ours, NextStep.ADOPT)
+        if left is NextStep.PUBLISH_AGAIN:
+            yield Change(ours, left)
+    elif not (yield from ask(Change(updated(ours, now_ms), told))):
+        yield Change(replace(ours, transactional_id=known.transactional_id), NextStep.ADOPT)
 
 
 def is_update_of_span(known: IncidentEvent, found: IncidentEvent) -> bool:
@@ -295,7 +307,7 @@ class TransactionIncidents:
     queues: ConfirmationQueues
     answers: Answers
 
-    def moved(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
+    def end_over(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Ends incidents whose transaction the coordinator has moved on."""
         book = self.book
         for moved in emitted:
@@ -305,7 +317,7 @@ class TransactionIncidents:
                 if incident is not None:
                     yield from over(book, incident, ending.transaction_resolution(moved, now_ms), now_ms)
 
-    def new(self, emitted: Sequence[Finding]) -> Plan[None]:
+    def open_confirmed(self, emitted: Sequence[Finding]) -> Plan[None]:
         """Publishes candidates that a fresh read confirms."""
         now_ms = yield from ask(Now())
         candidates = (one for one in emitted if isinstance(one, TransactionCandidate) and self._is_worse(one))
@@ -325,10 +337,10 @@ class TransactionIncidents:
         then = self.book.step(known, confirmed_transaction(known, event))
         if then is NextStep.OPEN:
             event = replace(event, incident_id=store.unused(event.incident_id))
-            yield Change(event)
+            yield Change(event, then)
         elif known is not None and then is NextStep.CHANGE_VERDICT:
             worse = replace(known, verdict=event.verdict, severity=event.severity, overdue_ms=event.overdue_ms)
-            yield Change(updated(worse, event.time_ms))
+            yield Change(updated(worse, event.time_ms), then)
         elif known is not None and then is NextStep.ADOPT:
             ours = found_too(known, event)
             yield from adopted(self.book, known, ours, is_update=differs(known, ours), now_ms=event.time_ms)
@@ -380,7 +392,7 @@ class OutcomeRetries:
         if outcome.outcome == ExpectedOutcome.UNKNOWN:
             self._take(incident, _Awaited(candidate), outcome, incident.time_ms)
 
-    def found(self, emitted: Iterable[Finding], now_ms: TimestampMs) -> Plan[None]:
+    def learn(self, emitted: Iterable[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents whose outcomes are now known, or certainly not."""
         for candidate in emitted:
             if isinstance(candidate, SpanCandidate):
@@ -402,15 +414,17 @@ class OutcomeRetries:
             outcome = self._judge(incident, replace(fresh, history=history), now_ms)
             is_answered = fresh.answer is Answer.CONFIRMED and is_settled(incident, outcome)
             if is_answered or outcome.outcome != ExpectedOutcome.UNKNOWN:
-                yield Change(self._next(incident, outcome, fresh.description, now_ms))
+                yield from changed(self.book, incident, self._next(incident, outcome, fresh.description, now_ms))
 
-    def withdrawn(self, now_ms: TimestampMs) -> Plan[None]:
+    def withdraw(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents with a published outcome that no longer counts."""
         for incident in self.book.open_incidents:
             if incident.verdict == Verdict.HANGING and self.book.is_found(incident):
                 found = self.book.as_found(incident)
-                if found.expected_outcome == ExpectedOutcome.UNKNOWN != incident.expected_outcome:
-                    yield Change(updated(found, now_ms), may_wait=False)
+                is_known = found.expected_outcome != ExpectedOutcome.UNKNOWN
+                then = self.book.step(incident, Happening.WITHDRAWN)
+                if incident.expected_outcome != ExpectedOutcome.UNKNOWN and not is_known and then is NextStep.CORRECT:
+                    yield Change(updated(found, now_ms), then)
 
     def _repeated(self, incident_id: str, candidate: SpanCandidate, now_ms: TimestampMs) -> None:
         """Handles a repeated candidate of an open incident, which may have more information than before."""
@@ -485,7 +499,7 @@ class OwnerSearch:
     _names: dict[str, str | None] = field(default_factory=dict)
     _attempts: Attempts = field(default_factory=Attempts)
 
-    def found(self, now_ms: TimestampMs) -> Plan[None]:
+    def learn(self, now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents whose owners are known now; a change that is left to another instance is tried again."""
         nameless = {one.incident_id: one for one in self.book.open_incidents if self._is_nameless(one)}
         self._names = {one: name for one, name in self._names.items() if one in nameless}
@@ -501,7 +515,7 @@ class OwnerSearch:
         for incident_id, name in self._names.items():
             if name is not None:
                 named = updated(replace(nameless[incident_id], transactional_id=name), now_ms)
-                yield Change(self.book.as_found(named))
+                yield from changed(self.book, nameless[incident_id], self.book.as_found(named))
 
     def _is_nameless(self, incident: IncidentEvent) -> bool:
         is_without_owner = incident.transactional_id is None and incident.reason == Reason.NO_TRANSACTIONAL_ID

@@ -22,7 +22,7 @@ Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
@@ -40,7 +40,7 @@ from txnwatch.state.incidents.found_incidents import (
     SpanIncidents,
     TransactionIncidents,
 )
-from txnwatch.state.incidents.life import Happening, NextStep, step
+from txnwatch.state.incidents.life import MAKING, Happening, NextStep, step
 from txnwatch.state.incidents.own_findings import OwnFindings
 from txnwatch.state.incidents.wanted import (
     Bury,
@@ -68,7 +68,7 @@ from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicPartition
 
-# Removes incidents that ended before the retention: from the events topic by a tombstone, then from the store.
+# The retention: incidents that ended long ago are removed from the events topic by a tombstone, then from the store.
 #
 # Several instances may write a tombstone for the same incident; that does no harm. An instance removes only incidents
 # that it has itself known as ended for a while, because the time of an end on the topic may be forged.
@@ -183,27 +183,27 @@ class Ledger:
         self.book.looks.take(emitted)
         yield from self._tidy(now_ms)
         yield from self._published(self._first(emitted, now_ms), now_ms)
-        for later in (self._outcomes.found(emitted, now_ms), self._owners.found(now_ms)):
-            yield from self._published(ask(Within(OUTCOME_BUDGET_MS, later)), now_ms)
+        for learn in (self._outcomes.learn(emitted, now_ms), self._owners.learn(now_ms)):
+            yield from self._published(ask(Within(OUTCOME_BUDGET_MS, learn)), now_ms)
         yield from self.findings.keep(now_ms)
 
     def _first(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         yield from self._listen(now_ms)
         for end in self.book.silence.ends_to_publish(self.store.known, now_ms):
-            yield Change(end, is_stored=False, may_wait=False)
+            yield Change(end, NextStep.PUBLISH_AGAIN)
         self._queues.over(one for one in emitted if isinstance(one, SpanEnded))
         yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
         yield Within(CONFIRM_BUDGET_MS, self.checks.check(now_ms))
 
     def _emitted(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
-        emitted = [*emitted, *(yield from self.doubts.gone_on())]
-        yield from self._spans.ended(emitted, now_ms)
-        yield from self._spans.stray_writes(emitted, now_ms)
-        yield from self._transactions.moved(emitted, now_ms)
-        yield from self._spans.learned_owners(emitted, now_ms)
-        yield from self._spans.new(emitted)
-        yield from self._outcomes.withdrawn(now_ms)
-        yield from self._transactions.new(emitted)
+        emitted = [*emitted, *(yield from self.doubts.read_again())]
+        yield from self._spans.end_over(emitted, now_ms)
+        yield from self._spans.tell_stray_writes(emitted, now_ms)
+        yield from self._transactions.end_over(emitted, now_ms)
+        yield from self._spans.learn_owners(emitted, now_ms)
+        yield from self._spans.open_confirmed(emitted)
+        yield from self._outcomes.withdraw(now_ms)
+        yield from self._transactions.open_confirmed(emitted)
 
     def publish_next(self, event: IncidentEvent) -> Plan[bool]:
         """Publishes the next event of an open incident. Returns whether the events topic already has it.
@@ -212,11 +212,12 @@ class Ledger:
         """
         now_ms = yield from ask(Now())
         yield from self._published(self._listen(now_ms), now_ms)
-        if not self.store.is_next(event):
+        then = self.book.step(self.store.known.get(event.incident_id), Happening.DECIDED)
+        if not self.store.is_next(event) or then is not NextStep.TELL:
             return False
         if event.action is not None:
             self.book.acted[event.incident_id] = event.action
-        next_one = Change(self.book.as_found(event), may_wait=False)
+        next_one = Change(self.book.as_found(event), then)
         return (yield from self._published(ask(next_one), now_ms))
 
     def leaves_decision(self, event: IncidentEvent) -> bool:
@@ -243,54 +244,49 @@ class Ledger:
     def _make(self, change: Change, made: list[IncidentEvent], now_ms: TimestampMs) -> bool:
         """The only place that makes a change of this process. An end is stored at once, also if it waits."""
         event = named(change.event, self.origin.owners)
-        is_kept = change.is_published and change.may_wait and self.book.silence.is_kept(event, now_ms)
+        making = MAKING[change.step]
+        is_kept = making.may_wait and self.book.silence.keep_back(event, now_ms)
         if is_kept and event.is_open:
             return False
-        if change.is_stored:
+        if making.is_stored:
             self.store.enter(event)
             if not event.is_open:
                 self.book.ends.found(event)
                 self.book.forget_found(event.incident_id)
         if is_kept:
             self.store.sent([fitting(event)])  # so that it follows a record with its sequence
-        elif change.is_published:
+        elif making.is_published:
             self.book.waiting.pop(event.incident_id, None)
             self.book.silence.published(event.incident_id)
             made.append(fitting(event))
         return True
 
     def _listen(self, now_ms: TimestampMs) -> Plan[None]:
-        """Takes the new records of the events topic. An end that is published again follows all of them."""
+        """Takes the new records of the events topic, and makes the steps that follow.
+
+        An end that is published again follows all records of its incident, and so does what a record hides.
+        """
+        ends = yield from self._take_records(now_ms)
+        self.book.silence.is_another_there = yield from ask(FindAnotherInstance())
+        yield from self._end_spent(ends)
+        yield from self._end_again(ends, now_ms)
+        yield from self._publish_over_invalid()
+
+    def _take_records(self, now_ms: TimestampMs) -> Plan[dict[str, IncidentEvent]]:
+        """Takes each new record; returns the ends that are published again, by incident."""
         ends: dict[str, IncidentEvent] = {}
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
                 self.store.overwrite(record.incident_id)
                 self.book.silence.hidden(record.incident_id)
                 continue
-            end = yield from self._received(record, now_ms)
+            end = yield from self._take(record, now_ms)
             if end is not None:
                 ends[record.incident_id] = end
-        self.book.silence.is_another_there = yield from ask(FindAnotherInstance())
-        for spent in self.store.take_spent():
-            self.doubts.add(spent)
-            end = ends.pop(spent.incident_id, spent)
-            last = replace(spent, resolution=end.resolution)
-            yield Change(self.book.as_found(last), is_stored=False, may_wait=False)
-        for incident_id, end in ends.items():
-            known = self.store.known.get(incident_id)
-            if known is not None and end.resolution is not None and contradicts_end(known, end):
-                last = replace(end, sequence=known.sequence, action=known.action)
-                yield Change(resolved(last, now_ms, end.resolution))
-        overwritten = self.store.overwritten()
-        for one in (known for known, then in overwritten if then is NextStep.WAIT):
-            self.book.waiting.setdefault(one.incident_id, Happening.RECORD_IS_INVALID)
-        again = [fitting(one) for one, then in overwritten if then is NextStep.PUBLISH_AGAIN]
-        if again:
-            self.counts["incidents published again (their last record was not an event)"] += len(again)
-            yield PublishAgain(again)
+        return ends
 
-    def _received(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[IncidentEvent | None]:
-        """Makes the step of a record. Returns an end to publish again."""
+    def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[IncidentEvent | None]:
+        """Takes one record, and makes the step that follows; returns an end that is published again."""
         received = self.book.receive(record, now_ms)
         known = received.known
         if known is None:
@@ -298,28 +294,59 @@ class Ledger:
         if received.happens is None:  # the last event is the last record again
             self.book.waiting.pop(known.incident_id, None)
             return None
-        if not received.is_new:
-            self.book.silence.hidden(record.incident_id)
-        else:
+        if received.is_new:
             waiting = self.book.silence.waiting_end(record.incident_id)
-            yield FollowRecord(record, known)
-            self.checks.due_ms = now_ms
-            self.book.silence.heard(record)
-            self.book.waiting.pop(known.incident_id, None)
+            yield from self._follow(record, known, now_ms)
             if waiting is not None and record.is_open:
                 return waiting
-        match step(received.was, received.happens):
+        else:
+            self.book.silence.hidden(record.incident_id)
+        then = step(received.was, received.happens)
+        match then:
             case NextStep.END_AGAIN:
                 return received.end
             case NextStep.PUBLISH_AGAIN:
-                yield Change(known, is_stored=False, may_wait=False)
+                yield Change(known, then)
             case NextStep.CORRECT:
-                yield Change(self.book.as_found(updated(known, now_ms)))
+                yield Change(self.book.as_found(updated(known, now_ms)), then)
             case NextStep.WAIT:
                 self.book.waiting.setdefault(known.incident_id, received.happens)
             case NextStep.READ_AGAIN:
                 self.doubts.add(known)
         return None
+
+    def _follow(self, record: IncidentEvent, known: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
+        """The next event of an incident is another writer's: what is queued for the topic is older."""
+        yield FollowRecord(record, known)
+        self.checks.due_ms = now_ms
+        self.book.silence.heard(record)
+        self.book.waiting.pop(known.incident_id, None)
+
+    def _end_spent(self, ends: dict[str, IncidentEvent]) -> Plan[None]:
+        """Ends incidents whose ids are spent. Their subjects are read again, and continue under another id."""
+        for spent in self.store.take_spent():
+            self.doubts.add(spent)
+            end = ends.pop(spent.incident_id, spent)
+            last = replace(spent, resolution=end.resolution)
+            yield Change(self.book.as_found(last), NextStep.END_AND_READ_AGAIN)
+
+    def _end_again(self, ends: Mapping[str, IncidentEvent], now_ms: TimestampMs) -> Plan[None]:
+        """Publishes ends again, unless the last record of the incident says the same."""
+        for incident_id, end in ends.items():
+            known = self.store.known.get(incident_id)
+            if known is not None and end.resolution is not None and contradicts_end(known, end):
+                last = replace(end, sequence=known.sequence, action=known.action)
+                yield Change(resolved(last, now_ms, end.resolution), NextStep.END_AGAIN)
+
+    def _publish_over_invalid(self) -> Plan[None]:
+        """Publishes the last events of incidents again that a tombstone, or a record that is no event, hides."""
+        overwritten = self.store.overwritten()
+        for one in (known for known, then in overwritten if then is NextStep.WAIT):
+            self.book.waiting.setdefault(one.incident_id, Happening.RECORD_IS_INVALID)
+        again = [fitting(one) for one, then in overwritten if then is NextStep.PUBLISH_AGAIN]
+        if again:
+            self.counts["incidents published again (their last record was not an event)"] += len(again)
+            yield PublishAgain(again)
 
     def _tidy(self, now_ms: TimestampMs) -> Plan[None]:
         """Drops incidents that ended long ago, also in mirrors that show them as open."""

@@ -3,9 +3,8 @@
 The life is a table that is executed. The ledger looks up the step of each happening and makes it; `make docs` writes
 the table into docs/consumers.md. An incident is opened once and resolved once, so each row says what follows for each
 of the four values of `Known`. A cell of a case that cannot occur has `nothing`, or what the cell beside it has: a fresh
-read, for example, confirms an incident that is open, or none. An open incident that learns its owner or its outcome is
-published by found_incidents.py, as the row CHANGED says. claims.py decides what an event on the events topic is for
-this process. Pure: no I/O, no clock.
+read, for example, confirms an incident that is open, or none. claims.py decides what an event on the events topic is
+for this process. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -37,7 +36,9 @@ class NextStep(StrEnum):
     CHANGE_VERDICT = "publish `updated` with the new verdict"
     ADOPT = "take over the content that was found here; publish it if it differs"
     UPDATE = "publish `updated`"
+    TELL = "publish `updated` at once"
     END = "publish `resolved`"
+    END_AT_ONCE = "publish `resolved` at once"
     END_AND_READ_AGAIN = "publish `resolved`, and read again: if it still hangs, it is opened under another id"
     CORRECT = "publish `updated` with what was found here"
     READ_AGAIN = "read again at once: if it still hangs, it is opened under another id"
@@ -46,13 +47,43 @@ class NextStep(StrEnum):
     WAIT = "wait; once it is found here, do what is in the next column"
 
 
+class Making(NamedTuple):
+    """How the ledger makes the change of a step; `is_stored` is false for what it has stored already.
+
+    `may_wait` is whether another instance that knows the outcome may publish it instead (speakers.py).
+    """
+
+    is_stored: bool = True
+    is_published: bool = True
+    may_wait: bool = False
+
+
+MAKING: Final[dict[NextStep, Making]] = {
+    NextStep.OPEN: Making(may_wait=True),
+    NextStep.END_AND_OPEN: Making(),
+    NextStep.CHANGE_VERDICT: Making(may_wait=True),
+    NextStep.ADOPT: Making(is_published=False),
+    NextStep.UPDATE: Making(may_wait=True),
+    NextStep.TELL: Making(),
+    NextStep.END: Making(may_wait=True),
+    NextStep.END_AT_ONCE: Making(),
+    NextStep.END_AND_READ_AGAIN: Making(is_stored=False),
+    NextStep.CORRECT: Making(),
+    NextStep.PUBLISH_AGAIN: Making(is_stored=False),
+    NextStep.END_AGAIN: Making(may_wait=True),
+}
+
+
 class Happening(Enum):
     """What can happen to an incident; the values are for the page."""
 
     CONFIRMED = "A fresh read confirms it, with the same verdict"
     CONFIRMED_OTHERWISE = "A fresh read confirms it, with another verdict"
     ANOTHER_CONFIRMED = "A fresh read confirms another transaction of its producer on its partition"
+    STRAY_WRITE = "The log shows a stray write"
     CHANGED = "A value has changed after which somebody would act differently"
+    WITHDRAWN = "An outcome that was found here no longer counts"
+    DECIDED = "The automatic abort has decided, or its marker has a result"
     OVER = "The log, the coordinator or the leader shows that it is over"
     DOUBLED = "Another open incident is about the same transaction"
     CONTRADICTED = "A fresh read contradicts what others have published"
@@ -91,13 +122,26 @@ LIFE: Final[dict[Happening, Row]] = {
         *(NextStep.OPEN, NextStep.END_AND_OPEN, NextStep.END_AND_OPEN, NextStep.OPEN),
         why="A producer has one open transaction on a partition, so the earlier one has ended.",
     ),
-    Happening.CHANGED: Row(*(_N, NextStep.UPDATE, NextStep.UPDATE, _N), why="Small changes are in the next event."),
+    Happening.STRAY_WRITE: Row(
+        *(NextStep.OPEN, _N, _N, _N), why="Each is reported once. If it has ended already, `resolved` follows."
+    ),
+    Happening.CHANGED: Row(
+        *(_N, NextStep.UPDATE, NextStep.UPDATE, _N),
+        why="Small changes are in the next event. The owner and the outcome may be found after the opening.",
+    ),
+    Happening.WITHDRAWN: Row(
+        *(_N, _N, NextStep.CORRECT, _N),
+        why="Data was written since, or a transaction has begun: an abort must not rest on it.",
+    ),
+    Happening.DECIDED: Row(
+        *(_N, NextStep.TELL, NextStep.TELL, _N), why="A decision is on the topic before its marker is written."
+    ),
     Happening.OVER: Row(
         *(_N, NextStep.END, NextStep.END, _N), why="An end needs evidence, and any instance may have it."
     ),
     Happening.DOUBLED: Row(*(_N, NextStep.END, NextStep.END, _N), why="One transaction has one open incident."),
     Happening.CONTRADICTED: Row(
-        *(_N, NextStep.END, _N, _N),
+        *(_N, NextStep.END_AT_ONCE, _N, _N),
         why="Anyone who may write the events topic can publish a healthy transaction. What was found here is checked "
         "by the read of open incidents.",
     ),

@@ -92,12 +92,12 @@ class Silence:
             return False
         return event.expected_outcome == ExpectedOutcome.UNKNOWN and not differs(told, event)
 
-    def is_kept(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
-        """Whether this process does not publish an event now. A change is found again by the next check."""
+    def keep_back(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
+        """Keeps an event back, if it may; returns whether it does. A change is found again by the next check."""
         if not self.knows_less(event):
             return False
         if not event.is_open:
-            return self._is_end_kept(event, now_ms)
+            return self._keep_end_back(event, now_ms)
         one = event.incident_id
         if _has(self._told[one], event):
             self._changes.pop(one, None)
@@ -108,7 +108,7 @@ class Silence:
         self._changes[one] = WaitingChange(event, since_ms, now_ms)
         return now_ms - since_ms < PATIENCE_MS
 
-    def _is_end_kept(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
+    def _keep_end_back(self, event: IncidentEvent, now_ms: TimestampMs) -> bool:
         """An incident waits once: records that another writer publishes after its end do not make it wait again."""
         since_ms = self._ends_since_ms.setdefault(event.incident_id, now_ms)
         is_kept = now_ms - since_ms < _patience_ms(event)

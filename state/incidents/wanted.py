@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from txnwatch.state.evidence.outcome import StoredFindings
+from txnwatch.state.incidents.life import NextStep
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import (
     FormerOwnersRead,
@@ -235,15 +236,11 @@ class Change(Wanted[bool]):
     already finds it in the book. A change that is not made is left to another instance.
 
     Attributes:
-        is_stored: false for an event that the ledger has stored already, and for the end of a spent id.
-        is_published: false for a content that was found here, and that differs in no relevant field.
-        may_wait: whether another instance that knows the outcome may publish it instead (ledger.py).
+        step: the step of the table of life.py that it carries out.
     """
 
     event: IncidentEvent
-    is_stored: bool = True
-    is_published: bool = True
-    may_wait: bool = True
+    step: NextStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger, RacedSink
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult
-from simulation.rest_oracle import lost_outcomes, wrong_at_rest
+from simulation.rest_oracle import lost_outcomes, untold, wrong_at_rest
 from simulation.run import RunOutcome
 from simulation.topic_oracle import LiveClaims, wrong_on_topic
 from simulation.truth import Truth, witnessed
@@ -46,7 +46,7 @@ from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.life import Happening
-from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.incident import (
     ActionResult,
     EndKind,
@@ -91,6 +91,7 @@ class Actors:
         self.published: dict[int, IncidentEvent] = {}
         self.told: dict[str, IncidentEvent] = {}
         self.ended: dict[str, EndKind] = {}
+        self.strays: list[StrayWrite] = []
         self.ends: dict[str, int] = {}
         self.ends_before: dict[str, int] = {}
         self.verified: set[tuple[str, str]] = set()
@@ -119,6 +120,7 @@ class Actors:
         self.begin, self.ends_before, self.ends = len(self.log.records), self.ends, {}
         if self.forger is not None:
             self.forger.write()
+        self.strays += [one for one in emitted if isinstance(one, StrayWrite)]
         self.abort.recover()
         self.ledger.on_batch(emitted)
         self._check_suppressed()
@@ -151,6 +153,9 @@ class Actors:
             self.forger.is_over = True
         problems = [problem for _ in range(_AT_REST) for problem in self.batch([])]
         told = self.told.values()
+        if self.forger is None:
+            decides = self.abort.abort.mode == "on"
+            problems += untold(self.ledger.ledger, self.log, self.strays, decides=decides)
         at_the_end = (*lost_outcomes(told, self.log), *self._false_ends(told))
         return [*problems, *wrong_at_rest(self.ledger.ledger, self.log, self.world), *at_the_end]
 

@@ -12,6 +12,7 @@ from simulation.partition import DataPartition
 from simulation.world import World
 from support.shared_log import SharedLog
 from txnwatch.state.incidents.ledger import Ledger
+from txnwatch.state.model.findings import StrayWrite
 from txnwatch.state.model.incident import EndKind, ExpectedOutcome, IncidentEvent, OutcomeDoubt, partition_of
 from txnwatch.state.model.verdicts import Verdict
 
@@ -58,6 +59,26 @@ def _is_old(known: IncidentEvent, at: DataPartition) -> bool:
     if not known.is_lso_blocker or known.hidden_records is None:
         return False
     return at.high_watermark - at.last_stable_offset >= _MANY_MORE * max(1, known.hidden_records)
+
+
+def untold(ledger: Ledger, log: SharedLog, strays: Iterable[StrayWrite], *, decides: bool) -> Iterator[str]:
+    """What the ledger has found and the topic does not have, if nobody forges events.
+
+    `decides` is whether the automatic abort decides about each proven hang at once.
+    """
+    for stray in strays:
+        if not any(_is_about(event, stray) for event in log.records):
+            yield f"STRAY WRITE NOT TOLD: {stray.partition} of producer id {stray.producer_id}"
+    for known, _ in ledger.book.proven():
+        last = log.left[known.incident_id]
+        if ledger.book.as_found(known).expected_outcome == ExpectedOutcome.UNKNOWN != last.expected_outcome:
+            yield f"OLD OUTCOME: incident {known.incident_id} about {known.subject}: {last.expected_outcome}"
+        if decides and last.action is None:
+            yield f"NOT DECIDED: incident {known.incident_id} about {known.subject}"
+
+
+def _is_about(event: IncidentEvent, stray: StrayWrite) -> bool:
+    return event.topic is not None and (partition_of(event), event.producer_id) == (stray.partition, stray.producer_id)
 
 
 def lost_outcomes(told: Iterable[IncidentEvent], log: SharedLog) -> Iterator[str]:

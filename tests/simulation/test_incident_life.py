@@ -53,6 +53,8 @@ PLANTED: dict[str, Planted] = {
     "the next transaction continues the incident": Planted(
         H.ANOTHER_CONFIRMED, {"found": NextStep.ADOPT, "claimed": NextStep.ADOPT}
     ),
+    "a stray write is not told": Planted(H.STRAY_WRITE, {"nothing": NO_STEP}, 4, forging=False),
+    "a decision is not told": Planted(H.DECIDED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}),
@@ -94,7 +96,7 @@ def test_a_step_is_planted_in_each_row_that_has_one() -> None:
 
 def test_an_incident_is_opened_only_if_none_is_open_and_ends_only_once() -> None:
     opens = {NextStep.OPEN, NextStep.END_AND_OPEN}
-    ends = {NextStep.END, NextStep.END_AND_OPEN, NextStep.END_AND_READ_AGAIN}
+    ends = {NextStep.END, NextStep.END_AT_ONCE, NextStep.END_AND_OPEN, NextStep.END_AND_READ_AGAIN}
     for happens in Happening:
         for known in Known:
             then = step(known, happens)

@@ -39,7 +39,7 @@ def test_unknown_replaces_no_outcome_that_the_other_watcher_knows() -> None:
 
 
 def _unless(does_not_wait: Callable[[IncidentEvent], bool]) -> IsKept:
-    is_kept = Silence.is_kept
+    is_kept = Silence.keep_back
     return lambda self, event, now_ms: is_kept(self, event, now_ms) and not does_not_wait(event)
 
 
@@ -53,8 +53,8 @@ class PlantedMethod(NamedTuple):
 
 
 PLANTED: dict[str, PlantedMethod] = {
-    "an end does not wait": PlantedMethod(Silence, "is_kept", _unless(lambda event: not event.is_open), 0),
-    "a change does not wait": PlantedMethod(Silence, "is_kept", _unless(lambda event: event.is_open), 50),
+    "an end does not wait": PlantedMethod(Silence, "keep_back", _unless(lambda event: not event.is_open), 0),
+    "a change does not wait": PlantedMethod(Silence, "keep_back", _unless(lambda event: event.is_open), 50),
     "a decision does not wait": PlantedMethod(Ledger, "leaves_decision", lambda *_: False, 50),
 }
 

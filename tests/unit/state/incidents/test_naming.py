@@ -127,7 +127,7 @@ def test_no_decision_reads_an_owner() -> None:
         ),
         *(
             ROOT / "state" / "incidents" / f"{name}.py"
-            for name in ("automatic_abort", "marker", "own_findings", "confirm", "found_incidents")
+            for name in ("automatic_abort", "abort_protocol", "own_findings", "confirm", "found_incidents")
         ),
         *(ROOT / "sinks" / "abort").rglob("*.py"),
     ]
