@@ -49,7 +49,6 @@ from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, Outcom
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import ITS_OWN, CoordinatorView, EpochUse, Marker, TransactionState, Witness
 from txnwatch.state.model.values import (
-    TRANSACTION_STATE_TOPIC,
     CoordinatorEpoch,
     Problem,
     ProducerEpoch,
@@ -231,7 +230,7 @@ def _of_data(history: SpanHistory, epoch: ProducerEpoch) -> Doubt | None:
 def of_election(witness: Witness, history: SpanHistory) -> Doubt | None:
     """Why a record about the data may have been lost in an election of the log, unread (conditions 2 and 3)."""
     view, epoch = witness.view, witness.log_epoch
-    log = f"{TRANSACTION_STATE_TOPIC}-{view.log_partition}"
+    log = str(view.log)
     if epoch is None:
         return Doubt(OutcomeDoubt.LOG_NOT_LISTED, log)
     if view.coordinator_epoch != epoch:

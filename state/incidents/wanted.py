@@ -126,10 +126,10 @@ class FindClosingMarker(Wanted[Marker | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLogEpochs(Wanted[dict[int, CoordinatorEpoch | Problem]]):
+class ReadLogEpochs(Wanted[dict[TopicPartition, CoordinatorEpoch | Problem]]):
     """See TransactionAdmin.log_epochs."""
 
-    log_partitions: Collection[int]
+    logs: Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class PlanRunner:
             FindClosingMarker: lambda wanted: admin.closing_marker(
                 wanted.partition, wanted.producer_id, wanted.start_offset, wanted.from_offset
             ),
-            ReadLogEpochs: lambda wanted: admin.log_epochs(wanted.log_partitions),
+            ReadLogEpochs: lambda wanted: admin.log_epochs(wanted.logs),
             DescribeTransactions: lambda wanted: admin.describe_transactions(wanted.transactional_ids),
             ListTransactions: lambda wanted: admin.list_transactions(wanted.producer_ids),
             ReadCleanupPolicies: lambda wanted: admin.cleanup_policies(wanted.topics),
