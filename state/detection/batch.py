@@ -50,7 +50,6 @@ from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     NO_BARRIER,
-    TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     Offset,
     PartitionOffset,
@@ -212,20 +211,20 @@ def _looked_at(
 # failed again is lacking again.
 
 
-def follow(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> set[int]:
+def follow(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> set[TopicPartition]:
     """Changes the readings by what a batch shows; returns the logs of which a new reading is complete.
 
     Only the bucket that reports on partitions requests censuses of those that are hidden or were not described.
     """
-    barrier, finished = batch.barrier, set[int]()
+    barrier, finished = batch.barrier, set[TopicPartition]()
     for partition, event, at in _events(bucket, batch, reports_partitions=reports_partitions):
         shown = Lacking(at, barrier.number, 1, barrier.coordinator_listed_ms)
         reading, besides = after(bucket.reading(partition), event, shown)
         bucket.keep_reading(partition, reading)
         if event is ReadEvent.REPLACED:
-            bucket.clocks.reigns.pop(partition.partition, None)  # the epochs of a new log start again
+            bucket.clocks.reigns.pop(partition, None)  # the epochs of a new log start again
         if Besides.FORGET in besides:
-            finished.add(partition.partition)
+            finished.add(partition)
     return finished
 
 
@@ -277,11 +276,9 @@ def _named(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
 
 def _reached(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
     """What is read to its listed end. Of data, the barrier itself names what is not."""
-    unread = barrier.stale_coordinator | {
-        partition.partition for partition in bucket.lacking(*UNREAD) if is_log(partition)
-    }
+    unread = barrier.stale_coordinator.union(filter(is_log, bucket.lacking(*UNREAD)))
     for partition in bucket.lacking(Lack.RANGE_BEGUN, Lack.NEW_READING_BEGUN, Lack.RECREATED):
-        if not is_log(partition) or partition.partition not in unread:
+        if partition not in unread:
             yield partition, ReadEvent.REACHED, FIRST_OFFSET
         if is_log(partition) and not unread:
             yield partition, ReadEvent.ALL_REACHED, FIRST_OFFSET
@@ -309,22 +306,18 @@ class ReadBefore:
     Attributes:
         again: partitions of the coordinators' log that are being read from their beginning once more.
         unread: partitions with data missing between what is known and what the batch has read.
-        unread_logs: those of the coordinators' log among them, by number.
     """
 
     def __init__(self, bucket: BucketState, batch: Batch) -> None:
         back = batch.barrier.reread
         begun = bucket.lacking(Lack.NEW_READING_BEGUN, Lack.RECREATED)
-        self.again = {partition.partition for partition, start in back.items() if is_log(partition) and start <= 0} | {
-            partition.partition for partition in begun
-        }
+        self.again = {partition for partition, start in back.items() if is_log(partition) and start <= 0}.union(begun)
         rests = {partition: bucket.reading(partition).lacks[Lack.REST] for partition in bucket.lacking(Lack.REST)}
         self.unread = {
             *(partition for partition, reading in bucket.readings.items() if reading.is_unproven),
             *(at for at, rest in rests.items() if at not in back or back[at] > rest.from_offset),
             *(notice.partition for notice in batch.notices if notice.kind is not NoticeKind.LEFT),
         }
-        self.unread_logs = {partition.partition for partition in self.unread if is_log(partition)}
         self._whole_at = {
             partition: reading.whole_at
             for partition, reading in bucket.readings.items()
@@ -375,48 +368,48 @@ def _previous(batch: Batch) -> BarrierNumber:
 
 
 class LogReadings:
-    """The readings of the coordinators' log while the facts of a batch are applied, by the number of the partition."""
+    """The readings of the coordinators' log while the facts of a batch are applied."""
 
     def __init__(self, bucket: BucketState) -> None:
-        logs = {partition.partition: known for partition, known in bucket.readings.items() if is_log(partition)}
-        self._numbers = {log_partition: known.number for log_partition, known in logs.items()}
-        self._hole_ends = {log_partition: known.hole_end for log_partition, known in logs.items()}
+        logs = {partition: known for partition, known in bucket.readings.items() if is_log(partition)}
+        self._numbers = {log: known.number for log, known in logs.items()}
+        self._hole_ends = {log: known.hole_end for log, known in logs.items()}
 
-    def number(self, log_partition: int) -> int:
+    def number(self, log: TopicPartition) -> int:
         """The number of the reading."""
-        return self._numbers.get(log_partition, 0)
+        return self._numbers.get(log, 0)
 
     def in_reading(self, seen: TransactionSeen, barrier: Barrier) -> TransactionSeen:
         """The fact, with the number of its log partition's reading and the time at which it was seen."""
         since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
-        view = replace(seen.view, reading=self.number(seen.view.log_partition), since_ms=since_ms)
+        view = replace(seen.view, reading=self.number(seen.view.log), since_ms=since_ms)
         return TransactionSeen(
             seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past, seen.decided
         )
 
     def pass_over(self, view: CoordinatorView) -> None:
         """Records a hole for a record that is skipped: never carry the known state of its id across it."""
-        self._note_hole(view.log_partition, view.log_offset + 1)
+        self._note_hole(view.log, view.log_offset + 1)
 
     def is_before_hole(self, view: CoordinatorView | None) -> bool:
         """Whether records are missing between a view and what is read from now on, or it is of an earlier reading."""
         if view is None:
             return False
-        is_earlier = view.reading < self.number(view.log_partition)
-        return is_earlier or view.is_unseen or view.log_offset < self._hole_ends.get(view.log_partition, 0)
+        log = view.log
+        is_earlier = view.reading < self.number(log)
+        return is_earlier or view.is_unseen or view.log_offset < self._hole_ends.get(log, 0)
 
     def keep(self, bucket: BucketState, barrier: Barrier) -> None:
         """Keeps the holes for later batches, with those that the folds of this batch know already."""
-        for log_partition, end in barrier.holes.items():
-            self._note_hole(log_partition, end)
-        for log_partition, end in self._hole_ends.items():
-            partition = TopicPartition(TRANSACTION_STATE_TOPIC, log_partition)
-            reading = bucket.reading(partition)
+        for log, end in barrier.holes.items():
+            self._note_hole(log, end)
+        for log, end in self._hole_ends.items():
+            reading = bucket.reading(log)
             if reading.hole_end != end:
-                bucket.keep_reading(partition, replace(reading, hole_end=end))
+                bucket.keep_reading(log, replace(reading, hole_end=end))
 
-    def _note_hole(self, log_partition: int, end: Offset) -> None:
-        self._hole_ends[log_partition] = max(end, self._hole_ends.get(log_partition, end))
+    def _note_hole(self, log: TopicPartition, end: Offset) -> None:
+        self._hole_ends[log] = max(end, self._hole_ends.get(log, end))
 
 
 # Last stable offsets that do not move: since when, and which of them are blocked.

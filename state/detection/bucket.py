@@ -64,7 +64,6 @@ from txnwatch.state.model.values import (
     AT_ONCE,
     NEVER_MS,
     NO_TIME,
-    TRANSACTION_STATE_TOPIC,
     BrokerId,
     DurationMs,
     ProducerId,
@@ -114,7 +113,7 @@ class BucketBatch:
     reports_partitions: bool
     before: ReadBefore = field(init=False)
     logs: LogReadings = field(init=False)
-    complete: set[int] = field(default_factory=set)
+    complete: set[TopicPartition] = field(default_factory=set)
 
 
 def move_clock(run: BucketBatch) -> None:
@@ -163,11 +162,11 @@ def apply_to_one(run: BucketBatch) -> None:
         if seen.is_past and not loaded.awaits(seen.producer_id):
             logs.pass_over(seen.view)
             continue
-        fact = logs.in_reading(seen, barrier)
-        loaded.time(fact, before.again)
-        is_consecutive = seen.view.log_partition not in before.unread_logs and not logs.is_before_hole(
-            loaded.load(seen.producer_id).view
-        )
+        log, fact = seen.view.log, logs.in_reading(seen, barrier)
+        if log not in before.again:
+            loaded.time(fact)
+        prior = loaded.load(seen.producer_id).view
+        is_consecutive = log not in before.unread and not logs.is_before_hole(prior)
         loaded.apply(seen.producer_id, fact, barrier.number, is_consecutive=is_consecutive)
 
 
@@ -190,11 +189,11 @@ def end_readings(run: BucketBatch) -> None:
     loaded, complete = run.loaded, run.complete
     if not complete:
         return
-    for producer_id in sorted({*loaded.awaited.in_logs(complete), *loaded.touched} & run.bucket.agenda.keys()):
+    for producer_id in sorted({*loaded.awaited.on(complete), *loaded.touched} & run.bucket.agenda.keys()):
         view = loaded.known(producer_id).view
-        if view is not None and view.log_partition in complete:
-            reading = run.logs.number(view.log_partition)
-            loaded.take(forget_unseen(loaded.load(producer_id), view.log_partition, reading))
+        if view is not None and view.log in complete:
+            reading = run.logs.number(view.log)
+            loaded.take(forget_unseen(loaded.load(producer_id), view.log, reading))
 
 
 def take_census(run: BucketBatch) -> None:
@@ -347,7 +346,7 @@ def due_producers(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPo
         return set(bucket.agenda)
     due = bucket.agenda.due(barrier.coordinator_listed_ms)
     if concerned.to_evaluate:
-        due.update(loaded.awaited.in_logs(concerned.to_evaluate))
+        due.update(loaded.awaited.on(concerned.to_evaluate))
     if concerned.to_show:
         shown = bucket.followed.keys() | bucket.holding.keys()
         due.update(one for one in shown if loaded.awaited.log_of(one) in concerned.to_show)
@@ -355,9 +354,8 @@ def due_producers(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPo
 
 
 def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
-    stale = {TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in barrier.stale_coordinator}
     unread = {partition for partition, reading in bucket.readings.items() if reading.is_unproven}
-    return Unproven(tuple(sorted(barrier.stale_data | stale | unread)))
+    return Unproven(tuple(sorted(unread | barrier.stale_data | barrier.stale_coordinator)))
 
 
 _CLOSED_BY: dict[Lack, Remedy] = {Lack.CENSUS: Remedy.CENSUS, Lack.NEW_READING: Remedy.NEW_READING}
@@ -404,8 +402,8 @@ class Concerned(NamedTuple):
         to_show: the times of those in the open list may have changed.
     """
 
-    to_evaluate: set[int]
-    to_show: set[int]
+    to_evaluate: set[TopicPartition]
+    to_show: set[TopicPartition]
 
 
 def take_clocks(bucket: BucketState, barrier: Barrier) -> Concerned:
@@ -494,5 +492,5 @@ def _moved_emission(emission: Emission, by_ms: DurationMs) -> Emission:
 def _moved_clocks(clocks: Clocks, by_ms: DurationMs) -> Clocks:
     return Clocks(
         {broker: clock.with_ours_set(by_ms) for broker, clock in clocks.brokers.items()},
-        {log_partition: reign.with_ours_set(by_ms) for log_partition, reign in clocks.reigns.items()},
+        {log: reign.with_ours_set(by_ms) for log, reign in clocks.reigns.items()},
     )

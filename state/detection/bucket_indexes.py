@@ -15,7 +15,6 @@ from txnwatch.state.model.facts import PartitionNotice, TransactionalIdGone
 from txnwatch.state.model.transaction import CoordinatorView, ProducerState, Span
 from txnwatch.state.model.values import (
     NO_TIME,
-    TRANSACTION_STATE_TOPIC,
     DurationMs,
     Offset,
     PartitionOffset,
@@ -24,7 +23,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
 )
 
-# An index of the awaited producers, for facts that name none: by transactional id, partition and log partition.
+# An index of the awaited producers, for facts that name none: by transactional id and by partition.
 #
 # An awaited producer has an open span or a live transaction. A lookup costs as much as its result, however many
 # producers are awaited and however many facts ask. The index is kept from batch to batch beside the agenda, and updated
@@ -39,14 +38,15 @@ class Places(NamedTuple):
     """The index keys of a producer.
 
     Attributes:
-        known_by_census: those of the partitions whose span is known only from a census, and that no scan will reach.
-        id_in_log: its transactional id, and the number of the partition of the coordinators' log that has the id; None
-            until that log has named it.
+        partitions: those with an open span.
+        known_by_census: those of them whose span is known only from a census, and that no scan will reach.
+        id_in_log: its transactional id, and the partition of the coordinators' log that has the id; None until that log
+            has named it.
     """
 
     partitions: tuple[TopicPartition, ...]
     known_by_census: tuple[TopicPartition, ...]
-    id_in_log: tuple[str, int] | None
+    id_in_log: tuple[str, TopicPartition] | None
 
 
 def is_known_by_census(span: Span) -> bool:
@@ -58,21 +58,18 @@ def places_of(producer: ProducerState) -> Places:
     """The index keys of a producer."""
     view = producer.view
     by_census = tuple(partition for partition, span in producer.spans.items() if is_known_by_census(span))
-    return Places(
-        tuple(producer.spans), by_census, (view.transactional_id, view.log_partition) if view is not None else None
-    )
+    return Places(tuple(producer.spans), by_census, (view.transactional_id, view.log) if view is not None else None)
 
 
 class Awaited:
     """The index of producer ids with an open span or a live transaction; every result is sorted."""
 
-    __slots__ = ("_by_census", "_by_log", "_by_name", "_by_partition", "_places")
+    __slots__ = ("_by_census", "_by_name", "_by_partition", "_places")
 
     def __init__(self) -> None:
         self._places: dict[ProducerId, Places] = {}
         self._by_partition: dict[TopicPartition, set[ProducerId]] = {}
         self._by_census: dict[TopicPartition, set[ProducerId]] = {}
-        self._by_log: dict[int, set[ProducerId]] = {}
         self._by_name: dict[
             str, tuple[ProducerId, ...]
         ] = {}  # usually one: a set for each would use most of the memory
@@ -90,8 +87,8 @@ class Awaited:
         for partition in places.known_by_census:
             self._by_census.setdefault(partition, set()).add(producer_id)
         if places.id_in_log is not None:
-            transactional_id, log_partition = places.id_in_log
-            self._by_log.setdefault(log_partition, set()).add(producer_id)
+            transactional_id, log = places.id_in_log
+            self._by_partition.setdefault(log, set()).add(producer_id)
             named = self._by_name.get(transactional_id, ())
             self._by_name[transactional_id] = (*named, producer_id)
 
@@ -107,8 +104,8 @@ class Awaited:
         for partition in places.known_by_census:
             _take_out(self._by_census, partition, producer_id)
         if places.id_in_log is not None:
-            transactional_id, log_partition = places.id_in_log
-            _take_out(self._by_log, log_partition, producer_id)
+            transactional_id, log = places.id_in_log
+            _take_out(self._by_partition, log, producer_id)
             others = tuple(one for one in self._by_name[transactional_id] if one != producer_id)
             if others:
                 self._by_name[transactional_id] = others
@@ -117,7 +114,7 @@ class Awaited:
 
     @property
     def partitions(self) -> KeysView[TopicPartition]:
-        """The data partitions with an open span."""
+        """The partitions with an open span, and those of the coordinators' log that have an id."""
         return self._by_partition.keys()
 
     @property
@@ -126,14 +123,10 @@ class Awaited:
         return self._by_census.keys()
 
     def on(self, partitions: Iterable[TopicPartition]) -> list[ProducerId]:
-        """Producers with an open span on one of the data partitions."""
+        """Producers with an open span on one of the partitions, or with their id in one of the coordinators' log."""
         return sorted(set().union(*(self._by_partition.get(partition, ()) for partition in partitions)))
 
-    def in_logs(self, log_partitions: Iterable[int]) -> list[ProducerId]:
-        """Producers whose id is in one of these partitions of the coordinators' log."""
-        return sorted(set().union(*(self._by_log.get(log_partition, ()) for log_partition in log_partitions)))
-
-    def log_of(self, producer_id: ProducerId) -> int | None:
+    def log_of(self, producer_id: ProducerId) -> TopicPartition | None:
         """The partition of the coordinators' log that has the producer's id; None if it is not known or not awaited."""
         places = self._places.get(producer_id)
         return places.id_in_log[1] if places is not None and places.id_in_log is not None else None
@@ -142,8 +135,6 @@ class Awaited:
         """Producers that the fact may change."""
         if isinstance(fact, TransactionalIdGone):
             return sorted(self._by_name.get(fact.transactional_id, ()))
-        if fact.partition.topic == TRANSACTION_STATE_TOPIC:
-            return self.in_logs([fact.partition.partition])
         return self.on([fact.partition])
 
 
@@ -248,7 +239,7 @@ _Heap = list[tuple[TimestampMs, ProducerId]]
 class Start(NamedTuple):
     """When something open has begun: by the clock of the leader of a log partition, or by ours (None)."""
 
-    log_partition: int | None
+    log: TopicPartition | None
     at_ms: TimestampMs
 
 
@@ -263,7 +254,7 @@ def starts_of(producer: ProducerState) -> tuple[Start, ...]:
     """The start of the open data, and that of the live transaction; none if the producer is idle."""
     view = producer.view
     of_data = (Start(None, _data_start_ms(producer)),) if producer.spans else ()
-    of_transaction = (Start(view.log_partition, _start_ms(view)),) if view is not None and view.is_live else ()
+    of_transaction = (Start(view.log, _start_ms(view)),) if view is not None and view.is_live else ()
     return of_data + of_transaction
 
 
@@ -272,7 +263,7 @@ def age_of(producer: ProducerState, context: BarrierContext) -> Age:
     view = producer.view
     if view is None or not view.is_live:
         return Age(_data_start_ms(producer), producer.producer_id)
-    begun_ms = _start_ms(view) - _ahead_ms(view.log_partition, context)
+    begun_ms = _start_ms(view) - _ahead_ms(view.log, context)
     return Age(min(begun_ms, _data_start_ms(producer)) if producer.spans else begun_ms, producer.producer_id)
 
 
@@ -295,7 +286,7 @@ class OpenAges:
 
     def __init__(self) -> None:
         self._starts: dict[ProducerId, tuple[Start, ...]] = {}
-        self._heaps: dict[int | None, _Heap] = {}
+        self._heaps: dict[TopicPartition | None, _Heap] = {}
         self._entries = 0
 
     def __len__(self) -> int:
@@ -308,7 +299,7 @@ class OpenAges:
             return
         self._starts[producer_id] = starts
         for start in starts:
-            heappush(self._heaps.setdefault(start.log_partition, []), (start.at_ms, producer_id))
+            heappush(self._heaps.setdefault(start.log, []), (start.at_ms, producer_id))
         self._entries += len(starts)
         if self._entries > 4 * len(self._starts) + _SPARE:
             self._rebuild()
@@ -337,40 +328,40 @@ class OpenAges:
                 if len(found) == count:
                     break
         for start, producer_id in popped:
-            heappush(self._heaps[start.log_partition], (start.at_ms, producer_id))
+            heappush(self._heaps[start.log], (start.at_ms, producer_id))
         return list(found.values())
 
     def _pop_by_age(self, context: BarrierContext) -> Iterator[tuple[Age, Start]]:
         """Takes the entries out of the heaps, oldest first by our clock."""
         merged = [
-            (heap[0][0] - ahead_ms, heap[0][1], number, ahead_ms, log_partition)
-            for number, (log_partition, heap) in enumerate(self._heaps.items())
+            (heap[0][0] - ahead_ms, heap[0][1], number, ahead_ms, log)
+            for number, (log, heap) in enumerate(self._heaps.items())
             if heap
-            for ahead_ms in [_ahead_ms(log_partition, context)]
+            for ahead_ms in [_ahead_ms(log, context)]
         ]
         heapify(merged)
         while merged:
-            begun_ms, producer_id, number, ahead_ms, log_partition = merged[0]
-            heap = self._heaps[log_partition]
+            begun_ms, producer_id, number, ahead_ms, log = merged[0]
+            heap = self._heaps[log]
             at_ms, _ = heappop(heap)
             if heap:
-                heapreplace(merged, (heap[0][0] - ahead_ms, heap[0][1], number, ahead_ms, log_partition))
+                heapreplace(merged, (heap[0][0] - ahead_ms, heap[0][1], number, ahead_ms, log))
             else:
                 heappop(merged)
-            yield Age(begun_ms, producer_id), Start(log_partition, at_ms)
+            yield Age(begun_ms, producer_id), Start(log, at_ms)
 
     def _rebuild(self) -> None:
         self._heaps = {}
         for producer_id, starts in self._starts.items():
             for start in starts:
-                self._heaps.setdefault(start.log_partition, []).append((start.at_ms, producer_id))
+                self._heaps.setdefault(start.log, []).append((start.at_ms, producer_id))
         for heap in self._heaps.values():
             heapify(heap)
         self._entries = sum(len(heap) for heap in self._heaps.values())
 
 
-def _ahead_ms(log_partition: int | None, context: BarrierContext) -> DurationMs:
-    return NO_TIME if log_partition is None else context.clocks.ahead_ms(log_partition, context.now_ms)
+def _ahead_ms(log: TopicPartition | None, context: BarrierContext) -> DurationMs:
+    return NO_TIME if log is None else context.clocks.ahead_ms(log, context.now_ms)
 
 
 class LowestData:

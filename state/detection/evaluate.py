@@ -240,9 +240,10 @@ def at_rest_until(producer: ProducerState, context: BarrierContext) -> Timestamp
         if has_history or partition not in view.participants:
             return None
     found = thresholds(view, context.policy, context.scan_interval_ms)
-    if not found or context.age_ms(view) > found[0].age_ms:
+    age_ms = context.age_ms(view)
+    if not found or age_ms > found[0].age_ms:
         return None  # the thresholds ascend, and the doubt begins with the last
-    return context.now_ms + found[0].age_ms - context.assumed_age_ms(view)
+    return context.now_ms + found[0].age_ms - context.assumed_age_ms(view, age_ms)
 
 
 def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
@@ -260,7 +261,8 @@ def due_ms(producer: ProducerState, context: BarrierContext) -> TimestampMs:
         if not is_held:
             dues.append(AT_ONCE if span.emission is None else span.emission.next_ms)
     if view is not None and view.is_live:
-        age_ms, assumed_ms = context.age_ms(view), context.assumed_age_ms(view)
+        age_ms = context.age_ms(view)
+        assumed_ms = context.assumed_age_ms(view, age_ms)
         found = thresholds(view, context.policy, context.scan_interval_ms)
         passed = overdue(found, age_ms)
         if passed is not None:

@@ -8,7 +8,7 @@ because every loaded producer is evaluated at the barrier.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from heapq import nsmallest
 from typing import Protocol
@@ -29,7 +29,7 @@ from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.span import Step
 from txnwatch.state.detection.view import ProducerFact, apply, is_newer, is_of_another_id, is_shared
 from txnwatch.state.model.completion_latency import Tally
-from txnwatch.state.model.facts import PartitionNotice, ProducerSeen, TransactionalIdGone, TransactionSeen
+from txnwatch.state.model.facts import PartitionNotice, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import NO_BARRIER, BarrierNumber, ProducerId
@@ -114,10 +114,8 @@ class LoadedProducers:
             for producer_id in self.awaited.concerned_by(fact):
                 self.apply(producer_id, fact, barrier_number)
 
-    def time(self, fact: ProducerSeen | TransactionSeen, again: Container[int]) -> None:
-        """Collects completion times, before the fact is applied; not for log partitions that are read `again`."""
-        if not isinstance(fact, TransactionSeen) or fact.view.log_partition in again:
-            return
+    def time(self, fact: TransactionSeen) -> None:
+        """Collects completion times, before the fact is applied; not for a log partition that is read again."""
         prior = self.load(fact.producer_id).view
         if is_of_another_id(prior, fact.view):
             return

@@ -168,7 +168,7 @@ def _prepared_ms(producer: ProducerState, context: BarrierContext) -> TimestampM
     view = producer.view
     if view is None or not view.is_live or not view.state.is_prepare:
         return None
-    return view.record_timestamp_ms - context.clocks.ahead_ms(view.log_partition, context.now_ms)
+    return view.record_timestamp_ms - context.clocks.ahead_ms(view.log, context.now_ms)
 
 
 def _open(

@@ -19,7 +19,7 @@ Each reason why a look proves nothing is a `Look` value of its own. It is counte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -66,7 +66,7 @@ def look_at(
     partition: TopicPartition,
     span: Span,
     barrier: Barrier,
-    unread_coordinator: Container[int],
+    unread_coordinator: AbstractSet[TopicPartition],
 ) -> Look:
     """What the coordinators' log, as far as it is proven at this barrier, shows about the owner of a span.
 
@@ -81,7 +81,7 @@ def look_at(
     if view is None:
         unproven = bool(barrier.stale_coordinator) or bool(unread_coordinator)
     else:
-        unproven = view.log_partition in barrier.stale_coordinator or view.log_partition in unread_coordinator
+        unproven = view.log in barrier.stale_coordinator or view.log in unread_coordinator
     if unproven:
         return Look.COORDINATOR_UNPROVEN
     if view is not None and view.holds(partition):
@@ -253,9 +253,8 @@ class BarrierContext:
         """The minimum time that a live transaction has been in its state at this barrier."""
         return self.clocks.age_ms(view, self.now_ms)
 
-    def assumed_age_ms(self, view: CoordinatorView) -> DurationMs:
+    def assumed_age_ms(self, view: CoordinatorView, age_ms: DurationMs) -> DurationMs:
         """The age for due times: as if the bound of the coordinator's clock rose by RESERVE_MS (bucket.py)."""
-        age_ms = self.age_ms(view)
         return age_ms if self.clocks.of(view) is None else DurationMs(age_ms + RESERVE_MS)
 
     def is_behind(self, partition: TopicPartition) -> bool:
@@ -268,20 +267,21 @@ class BarrierContext:
 
     def is_of_old_log(self, view: CoordinatorView | None) -> bool:
         """Whether the view is from a coordinators' log that was re-created since."""
-        return view is not None and view.reading < self.unread.recreated.get(view.log_partition, 0)
+        recreated = self.unread.recreated
+        return bool(recreated) and view is not None and view.reading < recreated.get(view.log, 0)
 
     def is_known_to_log(self, view: CoordinatorView | None) -> bool:
         """Whether the coordinators' log has named the producer id and will show its next states."""
-        return view is not None and not self.is_of_old_log(view) and view.log_partition not in self.unread.logs
+        return view is not None and not self.is_of_old_log(view) and view.log not in self.unread.logs
 
     def has_coordinator(self, view: CoordinatorView) -> bool:
         """Whether the coordinator can be asked: its log partition has a leader, even if that log cannot be read."""
-        is_listed = view.log_partition not in self.barrier.stale_coordinator
+        is_listed = view.log not in self.barrier.stale_coordinator
         return self.barrier.has_coordinator_log and is_listed and not self.is_of_old_log(view)
 
     def is_read(self, view: CoordinatorView) -> bool:
         """Whether the view's log is read to an end of this barrier: a backlog after a restart must not raise alerts."""
-        return self.has_coordinator(view) and view.log_partition not in self.unread.logs
+        return self.has_coordinator(view) and view.log not in self.unread.logs
 
     @property
     def is_log_read(self) -> bool:
@@ -299,9 +299,9 @@ class BarrierContext:
         reigns = self.clocks.reigns
         if view is None:
             return bool(self.barrier.elected) or any(reign.since == self.barrier.number for reign in reigns.values())
-        reign = reigns.get(view.log_partition)
+        reign = reigns.get(view.log)
         is_new = reign is not None and reign.since == self.barrier.number
-        return is_new or view.log_partition in self.barrier.elected
+        return is_new or view.log in self.barrier.elected
 
     def next_emission(self, emission: Emission | None) -> Emission:
         """When a candidate that is emitted now is due again; the pause doubles up to a maximum."""
@@ -382,7 +382,7 @@ def candidate_of(
     first_barrier: BarrierNumber,
 ) -> SpanCandidate:
     """The span as a candidate for a fresh read."""
-    reign = context.clocks.reigns.get(producer.view.log_partition) if producer.view is not None else None
+    reign = context.clocks.reigns.get(producer.view.log) if producer.view is not None else None
     return SpanCandidate(
         verdict=Verdict.HANGING,
         reason=_reason_of(producer.view, partition),

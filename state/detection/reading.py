@@ -317,8 +317,8 @@ class Unread(NamedTuple):
 
     gaps: AbstractSet[TopicPartition] = frozenset()
     rests: AbstractSet[TopicPartition] = frozenset()
-    logs: AbstractSet[int] = frozenset()
-    recreated: Mapping[int, int] = MappingProxyType({})
+    logs: AbstractSet[TopicPartition] = frozenset()
+    recreated: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 ALL_READ: Final = Unread()
@@ -326,7 +326,8 @@ ALL_READ: Final = Unread()
 
 def unread_in(readings: Mapping[TopicPartition, Reading]) -> Unread:
     """What is unread, by the readings of a bucket."""
-    gaps, rests, logs, recreated = set[TopicPartition](), set[TopicPartition](), set[int](), dict[int, int]()
+    gaps, rests, logs = set[TopicPartition](), set[TopicPartition](), set[TopicPartition]()
+    recreated: dict[TopicPartition, int] = {}
     for partition, reading in readings.items():
         lacks = reading.lacks
         if not lacks:
@@ -334,10 +335,7 @@ def unread_in(readings: Mapping[TopicPartition, Reading]) -> Unread:
         if Lack.REST in lacks:
             rests.add(partition)
         if Lack.RECREATED in lacks:
-            recreated[partition.partition] = reading.number
+            recreated[partition] = reading.number
         if not lacks.keys().isdisjoint(UNREAD):
-            if is_log(partition):
-                logs.add(partition.partition)
-            else:
-                gaps.add(partition)
+            (logs if is_log(partition) else gaps).add(partition)
     return Unread(gaps, rests, logs, recreated)

@@ -36,6 +36,7 @@ from txnwatch.state.model.values import (
     BarrierNumber,
     CoordinatorEpoch,
     ProducerEpoch,
+    TopicPartition,
     elapsed,
 )
 from txnwatch.state.model.verdicts import Verdict, family_of
@@ -446,15 +447,15 @@ def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd |
 def _after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:
     """The coordinator's partition is read again: the new reading replaces what is known."""
     view = producer.view
-    if notice.kind is NoticeKind.GAP or view is None or view.log_partition != notice.partition.partition:
+    if notice.kind is NoticeKind.GAP or view is None or view.log != notice.partition:
         return Step(producer)
     return Step(replace(producer, view=replace(view, is_unseen=True)))
 
 
-def forget_unseen(producer: ProducerState, log_partition: int, reading: int = 0) -> Step:
+def forget_unseen(producer: ProducerState, log: TopicPartition, reading: int = 0) -> Step:
     """After a complete new reading of a coordinator partition: an id that it did not show is gone."""
     view = producer.view
-    if view is None or view.log_partition != log_partition:
+    if view is None or view.log != log:
         return Step(producer)
     if not view.is_unseen and view.reading >= reading:
         return Step(producer)

@@ -59,7 +59,6 @@ from txnwatch.state.model.transaction import (
     Witness,
 )
 from txnwatch.state.model.values import (
-    TRANSACTION_STATE_TOPIC,
     CoordinatorEpoch,
     Offset,
     Problem,
@@ -243,7 +242,7 @@ def _of_data(history: SpanHistory, epoch: ProducerEpoch) -> Doubt | None:
 def of_election(witness: Witness, history: SpanHistory) -> Doubt | None:
     """Why a record about the data may have been lost in an election of the log, unread (conditions 2 and 3)."""
     view, epoch = witness.view, witness.log_epoch
-    log = f"{TRANSACTION_STATE_TOPIC}-{view.log_partition}"
+    log = str(view.log)
     if epoch is None:
         return Doubt(OutcomeDoubt.LOG_NOT_LISTED, log)
     if view.coordinator_epoch != epoch:

@@ -82,18 +82,18 @@ class OwnerViews(NamedTuple):
     """What `__transaction_state` shows: the views by producer id, what could not be read, who leads a partition.
 
     Attributes:
-        led: the leaders that have left a stamp, by number of a log partition.
-        epochs: the leader epochs under which the ends of the log were listed, by number of a log partition.
+        led: the leaders that have left a stamp, by log partition.
+        epochs: the leader epochs under which the ends of the log were listed, by log partition.
     """
 
     views: Mapping[ProducerId, CoordinatorView] = {}
     problems: Mapping[str, str] = {}
-    led: Mapping[int, LeaderStamp] = {}
-    epochs: Mapping[int, CoordinatorEpoch] = {}
+    led: Mapping[TopicPartition, LeaderStamp] = {}
+    epochs: Mapping[TopicPartition, CoordinatorEpoch] = {}
 
     def epoch_of(self, view: CoordinatorView | None) -> CoordinatorEpoch | None:
         """The leader epoch that the log partition of a view had when its end was listed; None if it is not known."""
-        return self.epochs.get(view.log_partition) if view is not None else None
+        return self.epochs.get(view.log) if view is not None else None
 
     def name(self, candidate: SpanCandidate) -> SpanCandidate:
         """A candidate with what the log shows about its owner; one read does not show since when the log is so."""

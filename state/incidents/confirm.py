@@ -61,7 +61,7 @@ def confirm_spans(
     names = names.union(*map(names_in_log, candidates))
     descriptions = yield from ask(DescribeTransactions(sorted(names)))
     after = yield from ask(ReadPartitions(partitions))
-    logs = sorted({candidate.view.log_partition for candidate in candidates if candidate.view is not None})
+    logs = sorted({candidate.view.log for candidate in candidates if candidate.view is not None})
     epochs = (yield from ask(ReadLogEpochs(logs))) if logs else {}
     return [
         (
@@ -71,7 +71,7 @@ def confirm_spans(
                 before[candidate.partition],
                 coordinator_reading(candidate, descriptions, listing),
                 after[candidate.partition],
-                epochs[candidate.view.log_partition] if candidate.view is not None else None,
+                epochs[candidate.view.log] if candidate.view is not None else None,
             ),
         )
         for candidate in candidates

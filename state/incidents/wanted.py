@@ -125,10 +125,10 @@ class FindClosingMarker(Wanted[Marker | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLogEpochs(Wanted[dict[int, CoordinatorEpoch | Problem]]):
+class ReadLogEpochs(Wanted[dict[TopicPartition, CoordinatorEpoch | Problem]]):
     """See TransactionAdmin.log_epochs."""
 
-    log_partitions: Collection[int]
+    logs: Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ class PlanRunner:
             ReadPartitions: lambda wanted: admin.read_partitions(wanted.partitions),
             ReadHistories: lambda wanted: admin.read_span_histories(wanted.starts),
             FindClosingMarker: lambda wanted: admin.closing_marker(wanted.span, wanted.from_offset),
-            ReadLogEpochs: lambda wanted: admin.log_epochs(wanted.log_partitions),
+            ReadLogEpochs: lambda wanted: admin.log_epochs(wanted.logs),
             DescribeTransactions: lambda wanted: admin.describe_transactions(wanted.transactional_ids),
             ListTransactions: lambda wanted: admin.list_transactions(wanted.producer_ids),
             ReadCleanupPolicies: lambda wanted: admin.cleanup_policies(wanted.topics),

@@ -54,6 +54,7 @@ from txnwatch.state.model.values import (
     CoordinatorEpoch,
     DurationMs,
     TimestampMs,
+    TopicPartition,
     elapsed,
 )
 
@@ -82,9 +83,10 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
 
     An end listed under a leader epoch covers only records that were appended under this epoch or an earlier one.
     """
-    leader = barrier.leaders.get(view.log_partition)
+    log = view.log
+    leader = barrier.leaders.get(log)
     if leader is None:
-        return view.log_partition not in barrier.stale_coordinator
+        return log not in barrier.stale_coordinator
     return view.coordinator_epoch is None or view.coordinator_epoch <= leader.epoch
 
 
@@ -173,14 +175,14 @@ class Clocks(Struct, array_like=True):
     """The brokers' clocks, and the leader of each partition of the coordinators' log."""
 
     brokers: dict[BrokerId, Clock] = field(default_factory=dict)
-    reigns: dict[int, Leadership] = field(default_factory=dict)
+    reigns: dict[TopicPartition, Leadership] = field(default_factory=dict)
 
-    def take(self, barrier: Barrier) -> set[int]:
+    def take(self, barrier: Barrier) -> set[TopicPartition]:
         """Adds the data of a barrier; returns the log partitions with a new leader or leader epoch."""
         risen = {
-            log_partition: Leadership(*leader, barrier.coordinator_listed_ms, barrier.number)
-            for log_partition, leader in barrier.leaders.items()
-            if not self._is_led(log_partition, leader)
+            log: Leadership(*leader, barrier.coordinator_listed_ms, barrier.number)
+            for log, leader in barrier.leaders.items()
+            if (reign := self.reigns.get(log)) is None or reign[:2] != leader
         }
         dropped = {reign.broker for reign in risen.values()}
         if dropped:
@@ -196,25 +198,21 @@ class Clocks(Struct, array_like=True):
 
     def _keep_set_times(self, dropped: Container[BrokerId]) -> None:
         """Keeps the time at which a clock was set, although its bounds are dropped: earlier stamps do not count."""
-        for log_partition, reign in self.reigns.items():
+        for log, reign in self.reigns.items():
             clock = self.brokers.get(reign.broker) if reign.broker in dropped else None
             if clock is not None and clock.set_ms is not None:
-                self.reigns[log_partition] = reign._replace(set_ms=clock.set_ms)
+                self.reigns[log] = reign._replace(set_ms=clock.set_ms)
 
-    def led_by(self, brokers: Container[BrokerId]) -> set[int]:
+    def led_by(self, brokers: Container[BrokerId]) -> set[TopicPartition]:
         """The log partitions that one of these brokers leads."""
-        return {log_partition for log_partition, reign in self.reigns.items() if reign.broker in brokers}
-
-    def _is_led(self, log_partition: int, leader: Leader) -> bool:
-        reign = self.reigns.get(log_partition)
-        return reign is not None and (reign.broker, reign.epoch) == leader
+        return {log for log, reign in self.reigns.items() if reign.broker in brokers}
 
     def of(self, view: CoordinatorView) -> tuple[Leadership, Clock] | None:
         """The leader of a view's log partition and its clock, if both are known."""
-        return self._of_log(view.log_partition)
+        return self._of_log(view.log)
 
-    def _of_log(self, log_partition: int) -> tuple[Leadership, Clock] | None:
-        reign = self.reigns.get(log_partition)
+    def _of_log(self, log: TopicPartition) -> tuple[Leadership, Clock] | None:
+        reign = self.reigns.get(log)
         clock = self.brokers.get(reign.broker) if reign is not None else None
         return (reign, clock) if reign is not None and clock is not None else None
 
@@ -236,9 +234,9 @@ class Clocks(Struct, array_like=True):
         led_ms = max(now_ms - valid_ms, stamped_ms)
         return max(seen_ms, min(broker_now_ms - view.start_ms, view.timeout_ms + led_ms))
 
-    def ahead_ms(self, log_partition: int, now_ms: TimestampMs) -> DurationMs:
+    def ahead_ms(self, log: TopicPartition, now_ms: TimestampMs) -> DurationMs:
         """How far the clock of a log partition's leader is presumed to be ahead of ours; for times that are shown."""
-        known = self._of_log(log_partition)
+        known = self._of_log(log)
         return known[1].now(now_ms).presumed_ms if known is not None else NO_TIME
 
 

@@ -283,9 +283,9 @@ class LogRead(Variant, frozen=True):
         holes, clocks, elected: as in the row `barrier`, for the partitions that the task has read.
     """
 
-    holes: Mapping[int, Offset]
+    holes: Mapping[TopicPartition, Offset]
     clocks: Mapping[BrokerId, Clock]
-    elected: frozenset[int] = frozenset()
+    elected: frozenset[TopicPartition] = frozenset()
 
 
 class Barrier(Variant, frozen=True):
@@ -323,15 +323,15 @@ class Barrier(Variant, frozen=True):
     coordinator_listed_ms: TimestampMs
     stale_data: frozenset[TopicPartition] = frozenset()
     limited_data: frozenset[TopicPartition] = frozenset()
-    stale_coordinator: frozenset[int] = frozenset()
+    stale_coordinator: frozenset[TopicPartition] = frozenset()
     reread: dict[TopicPartition, Offset] = field(default_factory=dict)
     risen: frozenset[TopicPartition] = frozenset()
-    leaders: Mapping[int, Leader] = field(default_factory=dict)
+    leaders: Mapping[TopicPartition, Leader] = field(default_factory=dict)
     clocks: Mapping[BrokerId, Clock] = field(default_factory=dict)
     scan_interval_ms: DurationMs | None = None
-    holes: dict[int, Offset] = field(default_factory=dict)
+    holes: dict[TopicPartition, Offset] = field(default_factory=dict)
     has_coordinator_log: bool = True
-    elected: frozenset[int] = frozenset()
+    elected: frozenset[TopicPartition] = frozenset()
     clock_set_by_ms: DurationMs = NO_TIME
     begun: frozenset[TopicPartition] = frozenset()
 

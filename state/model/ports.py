@@ -211,7 +211,7 @@ class TransactionAdmin(Protocol):
         marker, it cannot be read, or it is not within the first 1,000,000 offsets.
         """
 
-    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, CoordinatorEpoch | Problem]:
+    def log_epochs(self, logs: Iterable[TopicPartition]) -> dict[TopicPartition, CoordinatorEpoch | Problem]:
         """The leader epoch under which each partition of `__transaction_state` lists its end now."""
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:

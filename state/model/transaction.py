@@ -27,6 +27,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TimestampMs,
     TopicPartition,
+    log_numbered,
 )
 
 
@@ -258,6 +259,11 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     first_unused: ProducerEpoch | None = None
     also_used_by: str | None = None
     client_transaction_version: int = 0
+
+    @property
+    def log(self) -> TopicPartition:
+        """Its log partition; `log_partition` has the number alone, as events and the stored state have it."""
+        return log_numbered(self.log_partition)
 
     @property
     def is_live(self) -> bool:

@@ -56,6 +56,17 @@ class TopicPartition(NamedTuple):
         return cls(topic, int(partition))
 
 
+class _LogPartitions(dict[int, TopicPartition]):
+    """The partitions of the coordinators' log by number, each made once: a census needs one for each transaction."""
+
+    def __missing__(self, number: int) -> TopicPartition:
+        found = self[number] = TopicPartition(TRANSACTION_STATE_TOPIC, number)
+        return found
+
+
+log_numbered: Final = _LogPartitions().__getitem__  # the partition of that log with this number
+
+
 class PartitionOffset(NamedTuple):
     """A partition and an offset of it."""
 

@@ -39,6 +39,7 @@ from txnwatch.state.model.values import (
     Problem,
     ProducerId,
     TopicPartition,
+    log_numbered,
 )
 from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
@@ -192,7 +193,7 @@ def describe_producers(
 NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
 MISSING = Problem("missing from the answer")
 _Problems = dict[str, Problem]
-LogLeaders = dict[int, PartitionInfo]
+LogLeaders = dict[TopicPartition, PartitionInfo]
 
 
 class BrokerListings(NamedTuple):
@@ -241,7 +242,7 @@ def list_everywhere(cluster: Cluster, request: Callable[[Connection], Any]) -> B
 
 def _is_orphan(row: ListedTransaction, log: LogLeaders) -> bool:
     """Whether the id's partition has no leader: a broker that still lists the id has lost it, and its row is old."""
-    return bool(log) and log[coordinator_partition(row.transactional_id, len(log))].leader is None
+    return bool(log) and log[log_numbered(coordinator_partition(row.transactional_id, len(log)))].leader is None
 
 
 def _list(
@@ -282,8 +283,9 @@ def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
         return {}, {TRANSACTION_STATE_TOPIC: _why_not_shown(cluster)}
     if topic.partitions.keys() != set(range(len(topic.partitions))):
         return {}, {TRANSACTION_STATE_TOPIC: Problem("the metadata lacks some of its partitions")}
-    leaderless = (number for number, info in topic.partitions.items() if info.leader is None)
-    return topic.partitions, _of_all(leaderless, Problem("has no leader: its ids cannot be listed"))
+    leaders = {log_numbered(number): info for number, info in topic.partitions.items()}
+    leaderless = (log for log, info in leaders.items() if info.leader is None)
+    return leaders, _of_all(leaderless, Problem("has no leader: its ids cannot be listed"))
 
 
 def _why_not_shown(cluster: Cluster) -> Problem:
@@ -299,25 +301,25 @@ def _why_not_shown(cluster: Cluster) -> Problem:
 
 
 def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:
-    moved = (number for number in before.keys() | after.keys() if before.get(number) != after.get(number))
-    led = (number for number in moved if number not in after or after[number].leader is not None)
+    moved = (log for log in before.keys() | after.keys() if before.get(log) != after.get(log))
+    led = (log for log in moved if log not in after or after[log].leader is not None)
     return _of_all(sorted(led), Problem("its coordinator moved to another broker during the listing"))
 
 
-def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _Problems:
+def _not_answered_for(cluster: Cluster, leaders: LogLeaders, silent: _Problems) -> _Problems:
     """The partitions of the log that cannot be listed, and why: an unused id of each partition is described.
 
     Between taking over a partition and beginning to load it, a broker lists without an error and without the
     partition's ids (measured: 20 to 100 ms after a failover). DescribeTransactions of such an id returns
     NOT_COORDINATOR. An id that we have no right to describe would also be missing from a listing.
     """
-    probes = one_id_for_each_partition(len(log))
-    asked: dict[BrokerId, list[int]] = {}
-    for number, info in log.items():
+    probes = one_id_for_each_partition(len(leaders))
+    asked: dict[BrokerId, list[TopicPartition]] = {}
+    for log, info in leaders.items():
         if info.leader is not None:
-            asked.setdefault(info.leader, []).append(number)
+            asked.setdefault(info.leader, []).append(log)
     requests = {
-        node: describe_transactions_request([probes[number] for number in numbers]) for node, numbers in asked.items()
+        node: describe_transactions_request([probes[log.partition] for log in logs]) for node, logs in asked.items()
     }
     problems: _Problems = {}
     for node, answer in cluster.ask(requests, cluster.timeout_s).items():
@@ -325,10 +327,11 @@ def _not_answered_for(cluster: Cluster, log: LogLeaders, silent: _Problems) -> _
             problems[_coordinator(node)] = silent[_coordinator(node)] = Problem.from_error(answer)
             continue
         shown = descriptions(answer, node)
-        for number in asked[node]:
-            found = shown.get(probes[number], NotDescribed(probes[number], MISSING))
+        for log in asked[node]:
+            probe = probes[log.partition]
+            found = shown.get(probe, NotDescribed(probe, MISSING))
             if isinstance(found, NotDescribed):
-                problems |= _of_all([number], found.problem.of(f"broker {node}"))
+                problems |= _of_all([log], found.problem.of(f"broker {node}"))
     return problems
 
 
@@ -336,8 +339,8 @@ def _coordinator(node: BrokerId) -> str:
     return f"coordinator {node}"
 
 
-def _of_all(numbers: Iterable[int], why: Problem) -> _Problems:
-    return {str(TopicPartition(TRANSACTION_STATE_TOPIC, number)): why for number in numbers}
+def _of_all(logs: Iterable[TopicPartition], why: Problem) -> _Problems:
+    return {str(log): why for log in logs}
 
 
 # Queries beyond the port TransactionAdmin: filtered listings, one broker's producers.

@@ -43,6 +43,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     SpanStart,
     TopicPartition,
+    log_numbered,
 )
 from txnwatch.state.text import grouped, some
 from txnwatch.streaming.admin import transaction_requests as messages
@@ -90,9 +91,9 @@ def describe_transactions(cluster: Cluster, transactional_ids: Iterable[str]) ->
 def _as_coordinator(found: TransactionDescription, before: LogLeaders, after: LogLeaders) -> TransactionDescription:
     if isinstance(found, NotDescribed) or not before or not after:
         return found
-    number = coordinator_partition(found.transactional_id, len(before))
-    log, led = TopicPartition(TRANSACTION_STATE_TOPIC, number), before[number]
-    if after.get(number) != led:
+    log = log_numbered(coordinator_partition(found.transactional_id, len(before)))
+    led = before[log]
+    if after.get(log) != led:
         return NotDescribed(found.transactional_id, Problem(f"the leader of {log} changed during the request"))
     if led.leader != found.coordinator:
         why = Problem(f"broker {found.coordinator} answered, but it does not lead {log}")
@@ -183,15 +184,15 @@ class ClusterAdmin:
         """See TransactionAdmin."""
         return closing_marker(self._cluster, span, from_offset)
 
-    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, CoordinatorEpoch | Problem]:
+    def log_epochs(self, logs: Iterable[TopicPartition]) -> dict[TopicPartition, CoordinatorEpoch | Problem]:
         """See TransactionAdmin. One metadata refresh, then one request per leader."""
-        wanted = {TopicPartition(TRANSACTION_STATE_TOPIC, number): number for number in log_partitions}
+        wanted = list(dict.fromkeys(logs))
         try:
             self._cluster.refresh({TRANSACTION_STATE_TOPIC})
             listed = self._cluster.list_offsets(wanted)
         except BrokerError as exc:
-            return dict.fromkeys(wanted.values(), Problem.from_error(exc))
-        return {number: _epoch_of(listed[partition]) for partition, number in wanted.items()}
+            return dict.fromkeys(wanted, Problem.from_error(exc))
+        return {log: _epoch_of(listed[log]) for log in wanted}
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """See TransactionAdmin."""

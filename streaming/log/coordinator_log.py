@@ -36,6 +36,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TimestampMs,
     TopicPartition,
+    log_numbered,
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.log.lookups import BatchList, continued_read, extents, is_still_wanted, list_extents, read_parts
@@ -80,14 +81,14 @@ class LogViews:
 
     Attributes:
         problems: the partitions that were not read to their end, and why.
-        led: by number of a log partition, its leader, if that leader has left a stamp there.
-        epochs: by number of a log partition, the leader epoch under which its end was listed.
+        led: by log partition, its leader, if that leader has left a stamp there.
+        epochs: by log partition, the leader epoch under which its end was listed.
     """
 
     views: dict[ProducerId, CoordinatorView] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
-    led: dict[int, LeaderStamp] = field(default_factory=dict)
-    epochs: dict[int, CoordinatorEpoch] = field(default_factory=dict)
+    led: dict[TopicPartition, LeaderStamp] = field(default_factory=dict)
+    epochs: dict[TopicPartition, CoordinatorEpoch] = field(default_factory=dict)
 
     def add(self, producer_id: ProducerId, view: CoordinatorView) -> None:
         """Adds the view of a producer id; a second transactional id may have one of the same producer id."""
@@ -110,15 +111,15 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
     starts, ends = cluster.list_offsets(asked, timestamp=EARLIEST), cluster.list_offsets(asked)
     logs = extents(cluster, starts, ends)
     found.epochs = {
-        partition.partition: CoordinatorEpoch(end.leader_epoch)
+        partition: CoordinatorEpoch(end.leader_epoch)
         for partition, end in ends.items()
         if isinstance(logs[partition], Range) and isinstance(end, ListedOffset) and end.leader_epoch is not None
     }
     for read in _search(cluster, logs, _needles_of(producer_ids), found.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
         if leader is not None and since_ms is not None:
-            found.led[read.partition.partition] = LeaderStamp(leader, since_ms)
-        fold = TransactionFold(read.partition.partition, read.start, read.end)
+            found.led[read.partition] = LeaderStamp(leader, since_ms)
+        fold = TransactionFold(read.partition, read.start, read.end)
         fold.feed(memoryview(read.fold.kept), read.fold.hole_end_before)
         for fact in fold.facts():
             if isinstance(fact, TransactionSeen) and fact.producer_id in producer_ids:
@@ -210,7 +211,7 @@ def logs_of(cluster: Cluster) -> list[TopicPartition]:
     """The partitions of the log, by number; none if the log is hidden."""
     topic = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
     numbers = sorted(topic.partitions) if topic is not None else []
-    return [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in numbers]
+    return [log_numbered(number) for number in numbers]
 
 
 def _search(
@@ -437,14 +438,14 @@ def read_owner_names(cluster: Cluster, wanted: Collection[ProducerId]) -> OwnerN
         parts = [RangeReading(log.part(), fold_of) for log in logs.values() if isinstance(log, Range)]
         reads = read_parts(cluster, parts)
     except BrokerError as exc:
-        return OwnerNames(missing=(_unread(TopicPartition(TRANSACTION_STATE_TOPIC, 0), str(exc)),))
+        return OwnerNames(missing=(_unread(log_numbered(0), str(exc)),))
     names: dict[ProducerId, set[str]] = {}
     for read in reads:
         for producer_id, found in read.fold.names.items():
             names.setdefault(producer_id, set()).update(found)
     missing = [_unread(partition, str(log)) for partition, log in logs.items() if isinstance(log, Problem)]
     if not logs:
-        missing.append(_unread(TopicPartition(TRANSACTION_STATE_TOPIC, 0), "no broker shows this topic"))
+        missing.append(_unread(log_numbered(0), "no broker shows this topic"))
     return OwnerNames(
         {producer_id: next(iter(found)) for producer_id, found in names.items() if len(found) == 1},
         (*missing, *(notice for read in reads for notice in read.notices)),

@@ -160,9 +160,9 @@ class TransactionFold(BatchWalker):
         last_hole_end: where the last hole so far ended; `start` if there was none.
     """
 
-    def __init__(self, log_partition: int, start: Offset, end: Offset, *, backlog_end: Offset = FIRST_OFFSET) -> None:
+    def __init__(self, log: TopicPartition, start: Offset, end: Offset, *, backlog_end: Offset = FIRST_OFFSET) -> None:
         super().__init__(start, end)
-        self.log_partition = log_partition
+        self.log = log
         self.backlog_end = backlog_end
         self.hole: Offset | None = None
         self.last_hole_end = start
@@ -226,7 +226,7 @@ class TransactionFold(BatchWalker):
 
     def _value(self, record: LoggedRecord, value: TransactionLogValue, leader_epoch: LeaderEpoch) -> None:
         coordinator_epoch, transactional_id = CoordinatorEpoch(leader_epoch), record.transactional_id
-        view = view_of(record, value, self.log_partition, coordinator_epoch)
+        view = view_of(record, value, self.log.partition, coordinator_epoch)
         use = value.producer_id, transactional_id
         end = None
         if record.offset >= self.backlog_end:
@@ -294,7 +294,7 @@ class TransactionFold(BatchWalker):
                 yield self._fact(use, view, is_past=is_past)
         for transactional_id, offset in self._gone.items():
             if offset >= self.backlog_end or not is_first:
-                yield TransactionalIdGone(transactional_id, self.log_partition, offset)
+                yield TransactionalIdGone(transactional_id, self.log.partition, offset)
 
     def forget_idle_backlog(self) -> None:
         """Forgets idle ids whose records are all below `backlog_end`; a later record counts as the first of its id.
@@ -363,11 +363,11 @@ class HeldBytes:
 
     def __init__(self, max_bytes: int = HELD_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._folds: dict[int, FirstReadFold] = {}
+        self._folds: dict[TopicPartition, FirstReadFold] = {}
 
     def enter(self, fold: FirstReadFold) -> None:
         """Adds a fold; it replaces an earlier fold of the same partition."""
-        self._folds[fold.log_partition] = fold
+        self._folds[fold.log] = fold
 
     def make(self) -> None:
         """Makes folds release what they hold, the largest first, until the limit is kept."""
@@ -382,8 +382,10 @@ class FirstReadFold(TransactionFold):
         size: bytes of records that are held.
     """
 
-    def __init__(self, log_partition: int, start: Offset, end: Offset, *, backlog_end: Offset, room: HeldBytes) -> None:
-        super().__init__(log_partition, start, end, backlog_end=backlog_end)
+    def __init__(
+        self, log: TopicPartition, start: Offset, end: Offset, *, backlog_end: Offset, room: HeldBytes
+    ) -> None:
+        super().__init__(log, start, end, backlog_end=backlog_end)
         self.size = 0
         self._room = room
         self._live: dict[bytes, ProducerId] = {}

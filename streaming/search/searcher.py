@@ -207,7 +207,7 @@ class Searcher:
         if view is None:  # only the log has the time when an outcome was decided
             why = next(iter(log.problems.values()), "its record is not in the log")
             return None, None, f"{described.state} for an unknown time: {why}"
-        led = log.led.get(logged.log_partition) if logged is not None else None
+        led = log.led.get(logged.log) if logged is not None else None
         led = led if led is not None and led.broker == described.coordinator else None
         doubts: dict[Verdict, str] = {}
         for claim in claims(view, led, log.epoch_of(logged), self.policy, self.now_ms()):

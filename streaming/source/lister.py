@@ -33,6 +33,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     is_data,
     is_log,
+    log_numbered,
 )
 from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
@@ -338,7 +339,7 @@ class Lister:
         is_read = self.options.coordinator_access is CoordinatorAccess.LOG
         if not is_read or topic is None or self.is_missing(topic.name):
             return []
-        return [TopicPartition(TRANSACTION_STATE_TOPIC, partition) for partition in topic.partitions]
+        return [log_numbered(number) for number in topic.partitions]
 
     def _ask(
         self, partitions: Iterable[TopicPartition], timestamp: int = ends.LATEST, isolation: int = ends.READ_UNCOMMITTED
@@ -470,11 +471,10 @@ def hidden_of(
         for one in live
         if isinstance(one, DescribedTransaction) and one.is_live and one.start_ms is not None
     }
-    logs = sorted(cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions) if begun and _has_log(cluster) else []
+    logs = cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions if begun and _has_log(cluster) else {}
     if not logs:
         return {}
-    of_ids = {coordinator_partition(name, len(logs)) for name in begun}
-    asked = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in sorted(of_ids)]
+    asked = sorted({log_numbered(coordinator_partition(name, len(logs))) for name in begun})
     starts = cluster.offsets_since(asked, min(begun.values()) - _CLOCK_MS)
     most = _MOST_RECORDS // len(asked)
     problems: dict[str, Problem] = {}
@@ -490,7 +490,7 @@ def hidden_of(
             if first > start.offset:
                 grown = f"the log has grown by {log.end - start.offset} offsets since the oldest transaction began"
                 problems[_participants(partition)] = Problem(f"{grown}; only the last {most} were read")
-            parts.append(RangeReading(log.part(first), partial(TransactionFold, partition.partition)))
+            parts.append(RangeReading(log.part(first), partial(TransactionFold, partition)))
     named: set[TopicPartition] = set()
     for read in read_parts(cluster, parts):
         named |= {one for one in _named(read.fold.facts()) if not is_foreign(one.topic, foreign_topics)}

@@ -31,6 +31,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
     is_data,
+    is_log,
 )
 
 VERSION = 7
@@ -189,9 +190,9 @@ class SourceOffset:
         self,
         clocks: Mapping[BrokerId, Clock],
         risen: frozenset[TopicPartition] = frozenset(),
-        unfinished: frozenset[int] = frozenset(),
-        holes: Mapping[int, Offset] | None = None,
-        elected: frozenset[int] = frozenset(),
+        unfinished: frozenset[TopicPartition] = frozenset(),
+        holes: Mapping[TopicPartition, Offset] | None = None,
+        elected: frozenset[TopicPartition] = frozenset(),
     ) -> Barrier:
         """The barrier for every bucket; see TaskPlan and Barrier for the values that a batch adds."""
         read = self.read_positions
@@ -202,21 +203,21 @@ class SourceOffset:
             stale_data=frozenset(p for p, at in self.positions.items() if is_data(p) and at.is_stale),
             limited_data=frozenset(p for p, at in read.items() if is_data(p) and at.offset < at.listed),
             stale_coordinator=unfinished.union(
-                p.partition
+                p
                 for p, at in self.positions.items()
-                if not is_data(p) and (not isinstance(at, Position) or at.is_stale or at.offset < at.listed)
+                if is_log(p) and (not isinstance(at, Position) or at.is_stale or at.offset < at.listed)
             ),
             reread=self.reread,
             risen=risen,
             leaders={
-                p.partition: Leader(at.leader, CoordinatorEpoch(at.epoch))
+                p: Leader(at.leader, CoordinatorEpoch(at.epoch))
                 for p, at in read.items()
-                if not is_data(p) and not at.is_stale
+                if is_log(p) and not at.is_stale
             },
             clocks=clocks,
             scan_interval_ms=self.scan_interval_ms,
             holes=dict(holes or {}),
-            has_coordinator_log=not all(is_data(p) for p in self.positions),
+            has_coordinator_log=any(map(is_log, self.positions)),
             elected=elected,
             clock_set_by_ms=self.clock_set_by_ms,
             begun=frozenset(filter(is_data, self.begun)),

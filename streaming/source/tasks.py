@@ -83,8 +83,8 @@ class TaskPlan:
     end: SourceOffset | None = None
     previous_listed_ms: TimestampMs = LONG_AGO
     risen: frozenset[TopicPartition] = frozenset()
-    unfinished: frozenset[int] = frozenset()
-    followed: frozenset[int] = frozenset()
+    unfinished: frozenset[TopicPartition] = frozenset()
+    followed: frozenset[TopicPartition] = frozenset()
     census: Census | None = None
     tasks: int = 1
     throttled_ms: Mapping[str, DurationMs] = field(default_factory=dict)
@@ -149,7 +149,7 @@ def _has_new_leader(before: Position | NotBegun | None, at: Position) -> bool:
     return isinstance(before, NotBegun) or before.epoch != at.epoch
 
 
-def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
+def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
     """Partitions of `__transaction_state` that were not read to their end before: one more batch must follow.
 
     Their compaction holes are no loss. While they are read, compaction can remove a record in favour of a later one
@@ -157,21 +157,19 @@ def _unfinished(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
     record.
     """
     return frozenset(
-        partition.partition
-        for partition in end.positions
-        if not is_data(partition) and not _goes_on(start, end, partition)
+        partition for partition in end.positions if is_log(partition) and not _goes_on(start, end, partition)
     )
 
 
-def _followed(start: SourceOffset, end: SourceOffset) -> frozenset[int]:
+def _followed(start: SourceOffset, end: SourceOffset) -> frozenset[TopicPartition]:
     """Partitions of `__transaction_state` that both listings have, and whose range continues at the previous end.
 
     Their new records did not exist when the previous T was requested, which was after the previous D was complete.
     """
     return frozenset(
-        partition.partition
+        partition
         for partition, at in end.positions.items()
-        if not is_data(partition)
+        if is_log(partition)
         and not at.is_stale
         and partition not in end.reread
         and _goes_on(start, end, partition)
@@ -252,38 +250,41 @@ def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
 
 
 def clocks_of(
-    end: SourceOffset, previous_listed_ms: TimestampMs, followed: Container[int], reads: Iterable[RangeReading[Fold]]
+    end: SourceOffset,
+    previous_listed_ms: TimestampMs,
+    followed: Container[TopicPartition],
+    reads: Iterable[RangeReading[Fold]],
 ) -> dict[BrokerId, Clock]:
     """The bounds of each leader's clock, from the partitions of `__transaction_state` that it leads.
 
     Only `followed` partitions give an upper bound: their new records did not exist at `previous_listed_ms`.
     """
     found: dict[BrokerId, Clock] = {}
-    for log_partition, stamps, at in _stamped(end, reads):
+    for log, stamps, at in _stamped(end, reads):
         if stamps.leader_epoch != at.epoch:
             continue
-        highest_ms = stamps.lowest_ms - previous_listed_ms if log_partition in followed else None
+        highest_ms = stamps.lowest_ms - previous_listed_ms if log in followed else None
         clock = Clock(stamps.last_ms - end.coordinator_listed_ms, highest_ms, end.coordinator_listed_ms)
         found[at.leader] = both(found.get(at.leader), clock)
     return found
 
 
-def _elected_since(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> frozenset[int]:
+def _elected_since(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> frozenset[TopicPartition]:
     """Partitions of `__transaction_state` with a record of a later leader epoch than that of their listed end.
 
     A log that an election has cut below its listed end can reach that end again only with such records.
     """
-    return frozenset(
-        log_partition for log_partition, stamps, at in _stamped(end, reads) if stamps.leader_epoch > at.epoch
-    )
+    return frozenset(log for log, stamps, at in _stamped(end, reads) if stamps.leader_epoch > at.epoch)
 
 
-def _stamped(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> Iterator[tuple[int, Stamps, Position]]:
+def _stamped(
+    end: SourceOffset, reads: Iterable[RangeReading[Fold]]
+) -> Iterator[tuple[TopicPartition, Stamps, Position]]:
     """The partitions of `__transaction_state` with records in this batch: their last stamps, and their listing."""
     for read in reads:
         fold, at = read.fold, end.positions[read.partition]
         if isinstance(fold, TransactionFold) and fold.stamps is not None and isinstance(at, Position):
-            yield fold.log_partition, fold.stamps, at
+            yield fold.log, fold.stamps, at
 
 
 # Runs the plan of one task: reads its ranges within the budgets, and returns their facts.
@@ -366,8 +367,8 @@ def reading_of_range(found: Range, options: SourceOptions, room: HeldBytes) -> R
 
     def log_fold(start: Offset, end: Offset) -> TransactionFold:
         if found.is_history:
-            return FirstReadFold(found.partition.partition, start, end, backlog_end=found.backlog_end, room=room)
-        return TransactionFold(found.partition.partition, start, end, backlog_end=found.backlog_end)
+            return FirstReadFold(found.partition, start, end, backlog_end=found.backlog_end, room=room)
+        return TransactionFold(found.partition, start, end, backlog_end=found.backlog_end)
 
     return RangeReading(found, log_fold if is_log(found.partition) else data_fold)
 
@@ -403,10 +404,10 @@ def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact
     yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected)
 
 
-def _holes(reads: Iterable[RangeReading[Fold]]) -> dict[int, Offset]:
+def _holes(reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, Offset]:
     """Where the last compaction hole ends, for each partition of `__transaction_state` with a hole in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
-    return {fold.log_partition: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
+    return {fold.log: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
 
 
 def _census_facts(plan: TaskPlan, cluster: Cluster) -> Iterator[Fact]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.results import Point, Row
 from support.large_log import a_large_log, end_of_large_log
+from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 
 IDS, LIVE = (100_000, 1_000_000, 10_000_000), 10_000
@@ -63,8 +64,8 @@ def measure(way: str, ids: int) -> dict[str, float]:
     end = end_of_large_log(ids)
     fold: PlainWalk | TransactionFold = {
         "plain walk": PlainWalk,
-        "two passes": lambda: FirstReadFold(0, 0, end, backlog_end=end, room=HeldBytes()),
-        "exact fold": lambda: TransactionFold(0, 0, end, backlog_end=end),
+        "two passes": lambda: FirstReadFold(log_numbered(0), 0, end, backlog_end=end, room=HeldBytes()),
+        "exact fold": lambda: TransactionFold(log_numbered(0), 0, end, backlog_end=end),
     }[way]()
     wall_s, cpu_s, size = 0.0, 0.0, 0
     for chunk in a_large_log(ids, live_every=ids // LIVE):

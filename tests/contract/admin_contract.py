@@ -17,7 +17,7 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import SpanStart, TopicPartition
+from txnwatch.state.model.values import SpanStart, TopicPartition, log_numbered
 
 _IN_TIME_S = 15.0
 
@@ -93,7 +93,7 @@ class AdminContract:
 
     def test_the_coordinators_log_has_a_leader_epoch(self, stage: AdminStage) -> None:
         stage.init(unique("epochs"))
-        (epoch,) = stage.admin.log_epochs([0]).values()
+        (epoch,) = stage.admin.log_epochs([log_numbered(0)]).values()
         assert isinstance(epoch, int)
         assert epoch >= 0
 

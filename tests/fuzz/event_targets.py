@@ -22,6 +22,7 @@ from txnwatch.sinks.delivery.redis_views import event_of_hash
 from txnwatch.sinks.incidents.run_ledger import EvidenceFile
 from txnwatch.state.incidents import heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, CheckpointError, ConfigError
+from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.client.tokens import token_of
 from txnwatch.streaming.job.checkpoint import last_offset, offset_in
 from txnwatch.streaming.job.checkpoint_lease import Holder, holder_of
@@ -84,7 +85,7 @@ def _checkpoint(data: bytes) -> None:
     last_offset(offsets.parent)
 
 
-_FOLD = TransactionFold(0, 0, 9)
+_FOLD = TransactionFold(log_numbered(0), 0, 9)
 _FOLD.feed(b"".join(LOGGED))
 _FACTS = list(_FOLD.facts())
 _EVIDENCE = (

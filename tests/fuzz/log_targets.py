@@ -10,7 +10,7 @@ from support.pending_offsets import an_offset_key
 from support.transaction_log import a_key, a_value
 from txnwatch.state.model.errors import WireError
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.streaming.admin.waiting_groups import MOST_KEYS, PendingOffsets
 from txnwatch.streaming.log.coordinator_log import records_of
 from txnwatch.streaming.log.partition_fold import PartitionFold
@@ -71,8 +71,8 @@ def _batch_list(data: bytes) -> None:
 def _coordinators_log(data: bytes) -> None:
     """The fast pass and the exact fold have the same facts, or the same error."""
     shown = []
-    exact = TransactionFold(0, 0, _END, backlog_end=4)
-    fast = FirstReadFold(0, 0, _END, backlog_end=4, room=HeldBytes())
+    exact = TransactionFold(log_numbered(0), 0, _END, backlog_end=4)
+    fast = FirstReadFold(log_numbered(0), 0, _END, backlog_end=4, room=HeldBytes())
     for fold, condense in ((exact, exact.forget_idle_backlog), (fast, fast.condense)):
         error = None
         try:

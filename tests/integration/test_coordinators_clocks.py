@@ -9,6 +9,7 @@ from support.row_facts import fact_of
 from support.servers import connect, create_coordinators
 from support.topics import create_topic, unique
 from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.lister import Lister
 from txnwatch.streaming.source.offsets import SourceOffset
@@ -41,7 +42,8 @@ def test_every_coordinator_bounds_its_clock_on_both_sides(kafka3: EmbeddedKafka)
         assert following is not None
         (plan, *_) = plan_reads(offset, following, options)
         a_barrier = barrier_of(plan, options, cluster)
-    led_by = {a_barrier.leaders[coordinator_partition(name, len(a_barrier.leaders))].broker for name in names}
+    logs = [log_numbered(coordinator_partition(name, len(a_barrier.leaders))) for name in names]
+    led_by = {a_barrier.leaders[log].broker for log in logs}
     assert a_barrier.clocks.keys() == led_by
     for clock in a_barrier.clocks.values():
         assert clock.highest_ms is not None

@@ -164,7 +164,7 @@ def test_the_fold_finds_the_transactions_that_the_dump_shows(logs: Logs) -> None
 def test_the_folded_view_of_a_producer_id_is_its_last_record(logs: Logs) -> None:
     for partition in logs.history.log:
         ours = logs.ours[partition]
-        fold = TransactionFold(partition.partition, 0, ours[-1].header.last_offset + 1)
+        fold = TransactionFold(partition, 0, ours[-1].header.last_offset + 1)
         fold.feed(b"".join(batch.encoded for batch in ours))
         facts = list(fold.facts())
         printed = [record for batch in logs.dumped[partition] for record in batch.records]

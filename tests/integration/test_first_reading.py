@@ -44,10 +44,10 @@ def facts_of(cluster: Cluster, partition: TopicPartition, way: Way) -> list[obje
 
 def both(cluster: Cluster, partition: TopicPartition, held_bytes: int) -> list[list[object]]:
     def fast(start: int, end: int) -> TransactionFold:
-        return FirstReadFold(partition.partition, start, end, backlog_end=end, room=HeldBytes(held_bytes))
+        return FirstReadFold(partition, start, end, backlog_end=end, room=HeldBytes(held_bytes))
 
     def exact(start: int, end: int) -> TransactionFold:
-        return TransactionFold(partition.partition, start, end, backlog_end=end)
+        return TransactionFold(partition, start, end, backlog_end=end)
 
     return [facts_of(cluster, partition, way) for way in (fast, exact)]
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from support.coordinator_logs import Placed, coordinator_logs
 from txnwatch.state.model.errors import WireError
+from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.log import transaction_fold as fold_module
 from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 from txnwatch.streaming.wire.internal_topics import NO_PRODUCER_ID, decode_key, decode_value, quick_decode
@@ -70,8 +71,8 @@ def both_ways(
     shown = []
     for start, end in pairwise(bounds):
         fast, exact = (
-            FirstReadFold(0, start, end, backlog_end=backlog_end, room=HeldBytes()),
-            TransactionFold(0, start, end, backlog_end=backlog_end),
+            FirstReadFold(log_numbered(0), start, end, backlog_end=backlog_end, room=HeldBytes()),
+            TransactionFold(log_numbered(0), start, end, backlog_end=backlog_end),
         )
         shown.append(
             (

@@ -19,6 +19,7 @@ from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.model.clocks import RESERVE_MS, Clock
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import CoverInDoubt, SpanCandidate, StrayWrite
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 
 SEEDS, BATCHES = in_proportion(16), 150
@@ -52,7 +53,7 @@ def concern_nobody(bucket: BucketState, barrier: Barrier) -> Concerned:
     return Concerned(set(), set())
 
 
-def _elected(bucket: BucketState, barrier: Barrier) -> tuple[Concerned, set[int]]:
+def _elected(bucket: BucketState, barrier: Barrier) -> tuple[Concerned, set[TopicPartition]]:
     before = dict(bucket.clocks.reigns)
     concerned = _take(bucket, barrier)
     return concerned, {log for log, reign in bucket.clocks.reigns.items() if before.get(log) != reign}
@@ -98,7 +99,7 @@ _BUGS: dict[str, tuple[Any, str, Callable[..., Any], int]] = {
     "a first bound concerns nobody": (buckets, "is_assumed", first_bound_is_assumed, 3),
     "only the last due times count": (buckets, "is_assumed", last_due_times_count, 3),
     "only the first due times count": (buckets, "is_assumed", first_due_times_count, 9),
-    "no reserve": (BarrierContext, "assumed_age_ms", BarrierContext.age_ms, 3),
+    "no reserve": (BarrierContext, "assumed_age_ms", lambda _, __, age_ms: age_ms, 3),
     "another policy changes no due time": (DetectionPolicy, "digest", lambda *_: 0, 38),
     "a look that is still to come waits": (evaluate, "is_settled", lambda *_, **__: True, 24),
 }

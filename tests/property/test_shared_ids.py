@@ -11,6 +11,7 @@ from support.coordinator_logs import Placed, coordinator_logs
 from txnwatch.state.detection.view import apply
 from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.log.coordinator_log import records_of
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 
@@ -19,7 +20,7 @@ def producers_after(log: list[Placed], cuts: list[int]) -> dict[int, ProducerSta
     """The state of each producer id, without the tombstones, which name no producer id."""
     found: dict[int, ProducerState] = {}
     for start, end in pairwise(sorted({0, *cuts, log[-1].last_offset + 1})):
-        fold = TransactionFold(0, start, end)
+        fold = TransactionFold(log_numbered(0), start, end)
         fold.feed(b"".join(placed.raw for placed in log if placed.last_offset >= start))
         facts = [fact for fact in fold.facts() if isinstance(fact, TransactionSeen)]
         for fact in sorted(facts, key=lambda fact: fact.view.log_offset):
@@ -52,7 +53,7 @@ def test_a_live_view_is_the_last_record_of_its_id_and_names_another_id(log: list
 
 def _is_readable(placed: Placed) -> bool:
     try:
-        TransactionFold(0, 0, 10**6).feed(placed.raw)
+        TransactionFold(log_numbered(0), 0, 10**6).feed(placed.raw)
     except Exception:  # noqa: BLE001 - a batch that no coordinator writes ends the reading
         return False
     return True

@@ -40,7 +40,7 @@ class AFormerLeadersStamp(Wrapped):
 
     def patch(self) -> AbstractContextManager[object]:
         def as_of_now(clocks: Clocks, view: CoordinatorView, now_ms: int) -> int:
-            reign = clocks.reigns.get(view.log_partition)
+            reign = clocks.reigns.get(view.log)
             view = replace(view, coordinator_epoch=reign.epoch) if reign is not None else view
             return _AGE(clocks, view, now_ms)
 

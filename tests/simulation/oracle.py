@@ -50,7 +50,7 @@ from txnwatch.state.model.findings import (
     TransactionCandidate,
     TransactionMoved,
 )
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 
 END = 1_000_000
 
@@ -196,8 +196,7 @@ class Oracle:
             if world.logs[known.log].is_listable and not world.is_log_hidden
         }
         for known in world.coordinators.transactions.values():
-            is_unread = TopicPartition(TRANSACTION_STATE_TOPIC, known.log) in unread
-            if known.log in read and known.log not in barrier.stale_coordinator and not is_unread:
+            if known.log in read and log_numbered(known.log) not in {*barrier.stale_coordinator, *unread}:
                 unreported = {at for at in known.held if at.topic in world.hidden} - barrier.stale_data - failed
                 self.problems.extend(
                     f"UNREPORTED PARTITION: {at} is hidden, and {known.transactional_id} holds it" for at in unreported
@@ -207,7 +206,7 @@ class Oracle:
             known.value.producer_id
             for known in world.coordinators.transactions.values()
             if known.log in read and known.value is not None
-            if TopicPartition(TRANSACTION_STATE_TOPIC, known.log) not in unread  # what it was last seen to hold counts
+            if log_numbered(known.log) not in unread  # what it was last seen to hold counts
         }
         is_log_away = not all(log.has_leader for log in world.logs)
         for span in world.hanging.keys() - reported - (self.undecided if is_log_away else set()):

@@ -38,7 +38,7 @@ class TimeOracle:
         self.world.seen[f"reported: {candidate.verdict}"] += 1
         self.world.note(f"REPORTED {candidate.verdict} of {state}, at least {candidate.age_ms} ms")
         self.reported.add((candidate.verdict, state))
-        leader = barrier.leaders.get(view.log_partition)
+        leader = barrier.leaders.get(view.log)
         if leader is None:
             yield f"LOG NOT LISTED: {candidate.verdict} of {state} at a barrier that has not listed its log"
             return

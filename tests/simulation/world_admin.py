@@ -121,11 +121,11 @@ class WorldAdmin:
                     last, is_first = Marker(offset, producer_epoch, commit, coordinator_epoch, TIMESTAMP_MS), False
         return SpanHistory(epoch, last, is_first)
 
-    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, int | Problem]:
+    def log_epochs(self, logs: Iterable[TopicPartition]) -> dict[TopicPartition, int | Problem]:
         self._time_passes()
-        logs = {number: self.world.logs[number] for number in log_partitions}
+        found = {at: self.world.logs[at.partition] for at in logs}
         away = Problem("no leader")
-        return {number: log.epoch if log.is_listable else away for number, log in logs.items()}
+        return {at: log.epoch if log.is_listable else away for at, log in found.items()}
 
     def closing_marker(self, span: SpanStart, from_offset: int) -> Marker | None:
         self._time_passes()

@@ -35,7 +35,7 @@ from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact
 from txnwatch.state.model.findings import CensusOffsets, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.store.bucket_log import MAX_ENTRIES, SMALL_LOG, TOKEN_BYTES, KeptBucket, decode_producer, load
 
@@ -279,7 +279,7 @@ class Query:
             now_ms,
             risen=frozenset(rng.sample(PARTITIONS, 1)) if rng.random() < 0.1 else frozenset(),
             reread=reread,
-            leaders={0: Leader(1, rng.randrange(2))} if rng.random() < 0.05 else {},
+            leaders={log_numbered(0): Leader(1, rng.randrange(2))} if rng.random() < 0.05 else {},
             clocks={1: Clock(rng.randrange(-5_000, 5_000), None, now_ms)} if rng.random() < 0.1 else {},
         )
 

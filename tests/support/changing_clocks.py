@@ -29,7 +29,7 @@ from txnwatch.state.model.findings import (
     TransactionCandidate,
 )
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.store.bucket_log import decode_producer
 
@@ -48,12 +48,12 @@ class ChangingCoordinators:
     """The leaders of the log partitions, and the brokers' clocks (ahead of ours by so many ms)."""
 
     rng: random.Random
-    leaders: dict[int, Leader] = field(default_factory=dict)
+    leaders: dict[TopicPartition, Leader] = field(default_factory=dict)
     ahead_ms: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         apart = (0, 0, 0, 300, -5_000, 70_000, 3_600_000)
-        self.leaders = {log: Leader(self.rng.randrange(BROKERS), 1) for log in range(LOGS)}
+        self.leaders = {log_numbered(number): Leader(self.rng.randrange(BROKERS), 1) for number in range(LOGS)}
         self.ahead_ms = {broker: self.rng.choice(apart) for broker in range(BROKERS)}
         self._drift = {broker: self.rng.choice((0, 0, 0.0001, -0.0001, 0.0009)) for broker in range(BROKERS)}
         self._elected = self.rng.choice((0.0, 0.02, 0.2))  # the chance of an election, for each batch
@@ -69,7 +69,7 @@ class ChangingCoordinators:
         """Perhaps an election, and perhaps a clock that is set."""
         rng = self.rng
         if rng.random() < self._elected:
-            log = rng.randrange(LOGS)
+            log = log_numbered(rng.randrange(LOGS))
             leader = self.leaders[log] = Leader(rng.randrange(BROKERS), self.leaders[log].epoch + 1)
             self._late_ms[leader.broker] = rng.choice((self._late_ms[leader.broker], _LATEST_MS))
             seen["election"] += 1
@@ -117,7 +117,7 @@ class Batches:
 
     def _barrier(self, pause_ms: int) -> Barrier:
         rng, leaders = self.rng, self._coordinators.leaders
-        stale = frozenset(log for log in range(LOGS) if rng.random() < 0.03)
+        stale = frozenset(log_numbered(number) for number in range(LOGS) if rng.random() < 0.03)
         if rng.random() < 0.3:
             self._unread.clear()
         if rng.random() < 0.01:
@@ -155,7 +155,7 @@ class Batches:
 
     def _record(self, producer_id: int) -> Fact:
         """A record of the coordinators' log; often a transaction that is about to reach a threshold."""
-        rng, log = self.rng, producer_id % LOGS
+        rng, log = self.rng, log_numbered(producer_id % LOGS)
         leader, state, timeout_ms = self._coordinators.leaders[log], rng.choice(_STATES), rng.choice(_TIMEOUTS_MS)
         limits = (30_000,) if state.is_prepare else (timeout_ms + 15_000, max(120_000, timeout_ms * 4 // 5))
         old_ms = rng.choice((0, rng.choice(limits) - rng.randrange(-1_000, 12_000)))
@@ -167,7 +167,7 @@ class Batches:
             *rng.sample(PARTITIONS, rng.randrange(4)),
             producer_id=producer_id,
             transactional_id=f"{NAME}-{producer_id}",
-            log_partition=log,
+            log_partition=log.partition,
             timeout_ms=timeout_ms,
             start_ms=begun_ms,
             record_timestamp_ms=begun_ms + (0 if state.is_prepare else rng.choice((0, max(0, old_ms - 14_000)))),

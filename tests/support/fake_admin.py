@@ -110,10 +110,10 @@ class FakeAdmin(FakeCluster):
             producers=tuple(at.producers.values()),
         )
 
-    def log_epochs(self, log_partitions: Iterable[int]) -> dict[int, int | Problem]:
+    def log_epochs(self, logs: Iterable[TopicPartition]) -> dict[TopicPartition, int | Problem]:
         """See TransactionAdmin."""
         self._called("log_epochs")
-        return dict.fromkeys(log_partitions, self.log_epoch)
+        return dict.fromkeys(logs, self.log_epoch)
 
     def read_span_histories(self, spans: Iterable[SpanStart]) -> dict[SpanStart, SpanHistory]:
         """See TransactionAdmin."""

@@ -23,12 +23,12 @@ from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import FormerOwners, MarkerSpec
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import Verdict
 
 ORIGIN = Origin("cluster", "broker:9092")
 HOUR_MS = 3_600_000
-WITHOUT_ELECTION = {0: Leader(1, 0)}  # the coordinators' log has its first leader
+WITHOUT_ELECTION = {log_numbered(0): Leader(1, 0)}  # the coordinators' log has its first leader
 
 
 @dataclass

@@ -12,7 +12,7 @@ from support.one_look import a_searcher
 from txnwatch.state.evidence.screening import LeaderStamp, OwnerViews, Search
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 
 NAME = "checkout-1"
 
@@ -24,8 +24,8 @@ class SearchWorld:
     admin: FakeAdmin = field(default_factory=FakeAdmin)
     views: dict[int, CoordinatorView] = field(default_factory=dict)
     log_problems: dict[str, str] = field(default_factory=dict)
-    led: dict[int, LeaderStamp] = field(default_factory=lambda: {0: LeaderStamp(1, 1)})
-    epochs: dict[int, int] = field(default_factory=lambda: {0: 0})
+    led: dict[TopicPartition, LeaderStamp] = field(default_factory=lambda: {log_numbered(0): LeaderStamp(1, 1)})
+    epochs: dict[TopicPartition, int] = field(default_factory=lambda: {log_numbered(0): 0})
     behind_ms: int = 0
     silence: str | None = None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -42,7 +40,7 @@ from txnwatch.state.model.transaction import (
     TransactionState,
     Witness,
 )
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import Verdict
 
 offsets = st.integers(0, 60)
@@ -51,8 +49,9 @@ times = st.integers(0, 10**6)
 topic_ids = st.sampled_from(["one", "two"])
 producer_ids = st.integers(0, 3)
 data_partitions = st.builds(TopicPartition, st.sampled_from(["orders", "pay-ments"]), st.integers(0, 1))
-log_partitions = st.integers(0, 2)
-partitions = st.one_of(data_partitions, st.builds(TopicPartition, st.just(TRANSACTION_STATE_TOPIC), log_partitions))
+log_numbers = st.integers(0, 2)
+logs = log_numbers.map(log_numbered)
+partitions = st.one_of(data_partitions, logs)
 emissions = st.builds(Emission, st.integers(1, 9), times)
 markers = st.builds(Marker, offsets, epochs, st.booleans(), epochs, times)
 spans = st.builds(
@@ -80,7 +79,7 @@ spans = st.builds(
 views = st.builds(
     CoordinatorView,
     st.sampled_from(["checkout-1", "käse", ""]),
-    log_partitions,
+    log_numbers,
     offsets,
     st.sampled_from(TransactionState),
     epochs,
@@ -135,7 +134,7 @@ def nearly_at_rest(draw: st.DrawFn) -> ProducerState:
         found[partition] = replace(span, **{name: draw(flaws[name])}) if name else span
     view = CoordinatorView(
         "checkout-1",
-        draw(log_partitions),
+        draw(log_numbers),
         draw(offsets),
         draw(st.sampled_from([TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.EMPTY])),
         0,
@@ -206,13 +205,13 @@ buckets = st.builds(
     readings=st.builds(
         lambda data, logs: {at: known for at, known in {**data, **logs}.items() if known != READ_WHOLE},
         st.dictionaries(data_partitions, data_readings, max_size=2),
-        st.dictionaries(log_partitions.map(partial(TopicPartition, TRANSACTION_STATE_TOPIC)), log_readings, max_size=2),
+        st.dictionaries(logs, log_readings, max_size=2),
     ),
     clocks=st.builds(
         Clocks,
         st.dictionaries(brokers, clocks, max_size=2),
         st.dictionaries(
-            log_partitions,
+            logs,
             st.builds(Leadership, brokers, epochs, times, st.integers(1, 9), st.none() | times),
             max_size=2,
         ),
@@ -232,15 +231,15 @@ barriers = st.builds(
     times,
     st.frozensets(data_partitions, max_size=2),
     st.frozensets(data_partitions, max_size=2),
-    st.frozensets(log_partitions, max_size=2),
+    st.frozensets(logs, max_size=2),
     st.dictionaries(partitions, offsets, max_size=2),
     st.frozensets(data_partitions, max_size=2),
-    st.dictionaries(log_partitions, st.builds(Leader, brokers, epochs), max_size=2),
+    st.dictionaries(logs, st.builds(Leader, brokers, epochs), max_size=2),
     st.dictionaries(brokers, clocks, max_size=2),
     st.none() | times,
-    st.dictionaries(log_partitions, offsets, max_size=2),
+    st.dictionaries(logs, offsets, max_size=2),
     st.booleans(),
-    st.frozensets(log_partitions, max_size=2),
+    st.frozensets(logs, max_size=2),
     st.just(0) | st.integers(-9999, 9999),
     st.frozensets(data_partitions, max_size=2),
 )
@@ -307,15 +306,15 @@ transactions_seen = st.builds(
     st.booleans(),
     st.none() | st.builds(FirstDecision, _decisions, st.none() | times, st.none() | epochs, offsets, times, _nexts),
 )
-ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_partitions, offsets)
+ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_numbers, offsets)
 open_described = st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, st.none() | times, times)
 last_stable_offsets = st.builds(LastStable, data_partitions, topic_ids, offsets)
 throttle_times = st.builds(Throttled, st.dictionaries(st.sampled_from(["Fetch", "ListOffsets"]), offsets, max_size=2))
 log_reads = st.builds(
     LogRead,
-    st.dictionaries(log_partitions, offsets, max_size=2),
+    st.dictionaries(logs, offsets, max_size=2),
     st.dictionaries(brokers, clocks, max_size=2),
-    st.frozensets(log_partitions, max_size=2),
+    st.frozensets(logs, max_size=2),
 )
 producer_facts: st.SearchStrategy[Fact] = st.one_of(
     producers_seen(),

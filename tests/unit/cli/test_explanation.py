@@ -15,7 +15,7 @@ from txnwatch.state.evidence.screening import LeaderStamp, OwnerViews
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 from txnwatch.streaming.log.coordinator_log import LogRecord
@@ -25,7 +25,7 @@ ORIGIN = Origin("cluster", "a:1")
 NAME = "checkout-1"
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 3)
 NOW_MS = 1_700_000_000_000
-FIRST_LEADER = {0: 0}  # the log has had no election
+FIRST_LEADER = {log_numbered(0): 0}  # the log has had no election
 ONGOING = DescribedTransaction(NAME, 1, S.ONGOING, 1000, 0, 60_000, NOW_MS)
 
 ENDS = {
@@ -84,7 +84,7 @@ def a_log(admin: FakeAdmin, stamp_ms: int = 0) -> OwnerViews:
         coordinator_epoch=0,
     )
     stamp = LeaderStamp(described.coordinator, 0)
-    return OwnerViews({described.producer_id: logged}, led={0: stamp}, epochs=FIRST_LEADER)
+    return OwnerViews({described.producer_id: logged}, led={log_numbered(0): stamp}, epochs=FIRST_LEADER)
 
 
 def explained(admin: FakeAdmin, views: dict[int, CoordinatorView] | None = None) -> Explanation:

@@ -17,12 +17,12 @@ from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.model.facts import CensusTaken, Fact, NoticeKind
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.watch.coverage import Coverage
 
 NO_LOG = {"has_coordinator_log": False}
-LEADERLESS = {"stale_coordinator": frozenset({7})}
+LEADERLESS = {"stale_coordinator": frozenset({log_numbered(7)})}
 LOG = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in (3, 7)]
 
 
@@ -168,7 +168,7 @@ def test_one_leaderless_partition_of_the_log_does_not_keep_a_watch_from_being_re
 def test_a_watch_is_not_ready_while_more_of_the_log_gets_read(scene: Scene) -> None:
     scene.log_ends = {LOG[0]: 10}
     for unread in range(9, 0, -1):
-        scene.batch(stale_coordinator=frozenset(range(unread)))
+        scene.batch(stale_coordinator=frozenset(map(log_numbered, range(unread))))
         assert not scene.coverage.is_ready
         scene.run.pass_time(20_000)
     scene.batch()

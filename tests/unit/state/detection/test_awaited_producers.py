@@ -15,7 +15,7 @@ from txnwatch.state.detection import loaded_producers
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.model.facts import Barrier, CensusListing, CensusTaken, Fact, NoticeKind, OpenDescribed
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import DetectionPolicy
 
 AWAITED, FACTS = 300, 200
@@ -109,7 +109,7 @@ def test_readings_that_end_together_cost_one_pass(done: Counter[str]) -> None:
     logs = range(50)
     run.batch(*[log_notice(NoticeKind.TRUNCATED, 5, number) for number in logs])
     reread = {TopicPartition(TRANSACTION_STATE_TOPIC, number): 0 for number in logs}
-    run.batch(reread=reread, stale_coordinator=frozenset(logs))
+    run.batch(reread=reread, stale_coordinator=frozenset(map(log_numbered, logs)))
     run.store.reads = 0
     done.clear()
     run.batch()

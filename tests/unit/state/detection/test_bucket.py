@@ -26,7 +26,7 @@ from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.facts import Barrier, NoticeKind
 from txnwatch.state.model.findings import OutstandingGap, PartitionAlarm, SpanCandidate, SpanEnded
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Gap, Remedy, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Gap, Remedy, TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import DetectionPolicy
 
 LOG_0 = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -175,7 +175,7 @@ def test_a_truncated_log_partition_is_read_from_its_beginning_and_forgets_what_i
     )
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))
     assert gaps(run) == {LOG_0: Remedy.NEW_READING}
-    run.batch(transaction(3, S.ONGOING, ORDERS), reread={LOG_0: 0}, stale_coordinator=frozenset({0}))
+    run.batch(transaction(3, S.ONGOING, ORDERS), reread={LOG_0: 0}, stale_coordinator=frozenset({log_numbered(0)}))
     assert run.bucket.agenda.keys() == {PRODUCER, OTHER}, "a chunk of a long re-read decides nothing"
     run.batch()
     assert run.bucket.agenda.keys() == {PRODUCER}
@@ -195,7 +195,7 @@ def test_nothing_is_evaluated_while_a_log_partition_is_re_read() -> None:
     run.batch(seen(0, 10, data=5))
     run.batch(log_notice(NoticeKind.TRUNCATED, 5))
     assert not any(isinstance(finding, SpanCandidate) for finding in run.batch())
-    still = run.batch(reread={LOG_0: 0}, stale_coordinator=frozenset({0}))
+    still = run.batch(reread={LOG_0: 0}, stale_coordinator=frozenset({log_numbered(0)}))
     assert not any(isinstance(finding, SpanCandidate) for finding in still)
     assert any(isinstance(finding, SpanCandidate) for finding in run.batch())
 
@@ -227,7 +227,7 @@ def test_a_span_that_was_held_while_the_log_was_not_read_to_its_end_starts_its_p
     """No barrier has looked while it was held, and the marker may be above the end that the last one has listed."""
     run = BucketRun()
     run.batch(transaction(1, S.COMPLETE_ABORT), seen(0, 10, data=5))
-    run.batch(transaction(2, S.ONGOING, ORDERS), stale_coordinator=frozenset({0}))
+    run.batch(transaction(2, S.ONGOING, ORDERS), stale_coordinator=frozenset({log_numbered(0)}))
     found = [run.batch(transaction(3, S.COMPLETE_ABORT)), run.batch()]
     assert [any(isinstance(one, SpanCandidate) for one in batch) for batch in found] == [False, True]
 
@@ -236,11 +236,11 @@ def test_a_span_that_was_held_while_the_log_was_not_read_to_its_end_starts_its_p
 @pytest.mark.parametrize("log_partition", [0, 1])
 def test_the_last_two_readings_of_the_log_have_the_same_leader(owner: str, log_partition: int) -> None:
     """An unclean election can cut off the record of a transaction whose marker is written and not read yet."""
-    leaders = {0: Leader(1, 5), 1: Leader(1, 5)}
+    leaders = {log_numbered(0): Leader(1, 5), log_numbered(1): Leader(1, 5)}
     run = BucketRun()
     begun = [transaction(1, S.COMPLETE_ABORT)] if owner == "known" else []
     run.batch(*begun, seen(0, 10, data=5), leaders=leaders)
-    found = [run.batch(leaders={**leaders, log_partition: Leader(2, 6)}) for _ in range(2)]
+    found = [run.batch(leaders={**leaders, log_numbered(log_partition): Leader(2, 6)}) for _ in range(2)]
     is_owners = owner == "unknown" or log_partition == 0
     assert [any(isinstance(one, SpanCandidate) for one in batch) for batch in found] == [not is_owners, is_owners]
 
@@ -251,6 +251,6 @@ def test_a_log_that_had_an_election_before_it_was_read_decides_nothing(owner: st
     run = BucketRun()
     begun = [transaction(1, S.COMPLETE_ABORT)] if owner == "known" else []
     run.batch(*begun, seen(0, 10, data=5))
-    found = [run.batch(elected=frozenset({log_partition})), run.batch()]
+    found = [run.batch(elected=frozenset({log_numbered(log_partition)})), run.batch()]
     is_owners = owner == "unknown" or log_partition == 0
     assert [any(isinstance(one, SpanCandidate) for one in batch) for batch in found] == [not is_owners, is_owners]

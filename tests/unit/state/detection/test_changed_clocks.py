@@ -15,18 +15,20 @@ from txnwatch.state.model.clocks import RESERVE_MS, Clock, Leader
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import DetectionPolicy
 
 LOGS, OF_EACH_LOG = 4, 5
 TIMEOUT_MS = 20_000_000  # no threshold is near
-LEADERS = {log: Leader(log % 2, 1) for log in range(LOGS)}  # broker 0 leads 0 and 2, broker 1 leads 1 and 3
+# Broker 0 leads 0 and 2, broker 1 leads 1 and 3.
+LEADERS = {log_numbered(number): Leader(number % 2, 1) for number in range(LOGS)}
 OF_BROKER_0 = OF_EACH_LOG * 2
 
 
 class Watched:
     """A bucket in memory with young transactions; `batch` returns how many producers were evaluated."""
 
-    def __init__(self, *, leaders: Mapping[int, Leader] = LEADERS) -> None:
+    def __init__(self, *, leaders: Mapping[TopicPartition, Leader] = LEADERS) -> None:
         self.bucket, self.store, self.number, self.now_ms = BucketState(), DictStore(), 0, START_MS
         self.leaders, self.policy = dict(leaders), DetectionPolicy()
         self.emitted: list[Finding] = []
@@ -89,14 +91,14 @@ def test_a_bound_that_rises_by_more_than_the_reserve_concerns_the_producers_of_i
 
 def test_an_election_concerns_the_producers_of_its_log_partition() -> None:
     run = with_clocks()
-    run.leaders[2] = Leader(1, 2)
+    run.leaders[log_numbered(2)] = Leader(1, 2)
     assert run.batch() == OF_EACH_LOG, "ages of the others only fall while the clock of broker 1 is not known"
     assert run.batch(b1=(-500, 400)) == OF_EACH_LOG * 3, "the clock of a broker that takes over is a new one"
 
 
 def test_an_election_with_a_record_of_the_new_leader_concerns_no_others() -> None:
     run = with_clocks()
-    run.leaders[2] = Leader(1, 2)
+    run.leaders[log_numbered(2)] = Leader(1, 2)
     assert run.batch(b1=(-500, 400)) == OF_EACH_LOG
 
 
@@ -110,11 +112,11 @@ def test_a_clock_whose_setting_is_forgotten_concerns_all_that_its_broker_leads()
     take_clocks(bucket, Barrier(1, now_ms, now_ms, leaders=LEADERS, clocks={0: Clock(-500, 400, now_ms)}))
     take_clocks(bucket, Barrier(2, now_ms, now_ms, leaders=LEADERS, clocks={0: Clock(-70_000, -60_000, now_ms)}))
     assert bucket.clocks.brokers[0].set_ms == now_ms
-    elected = {**LEADERS, 1: Leader(0, 2)}
+    elected = {**LEADERS, log_numbered(1): Leader(0, 2)}
     clocks = {0: Clock(-70_000, -60_000, now_ms)}
     concerned = take_clocks(bucket, Barrier(3, now_ms, now_ms, leaders=elected, clocks=clocks))
     assert bucket.clocks.brokers[0].set_ms is None
-    assert concerned.to_evaluate == {0, 1, 2}, "ages may depend on other values now"
+    assert concerned.to_evaluate == set(map(log_numbered, range(3))), "ages may depend on other values now"
 
 
 def test_the_scan_interval_concerns_all_if_it_differs_from_the_one_that_counted() -> None:

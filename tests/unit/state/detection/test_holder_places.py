@@ -17,7 +17,7 @@ from txnwatch.state.detection.open_transactions import FOLLOWED, HOLDING
 from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import PartitionOffset, TopicPartition
+from txnwatch.state.model.values import PartitionOffset, TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import DetectionPolicy
 
 OLD = 10_000 // 16  # those of one bucket, of ten thousand
@@ -164,7 +164,7 @@ def test_the_places_are_those_of_a_plain_search(
     run, offset = Kept(), 0
     is_open: dict[int, tuple[int, int, int]] = {}  # producer id -> its partition, its start, since when
     known: dict[str, Any] = {
-        "leaders": {0: Leader(1, 0), 1: Leader(2, 0)},
+        "leaders": {log_numbered(0): Leader(1, 0), log_numbered(1): Leader(2, 0)},
         "clocks": {1: Clock(0, 5, START_MS), 2: Clock(AHEAD_MS, AHEAD_MS + 5, START_MS)},
     }
     with (

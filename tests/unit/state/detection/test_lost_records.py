@@ -20,10 +20,10 @@ from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 
 EPOCH = 3
-BEFORE_IT, NOW, LATER = {0: Leader(2, 5)}, {0: Leader(1, 6)}, {0: Leader(2, 7)}
+BEFORE_IT, NOW, LATER = ({log_numbered(0): leader} for leader in (Leader(2, 5), Leader(1, 6), Leader(2, 7)))
 DATA = seen(0, 10, data=5, epoch=EPOCH)
 
 
@@ -50,7 +50,7 @@ def under_its_leader() -> BucketRun:
     return run
 
 
-def outcome_of(run: BucketRun, leaders: Mapping[int, Leader] = NOW) -> str:
+def outcome_of(run: BucketRun, leaders: Mapping[TopicPartition, Leader] = NOW) -> str:
     """Of the hang that the next batches prove, if its partition has no marker at all; or the doubt."""
     found = [one for _ in range(3) for one in run.batch(leaders=leaders) if isinstance(one, SpanCandidate)]
     row = ActiveProducer(PRODUCER, EPOCH, 20, START_MS, None, 5)
@@ -99,7 +99,7 @@ def test_the_end_of_a_live_transaction_can_give_an_epoch_that_was_used_before() 
 
 def test_where_the_log_was_not_proven_the_data_is_older_all_the_same() -> None:
     run = under_its_leader()
-    run.batch(DATA, leaders=NOW, stale_coordinator={1})
+    run.batch(DATA, leaders=NOW, stale_coordinator={log_numbered(1)})
     run.batch(INIT, leaders=NOW)
     assert outcome_of(run) == D.EPOCH_SHARED
 
@@ -174,7 +174,7 @@ def test_data_counts_from_the_second_barrier_on_after_that_which_showed_the_lead
 
 def test_data_of_the_first_leader_counts_from_the_beginning() -> None:
     run = BucketRun()
-    first = {0: Leader(1, 0)}
+    first = {log_numbered(0): Leader(1, 0)}
     run.batch(DATA, init(1, EPOCH, by=0), leaders=first)
     assert outcome_of(run, first) == O.NONE
 
@@ -220,10 +220,10 @@ def test_an_end_in_the_same_range_is_not_known_to_be_of_older_data(*, is_older: 
 def test_a_log_that_was_made_anew_has_no_leader_until_it_is_listed() -> None:
     """The leader epochs of a new log start again: a lower one is not older."""
     run = under_its_leader()
-    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator={0})
+    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator={log_numbered(0)})
     assert run.bucket.clocks.reigns == {}
     run.batch(leaders=BEFORE_IT)
-    reign = run.bucket.clocks.reigns[0]
+    reign = run.bucket.clocks.reigns[log_numbered(0)]
     assert (reign.epoch, reign.since) == (5, run.number)
     run.batch(leaders=BEFORE_IT)
     run.batch(DATA, init(1, EPOCH, by=5), leaders=BEFORE_IT)
@@ -233,4 +233,4 @@ def test_a_log_that_was_made_anew_has_no_leader_until_it_is_listed() -> None:
 def test_a_truncated_log_keeps_its_leader() -> None:
     run = under_its_leader()
     run.batch(log_notice(NoticeKind.TRUNCATED, 0), leaders=NOW)
-    assert run.bucket.clocks.reigns[0].since == 1
+    assert run.bucket.clocks.reigns[log_numbered(0)].since == 1

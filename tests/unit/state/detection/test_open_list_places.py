@@ -31,7 +31,7 @@ from txnwatch.state.model.facts import Fact, LastStable, NoticeKind
 from txnwatch.state.model.findings import BucketCount, CensusReason, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.streaming.source.planner import census_of, requests_after
 
 MANY = 200
@@ -140,7 +140,9 @@ def test_of_thousands_that_began_at_once_each_gets_a_place_in_turn() -> None:
     run.batch(*(transaction(1, S.ONGOING, producer_id=number, timeout_ms=900_000) for number in range(many)))
     for first in range(0, many, ending):
         assert run.bucket.followed.keys() == set(range(first, min(first + FOLLOWED, many)))
-        run.batch(clocks={1: Clock(first, first + 5, START_MS)}, leaders={0: Leader(1, 0)})  # evaluates all
+        run.batch(
+            clocks={1: Clock(first, first + 5, START_MS)}, leaders={log_numbered(0): Leader(1, 0)}
+        )  # evaluates all
         assert run.bucket.followed.keys() == oldest_open(run)
         run.batch(*(transaction(2, S.COMPLETE_ABORT, producer_id=one) for one in range(first, first + ending)))
     assert not run.bucket.followed
@@ -222,7 +224,7 @@ def test_the_list_always_has_the_oldest_open_ones(
 ) -> None:
     run, began, offset = Kept(), dict[int, int](), 0
     known: dict[str, Any] = {
-        "leaders": {0: Leader(1, 0), 1: Leader(2, 0)},
+        "leaders": {log_numbered(0): Leader(1, 0), log_numbered(1): Leader(2, 0)},
         "clocks": {1: Clock(0, 5, START_MS), 2: Clock(AHEAD_MS, AHEAD_MS + 5, START_MS)},
     }
     with mock.patch.object(open_transactions, "FOLLOWED", FEW):

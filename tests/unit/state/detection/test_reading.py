@@ -185,11 +185,11 @@ def test_what_is_shown_again_changes_nothing_that_is_stored_unless_it_counts(lac
         (DATA, Lack.CENSUS, Unread(gaps={DATA})),
         (DATA, Lack.NAME, ALL_READ),
         (DATA, Lack.DESCRIPTION, ALL_READ),
-        (LOG, Lack.RANGE, Unread(logs={3})),
+        (LOG, Lack.RANGE, Unread(logs={LOG})),
         (LOG, Lack.RANGE_BEGUN, ALL_READ),
-        (LOG, Lack.NEW_READING, Unread(logs={3})),
+        (LOG, Lack.NEW_READING, Unread(logs={LOG})),
         (LOG, Lack.NEW_READING_BEGUN, ALL_READ),
-        (LOG, Lack.RECREATED, Unread(recreated={3: 1})),
+        (LOG, Lack.RECREATED, Unread(recreated={LOG: 1})),
     ],
 )
 def test_the_proof_sees_what_is_unread(partition: TopicPartition, lack: Lack, expected: Unread) -> None:

@@ -9,12 +9,12 @@ from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Finding, OwnerInDoubt, SpanCandidate
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import Reason
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 
-BOTH = frozenset({0, 1})
+BOTH = frozenset({log_numbered(0), log_numbered(1)})
 DELETED = (log_notice(NoticeKind.DELETED, 0), log_notice(NoticeKind.DELETED, 0, 1))
 
 
@@ -37,8 +37,8 @@ def test_an_id_that_the_new_log_does_not_name_is_gone(run: BucketRun) -> None:
     assert candidate.reason is Reason.NO_TRANSACTIONAL_ID
 
 
-@pytest.mark.parametrize("unread", [BOTH, frozenset({0}), frozenset({1})])
-def test_nothing_is_gone_before_all_of_it_is_read(run: BucketRun, unread: frozenset[int]) -> None:
+@pytest.mark.parametrize("unread", [BOTH, frozenset({log_numbered(0)}), frozenset({log_numbered(1)})])
+def test_nothing_is_gone_before_all_of_it_is_read(run: BucketRun, unread: frozenset[TopicPartition]) -> None:
     """It may have fewer partitions, and an id of one that is no more be named in any."""
     assert not candidates([finding for _ in range(6) for finding in run.batch(stale_coordinator=unread)])
     run.batch()
@@ -50,7 +50,7 @@ def test_a_part_of_the_new_log_that_stays_unread_leaves_it_to_the_coordinators()
     run = BucketRun()
     run.batch(seen(0, 10, data=5), transaction(90, S.EMPTY, log_partition=1))
     run.batch(*DELETED, stale_coordinator=BOTH)
-    findings = [one for _ in range(8) for one in run.batch(stale_coordinator=frozenset({0}))]
+    findings = [one for _ in range(8) for one in run.batch(stale_coordinator=frozenset({log_numbered(0)}))]
     asked = [one.candidate for one in findings if isinstance(one, OwnerInDoubt)]
     assert asked
     assert {one.view for one in asked} == {None}
@@ -59,7 +59,7 @@ def test_a_part_of_the_new_log_that_stays_unread_leaves_it_to_the_coordinators()
 
 
 def test_a_record_of_the_new_log_counts_at_any_offset(run: BucketRun) -> None:
-    run.batch(transaction(3, S.ONGOING, ORDERS, log_partition=0), stale_coordinator=frozenset({1}))
+    run.batch(transaction(3, S.ONGOING, ORDERS, log_partition=0), stale_coordinator=frozenset({log_numbered(1)}))
     assert not candidates([finding for _ in range(6) for finding in run.batch()])
     view = run.producer(PRODUCER).view
     assert view is not None
@@ -69,7 +69,7 @@ def test_a_record_of_the_new_log_counts_at_any_offset(run: BucketRun) -> None:
 def test_a_gap_of_the_old_log_is_gone_with_it() -> None:
     run = BucketRun()
     run.batch(seen(0, 10, data=5), log_notice(NoticeKind.GAP, 7))
-    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator=frozenset({0}))
+    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator=frozenset({log_numbered(0)}))
     run.batch()
     assert candidates(run.batch())
 
@@ -88,7 +88,7 @@ def test_a_task_that_finds_the_log_gone_has_not_read_it() -> None:
 def test_a_record_of_the_new_log_follows_on_nothing_of_the_old_one() -> None:
     run = BucketRun()
     run.batch(transaction(90, S.EMPTY))
-    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator=frozenset({0}))
+    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator=frozenset({log_numbered(0)}))
     run.batch()
     run.batch(transaction(3, S.ONGOING, ORDERS, data_epoch=0))
     view = run.producer().view
@@ -98,8 +98,8 @@ def test_a_record_of_the_new_log_follows_on_nothing_of_the_old_one() -> None:
 
 def test_a_hole_of_the_old_log_is_none_of_the_new_one() -> None:
     run = BucketRun()
-    run.batch(transaction(5_000, S.EMPTY), holes={0: 4_000})
-    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator=frozenset({0}))
+    run.batch(transaction(5_000, S.EMPTY), holes={log_numbered(0): 4_000})
+    run.batch(log_notice(NoticeKind.DELETED, 0), stale_coordinator=frozenset({log_numbered(0)}))
     run.batch()
     run.batch(transaction(3, S.EMPTY, producer_epoch=1, epoch_use=EpochUse.FIRST, first_unused=1))
     run.batch(transaction(4, S.ONGOING, ORDERS, producer_epoch=1, data_epoch=1))

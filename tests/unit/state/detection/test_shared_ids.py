@@ -10,6 +10,7 @@ from txnwatch.state.model.facts import TransactionSeen
 from txnwatch.state.model.findings import SpanCandidate, StrayWrite, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import Verdict
 
 SECOND = "restored-1"
@@ -102,13 +103,13 @@ def test_a_span_that_the_other_id_may_have_held_is_no_stray_write() -> None:
     assert run.producer().spans[ORDERS].uncovered_at is None
 
 
-@pytest.mark.parametrize("exceptions", [{}, {"stale_coordinator": frozenset({9})}], ids=["read", "not read"])
-def test_open_data_is_a_stray_write_only_if_the_whole_log_is_read(exceptions: dict[str, frozenset[int]]) -> None:
+@pytest.mark.parametrize("stale", [frozenset(), frozenset({log_numbered(9)})], ids=["read", "not read"])
+def test_open_data_is_a_stray_write_only_if_the_whole_log_is_read(stale: frozenset[TopicPartition]) -> None:
     """Another id with the producer id may have held the data, in the partition of the log that is not read."""
     run = BucketRun()
     run.batch(seen(0, 10, data=5), transaction(1, S.COMPLETE_COMMIT))
-    emitted = run.batch(transaction(2, S.ONGOING, ORDERS), **exceptions)
-    assert bool([one for one in emitted if isinstance(one, StrayWrite)]) is not bool(exceptions)
+    emitted = run.batch(transaction(2, S.ONGOING, ORDERS), stale_coordinator=stale)
+    assert bool([one for one in emitted if isinstance(one, StrayWrite)]) is not bool(stale)
 
 
 def test_the_time_of_an_end_is_not_measured_from_a_record_of_the_other_id() -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.facts import NAME, ORDERS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, seen, transaction
 from txnwatch.state.model.findings import CoverInDoubt, Finding, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy, Verdict
 
 POLICY = DetectionPolicy()
@@ -89,14 +89,14 @@ def test_a_scan_interval_that_has_become_shorter_counts_at_once() -> None:
 def test_backlog_of_the_coordinators_log_raises_no_storm() -> None:
     run = watching()
     run.now_ms += 10**7
-    assert run.batch(stale_coordinator=frozenset({0})) == []
+    assert run.batch(stale_coordinator=frozenset({log_numbered(0)})) == []
     assert verdicts(run.batch()) == [Verdict.LATE]
 
 
 def test_another_stale_log_partition_does_not_matter() -> None:
     run = watching()
     run.now_ms += 10**7
-    assert verdicts(run.batch(stale_coordinator=frozenset({1}))) == [Verdict.LATE]
+    assert verdicts(run.batch(stale_coordinator=frozenset({log_numbered(1)}))) == [Verdict.LATE]
 
 
 def test_an_early_warning_becomes_late_without_waiting_for_its_repeat() -> None:
@@ -189,7 +189,7 @@ def test_nothing_is_doubted_that_is_not_held_or_not_read_to_its_end() -> None:
     run = watching(timeout_ms=TWO_PHASE_TIMEOUT_MS)
     run.now_ms += 10**7
     assert doubted(run.batch()) == [], "nothing is open"
-    assert doubted(run.batch(seen(0, 10, data=4), stale_coordinator=frozenset({0}))) == []
+    assert doubted(run.batch(seen(0, 10, data=4), stale_coordinator=frozenset({log_numbered(0)}))) == []
     assert doubted(run.batch()) == [(PRODUCER, ORDERS, 4)]
 
 

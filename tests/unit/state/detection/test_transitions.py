@@ -24,6 +24,7 @@ from txnwatch.state.model.facts import NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import SpanEnd, SpanEnded
 from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import log_numbered
 
 BARRIER = 5
 EMISSION = Emission(1, START_MS)
@@ -183,10 +184,10 @@ def test_a_truncation_takes_back_the_epoch_of_the_batches_that_it_took() -> None
 def test_a_truncated_log_partition_is_read_again_and_the_new_reading_wins() -> None:
     state = after(transaction(9, S.ONGOING, ORDERS), log_notice(NoticeKind.TRUNCATED, 4))
     assert after(transaction(2, S.COMPLETE_ABORT), producer=state).view != state.view
-    forgotten = forget_unseen(state, log_partition=0).producer
+    forgotten = forget_unseen(state, log_numbered(0)).producer
     assert forgotten.view is not None
     assert forgotten.view.state is S.DEAD
     assert forgotten.view.transactional_id == NAME
     seen_again = after(transaction(3, S.ONGOING, ORDERS), producer=state)
-    assert forget_unseen(seen_again, log_partition=0).producer == seen_again
-    assert forget_unseen(state, log_partition=1).producer == state
+    assert forget_unseen(seen_again, log_numbered(0)).producer == seen_again
+    assert forget_unseen(state, log_numbered(1)).producer == state

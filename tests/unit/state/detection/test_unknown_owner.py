@@ -11,6 +11,7 @@ from support.ledger_world import LedgerWorld
 from txnwatch.state.detection.proof import Look
 from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import log_numbered
 
 NAME, AWAY = "checkout-1", 3
 UNREAD = f"__transaction_state-{AWAY}: has no leader: its ids cannot be listed"
@@ -28,7 +29,7 @@ class Scene:
     def go(self, batches: int = 12, *facts: Any, **exceptions: Any) -> list[tuple[str, int, str]]:
         """Some batches of half a second, each given to the ledger; returns what was published."""
         for number in range(batches):
-            exact = {"stale_coordinator": frozenset({AWAY}), **exceptions}
+            exact = {"stale_coordinator": frozenset({log_numbered(AWAY)}), **exceptions}
             self.run.batch(*(facts if number == 0 else ()), **exact)
             self.looks |= {why for count in self.run.counts for why, _ in count.waiting}
             self.world.batch(*self.run.everything)

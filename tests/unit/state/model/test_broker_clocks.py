@@ -9,6 +9,7 @@ from txnwatch.state.model.clocks import Clock, Clocks, Leader, Leadership, both,
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition, log_numbered
 
 NOW_MS = START_MS + 10_000_000
 WIDE, NARROW = Clock(-5_000, 5_000, NOW_MS), Clock(-100, 400, NOW_MS)
@@ -60,7 +61,7 @@ def test_the_shown_clock_difference_is_the_smallest_possible_one(clock: Clock, s
     assert clock.presumed_ms == shown_ms
 
 
-def a_barrier(leaders: dict[int, Leader], clocks: dict[int, Clock], now_ms: int) -> Barrier:
+def a_barrier(leaders: dict[TopicPartition, Leader], clocks: dict[int, Clock], now_ms: int) -> Barrier:
     """A barrier for each millisecond."""
     return Barrier(now_ms - NOW_MS + 1, now_ms, now_ms, leaders=leaders, clocks=clocks)
 
@@ -73,16 +74,19 @@ def test_an_inverted_interval_proves_nothing() -> None:
 
 def test_a_broker_that_takes_over_may_be_another_machine() -> None:
     clocks = Clocks()
-    assert clocks.take(a_barrier({0: Leader(1, 5), 1: Leader(1, 7)}, {1: NARROW}, NOW_MS))
-    assert not clocks.take(a_barrier({0: Leader(1, 5)}, {}, NOW_MS + 1))
-    assert clocks.take(a_barrier({0: Leader(1, 6)}, {}, NOW_MS + 2))
-    assert (clocks.brokers, clocks.reigns) == ({}, {0: Leadership(1, 6, NOW_MS + 2, 3), 1: Leadership(1, 7, NOW_MS, 1)})
+    assert clocks.take(a_barrier({log_numbered(0): Leader(1, 5), log_numbered(1): Leader(1, 7)}, {1: NARROW}, NOW_MS))
+    assert not clocks.take(a_barrier({log_numbered(0): Leader(1, 5)}, {}, NOW_MS + 1))
+    assert clocks.take(a_barrier({log_numbered(0): Leader(1, 6)}, {}, NOW_MS + 2))
+    assert (clocks.brokers, clocks.reigns) == (
+        {},
+        {log_numbered(0): Leadership(1, 6, NOW_MS + 2, 3), log_numbered(1): Leadership(1, 7, NOW_MS, 1)},
+    )
 
 
 def test_a_broker_that_leads_nothing_any_more_is_forgotten() -> None:
     clocks = Clocks()
-    clocks.take(a_barrier({0: Leader(1, 5)}, {1: NARROW}, NOW_MS))
-    clocks.take(a_barrier({0: Leader(2, 6)}, {}, NOW_MS + 1))
+    clocks.take(a_barrier({log_numbered(0): Leader(1, 5)}, {1: NARROW}, NOW_MS))
+    clocks.take(a_barrier({log_numbered(0): Leader(2, 6)}, {}, NOW_MS + 1))
     assert clocks.brokers == {}
 
 
@@ -138,21 +142,21 @@ AGES = {
 def test_a_transaction_has_the_expected_minimum_age(
     view: CoordinatorView, reign: Leadership | None, clock: Clock | None, age_ms: int
 ) -> None:
-    clocks = Clocks({1: clock} if clock is not None else {}, {0: reign} if reign is not None else {})
+    clocks = Clocks({1: clock} if clock is not None else {}, {log_numbered(0): reign} if reign is not None else {})
     assert clocks.age_ms(view, NOW_MS) == age_ms
 
 
 def test_a_record_that_came_after_the_listing_counts_from_the_next_that_can_show_it() -> None:
     """The log was cut below the end that was listed, and written again under a later epoch, before it was read."""
     run = BucketRun()
-    run.batch(transaction(6, S.PREPARE_COMMIT, ORDERS, coordinator_epoch=2), leaders={0: Leader(1, 1)})
+    run.batch(transaction(6, S.PREPARE_COMMIT, ORDERS, coordinator_epoch=2), leaders={log_numbered(0): Leader(1, 1)})
     run.pass_time(60_000)
-    run.batch(stale_coordinator=frozenset({0}))
-    run.batch(leaders={0: Leader(2, 3)})
+    run.batch(stale_coordinator=frozenset({log_numbered(0)}))
+    run.batch(leaders={log_numbered(0): Leader(2, 3)})
     view, listed_ms = run.producer().view, run.now_ms
     assert view is not None
     assert view.since_ms == listed_ms
-    run.batch(leaders={0: Leader(2, 3)})
+    run.batch(leaders={log_numbered(0): Leader(2, 3)})
     view = run.producer().view
     assert view is not None
     assert view.since_ms == listed_ms, "the first listing counts"
@@ -160,7 +164,7 @@ def test_a_record_that_came_after_the_listing_counts_from_the_next_that_can_show
 
 def test_a_record_of_the_epoch_that_was_listed_counts_from_that_listing() -> None:
     run = BucketRun()
-    run.batch(transaction(6, S.PREPARE_COMMIT, ORDERS, coordinator_epoch=1), leaders={0: Leader(1, 1)})
+    run.batch(transaction(6, S.PREPARE_COMMIT, ORDERS, coordinator_epoch=1), leaders={log_numbered(0): Leader(1, 1)})
     view = run.producer().view
     assert view is not None
     assert view.since_ms == run.now_ms

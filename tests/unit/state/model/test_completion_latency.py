@@ -16,7 +16,7 @@ from support.transaction_log import a_key, a_value
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Latencies, Stage
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
@@ -52,7 +52,7 @@ class LogEntry:
 
 def facts(entries: list[LogEntry], start: int = 0, end: int | None = None) -> list[TransactionSeen]:
     last = len(entries) if end is None else end
-    fold = TransactionFold(0, start, last)
+    fold = TransactionFold(log_numbered(0), start, last)
     fold.feed(b"".join(entry.encoded(offset) for offset, entry in enumerate(entries) if offset >= start))
     return [fact for fact in fold.facts() if isinstance(fact, TransactionSeen)]
 
@@ -131,7 +131,7 @@ def test_a_bound_belongs_to_what_it_bounds(took_ms: int) -> None:
 
 
 def test_a_first_reading_counts_nothing_that_ended_before_it() -> None:
-    fold = TransactionFold(0, 0, 4, backlog_end=4)
+    fold = TransactionFold(log_numbered(0), 0, 4, backlog_end=4)
     again = [*COMMITTED, LogEntry(S.ONGOING, 200)]
     fold.feed(b"".join(entry.encoded(offset) for offset, entry in enumerate(again)))
     (fact,) = [fact for fact in fold.facts(is_first=True) if isinstance(fact, TransactionSeen)]
@@ -147,10 +147,10 @@ def test_a_range_that_is_read_again_is_not_timed_again() -> None:
     log = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
     run.batch(PartitionNotice(NoticeKind.TRUNCATED, log, "", 3, 3, "made by a test"))
     forgotten = [replace(entry, producer_id=9, name="long-idle") for entry in COMMITTED]
-    run.batch(*facts(forgotten), reread={log: 0}, stale_coordinator=frozenset({0}))
+    run.batch(*facts(forgotten), reread={log: 0}, stale_coordinator=frozenset({log_numbered(0)}))
     assert run.ended == [], "what the state has forgotten is not measured either"
     more = [replace(entry, producer_id=10, name="long-idle-too") for entry in COMMITTED]
-    run.batch(*facts([*COMMITTED, *more], 3), stale_coordinator=frozenset({0}))
+    run.batch(*facts([*COMMITTED, *more], 3), stale_coordinator=frozenset({log_numbered(0)}))
     assert run.ended == [], "nor while it goes on"
     run.batch(*facts([*COMMITTED, *forgotten, *COMMITTED], 6))
     run.batch(*facts([*COMMITTED, *COMMITTED, *COMMITTED, *COMMITTED], 9))

@@ -28,6 +28,7 @@ from support.facts import (
 from txnwatch.state.model.facts import Fact, NoticeKind
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import log_numbered
 from txnwatch.state.model.verdicts import Reason
 
 HANG = "hanging"
@@ -115,15 +116,15 @@ CASES: dict[str, tuple[str, list[Batch]]] = {
     ),
     "the coordinator's log was not answered": (
         "a stale partition of the log proves nothing about an unknown producer id",
-        [batch(STRAY, stale_coordinator=frozenset({3})), batch(), batch(expected=HANG)],
+        [batch(STRAY, stale_coordinator=frozenset({log_numbered(3)})), batch(), batch(expected=HANG)],
     ),
     "another partition of the log was not answered": (
         "a known id lives on its own log partition only: 3 does not matter, 0 does",
         [
             batch(HELD, STRAY),
-            batch(COMPLETE, stale_coordinator=frozenset({0})),
-            batch(stale_coordinator=frozenset({3})),
-            batch(stale_coordinator=frozenset({0})),
+            batch(COMPLETE, stale_coordinator=frozenset({log_numbered(0)})),
+            batch(stale_coordinator=frozenset({log_numbered(3)})),
+            batch(stale_coordinator=frozenset({log_numbered(0)})),
             batch(expected=HANG),
         ],
     ),
@@ -270,7 +271,7 @@ def test_a_span_that_was_never_reported_ends_without_an_event() -> None:
 
 def test_looks_that_prove_nothing_are_counted_by_why() -> None:
     run = BucketRun()
-    run.batch(STRAY, stale_coordinator=frozenset({1}))
+    run.batch(STRAY, stale_coordinator=frozenset({log_numbered(1)}))
     assert run.counts[0].waiting == (("coordinator_log_not_read_to_its_end", 1),)
     run.batch()
     run.batch(stale_data=frozenset({ORDERS}))

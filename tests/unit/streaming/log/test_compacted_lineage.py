@@ -17,7 +17,7 @@ from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.ports import SpanHistory
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[list[bytes], EpochUse, str]] = {
 
 def batch_of(log: list[bytes], start: int, end: int, *, at_once: bool) -> list[Fact]:
     """The facts of a range, by way of rows; a leader that answers at once sends what comes after it, too."""
-    read = RangeReading(Range(LOG, "id", start, end, -1), lambda *at: TransactionFold(0, *at))
+    read = RangeReading(Range(LOG, "id", start, end, -1), lambda *at: TransactionFold(log_numbered(0), *at))
     ahead = [batch for batch in log if next(walk(batch))[1].last_offset >= start]
     for answer in [b"".join(ahead)] if at_once else ahead:
         if not read.fold.is_done:
@@ -129,8 +129,8 @@ def test_no_record_inherits_across_a_hole_for_any_division_of_the_reading(
 @pytest.mark.parametrize(("known_at", "use"), [(8, EpochUse.SHARED), (9, EpochUse.FIRST)])
 def test_a_lower_hole_that_is_seen_later_does_not_hide_the_last_one(known_at: int, use: EpochUse) -> None:
     run = BucketRun()
-    run.batch(transaction(known_at, S.EMPTY, epoch_use=EpochUse.FIRST, first_unused=0), holes={0: 9})
-    run.batch(holes={0: 4})
+    run.batch(transaction(known_at, S.EMPTY, epoch_use=EpochUse.FIRST, first_unused=0), holes={log_numbered(0): 9})
+    run.batch(holes={log_numbered(0): 4})
     run.batch(transaction(10, S.ONGOING, ORDERS, data_epoch=0))
     view = run.producer().view
     assert view is not None

@@ -16,7 +16,7 @@ from txnwatch.state.evidence.screening import LeaderStamp
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition, log_numbered
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import lookups as extent
@@ -149,9 +149,9 @@ def test_a_hole_among_the_records_of_others_is_one_too(logs: Logs) -> None:
     assert read_views(logs, [PRODUCER]).views[PRODUCER].epoch_use is EpochUse.SHARED  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("leader_epoch", "expected"), [(0, {0: 0}), (1, {0: 1}), (None, {})])
+@pytest.mark.parametrize(("leader_epoch", "expected"), [(0, {LOG: 0}), (1, {LOG: 1}), (None, {})])
 def test_a_record_has_the_epoch_of_its_leader_and_the_log_that_of_its_listing(
-    logs: Logs, leader_epoch: int | None, expected: dict[int, int]
+    logs: Logs, leader_epoch: int | None, expected: dict[TopicPartition, int]
 ) -> None:
     logs.epoch = leader_epoch
     found = read_views(logs, [PRODUCER])  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def test_the_newest_stamp_is_the_last_batches(logs: Logs) -> None:
 
 
 def test_a_timestamp_of_a_former_leader_counts_for_no_present_leader(logs: Logs) -> None:
-    assert read_views(logs, [PRODUCER]).led == {0: LeaderStamp(1, 1_000)}  # type: ignore[arg-type]
+    assert read_views(logs, [PRODUCER]).led == {log_numbered(0): LeaderStamp(1, 1_000)}  # type: ignore[arg-type]
     logs.epoch = 1
     logs.known.topics[LOG.topic].partitions[0] = PartitionInfo(1, 1)
     assert newest_stamps(logs) == [(None, 1_004)]  # type: ignore[arg-type]
@@ -220,7 +220,7 @@ def test_a_timestamp_of_a_former_leader_counts_for_no_present_leader(logs: Logs)
             a_batch(offset, records=[record], producer_id=-1, base_timestamp=1_000 + offset, leader_epoch=1)
         )
     assert newest_stamps(logs) == [(1, 1_006)]  # type: ignore[arg-type]
-    assert read_views(logs, [PRODUCER]).led == {0: LeaderStamp(1, 1_005)}  # type: ignore[arg-type]
+    assert read_views(logs, [PRODUCER]).led == {log_numbered(0): LeaderStamp(1, 1_005)}  # type: ignore[arg-type]
 
 
 def test_every_record_of_an_id_is_read_oldest_first(logs: Logs) -> None:

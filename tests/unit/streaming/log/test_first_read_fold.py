@@ -15,7 +15,7 @@ from txnwatch.state.detection.batch import Batch
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered
 from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, TransactionFold
 from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
@@ -111,19 +111,26 @@ def test_tasks_that_share_the_log_emit_what_one_task_emits(known: bool) -> None:
     assert len(plans) == 3
     spread, alone = Batch(facts_of(plans)), Batch(facts_of(plan_reads(*listing, ONE_TASK)))
     assert spread.barrier == alone.barrier
-    assert spread.barrier.holes == dict.fromkeys(range(7), 7)
+    assert spread.barrier.holes == dict.fromkeys(map(log_numbered, range(7)), 7)
     assert spread.barrier.clocks.keys() == {0, 1}
     assert spread.for_one == alone.for_one
     assert len(alone.for_one) == (14 if known else 7), "a first reading leaves out the ids that are idle"
 
 
 def test_of_two_that_have_read_stamps_of_one_clock_the_later_counts() -> None:
-    barrier = Barrier(1, NOW_MS, NOW_MS, clocks={5: Clock(-9, None, NOW_MS)}, holes={0: 4}, elected=frozenset({0}))
+    barrier = Barrier(
+        1,
+        NOW_MS,
+        NOW_MS,
+        clocks={5: Clock(-9, None, NOW_MS)},
+        holes={log_numbered(0): 4},
+        elected=frozenset({log_numbered(0)}),
+    )
     clocks = {5: Clock(-3, None, NOW_MS), 6: Clock(0, None, NOW_MS)}
-    batch = Batch([LogRead({1: 6}, clocks, frozenset({1})), barrier])
+    batch = Batch([LogRead({log_numbered(1): 6}, clocks, frozenset({log_numbered(1)})), barrier])
     assert batch.barrier.clocks == {5: Clock(-3, None, NOW_MS), 6: Clock(0, None, NOW_MS)}
-    assert batch.barrier.holes == {0: 4, 1: 6}
-    assert batch.barrier.elected == {0, 1}
+    assert batch.barrier.holes == {log_numbered(0): 4, log_numbered(1): 6}
+    assert batch.barrier.elected == {log_numbered(0), log_numbered(1)}
 
 
 def test_two_notices_about_a_hidden_partition_count_once() -> None:
@@ -134,14 +141,14 @@ def test_two_notices_about_a_hidden_partition_count_once() -> None:
 def test_memory_is_limited_and_all_live_ids_are_emitted() -> None:
     ids, room = 3_000, HeldBytes(100_000)
     end = end_of_large_log(ids)
-    folds = [FirstReadFold(number, 0, end, backlog_end=end, room=room) for number in range(2)]
+    folds = [FirstReadFold(log_numbered(number), 0, end, backlog_end=end, room=room) for number in range(2)]
     most = 0
     for chunk in a_large_log(ids, live_every=30, chunk_bytes=30_000):
         for fold in folds:
             fold.feed(chunk)
             most = max(most, sum(one.size for one in folds))
     assert 50_000 < most <= 100_000
-    exact = TransactionFold(0, 0, end, backlog_end=end)
+    exact = TransactionFold(log_numbered(0), 0, end, backlog_end=end)
     exact.feed(b"".join(a_large_log(ids, live_every=30)))
     reported = [fact for fact in folds[0].facts() if isinstance(fact, TransactionSeen)]
     assert reported == list(exact.facts(is_first=True))
@@ -159,7 +166,10 @@ def a_record_of(offset: int, name: str, producer_id: int, state: S, previous_id:
 
 def test_idle_ids_are_forgotten_when_a_fold_releases_its_bytes() -> None:
     room = HeldBytes(0)  # each answer makes the second pass at once
-    fold, exact = FirstReadFold(0, 0, 9, backlog_end=9, room=room), TransactionFold(0, 0, 9, backlog_end=9)
+    fold, exact = (
+        FirstReadFold(log_numbered(0), 0, 9, backlog_end=9, room=room),
+        TransactionFold(log_numbered(0), 0, 9, backlog_end=9),
+    )
     for offset, state in enumerate([S.ONGOING, S.COMPLETE_COMMIT, S.ONGOING]):
         fold.feed(a_record_of(offset, "app", 5, state))
         assert len(fold._views) == len(fold._owner) == len(fold._held) == int(state.is_live)
@@ -175,7 +185,10 @@ def test_an_id_ends_only_its_own_use_of_the_producer_id_that_it_names_as_the_pre
     name: str, live: list[int]
 ) -> None:
     answer = a_record_of(0, "app", 5, S.ONGOING) + a_record_of(1, name, 6, S.EMPTY, previous_id=5)
-    fold, exact = FirstReadFold(0, 0, 2, backlog_end=2, room=HeldBytes()), TransactionFold(0, 0, 2, backlog_end=2)
+    fold, exact = (
+        FirstReadFold(log_numbered(0), 0, 2, backlog_end=2, room=HeldBytes()),
+        TransactionFold(log_numbered(0), 0, 2, backlog_end=2),
+    )
     fold.feed(answer)
     exact.feed(answer)
     facts = list(fold.facts())

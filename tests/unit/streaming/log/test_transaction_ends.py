@@ -15,6 +15,7 @@ from txnwatch.state.evidence.ending import transaction_resolution
 from txnwatch.state.model.findings import TransactionMoved
 from txnwatch.state.model.incident import EndedBy, EndKind, Resolution
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import log_numbered
 from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
@@ -156,10 +157,10 @@ def entry(offset: int, value: TransactionLogValue) -> bytes:
 
 def read(run: BucketRun, log: Log, start: int, end: int) -> list[object]:
     """One batch that reads a range of the log."""
-    fold = TransactionFold(0, start, end)
+    fold = TransactionFold(log_numbered(0), start, end)
     written = [entry(at, value) for at, value in enumerate(log) if value is not None and at >= start]
     fold.feed(b"".join(written))
-    holes = {0: fold.last_hole_end} if fold.hole is not None else {}
+    holes = {log_numbered(0): fold.last_hole_end} if fold.hole is not None else {}
     return list(run.batch(*fold.facts(), holes=holes))
 
 

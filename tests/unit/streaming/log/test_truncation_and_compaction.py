@@ -26,7 +26,7 @@ from txnwatch.state.model.facts import Barrier, NoticeKind, TransactionalIdGone
 from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd, SpanEnded
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition, log_numbered
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
@@ -78,7 +78,7 @@ def an_empty(producer_id: int) -> TransactionLogValue:
 
 
 def test_a_tombstone_counts_though_the_id_has_come_back_in_the_same_range() -> None:
-    fold = TransactionFold(0, 5, 7)
+    fold = TransactionFold(log_numbered(0), 5, 7)
     fold.feed(a_log_entry(5, None) + a_log_entry(6, an_empty(OTHER)))
     assert TransactionalIdGone(NAME, 0, 5) in list(fold.facts())
     run = BucketRun()
@@ -89,7 +89,7 @@ def test_a_tombstone_counts_though_the_id_has_come_back_in_the_same_range() -> N
 
 @pytest.mark.parametrize(("first", "hole"), [(5, None), (8, 5)], ids=["all there", "compacted"])
 def test_a_fold_of_the_log_knows_what_compaction_took(first: int, hole: int | None) -> None:
-    fold = TransactionFold(0, 5, 9)
+    fold = TransactionFold(log_numbered(0), 5, 9)
     fold.feed(b"".join(a_log_entry(offset, an_empty(PRODUCER)) for offset in range(first, 9)))
     assert fold.hole == hole
 
@@ -117,7 +117,7 @@ def test_holes_count_and_the_log_is_proven_where_all_before_had_been_read(
     plan = plan_reads(before, end, OPTIONS)[0]
     (found,) = plan.ranges
     assert found.is_tail == is_proven
-    assert plan.unfinished == (frozenset() if is_proven else {0}), "a record may have moved on: one batch more"
+    assert plan.unfinished == (frozenset() if is_proven else {LOG}), "a record may have moved on: one batch more"
 
 
 def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
@@ -125,7 +125,7 @@ def test_a_log_that_is_read_for_the_first_time_is_not_proven_yet() -> None:
     plan = plan_reads(SourceOffset.beginning(), end, OPTIONS)[0]
     (barrier,) = plan_facts(replace(plan, ranges=()), [])
     assert isinstance(barrier, Barrier)
-    assert barrier.stale_coordinator == {0}
+    assert barrier.stale_coordinator == {LOG}
 
 
 def test_a_request_that_is_older_than_a_truncation_of_the_log_does_not_answer_it() -> None:

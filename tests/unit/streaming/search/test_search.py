@@ -11,6 +11,7 @@ from support.fake_cluster import FakeTransaction
 from support.search_world import NAME, SearchWorld, view
 from txnwatch.state.evidence.screening import LeaderStamp
 from txnwatch.state.model.transaction import TransactionState as S
+from txnwatch.state.model.values import TopicPartition, log_numbered
 from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.streaming.search import searcher as searching
 
@@ -257,7 +258,7 @@ def late_by_our_clock(world: SearchWorld) -> int:
 
 def late_for_a_coordinator_that_has_just_taken_over(world: SearchWorld) -> int:
     now_ms = world.ongoing(timeout_ms=30_000) + SKEW_MS
-    world.led[0] = LeaderStamp(1, now_ms - 14_000)
+    world.led[log_numbered(0)] = LeaderStamp(1, now_ms - 14_000)
     return now_ms
 
 
@@ -291,19 +292,19 @@ def test_a_claimed_age_is_true_for_all_clocks(world: SearchWorld, behind_ms: int
 def test_a_former_coordinators_stamp_is_no_age(world: SearchWorld, led_for_ms: int, verdicts: list[Verdict]) -> None:
     now_ms = world.admin.now_ms + 10**6
     world.prepared(world.admin.now_ms - 10**8)
-    world.epochs[0] = 1
-    world.led[0] = LeaderStamp(1, now_ms - led_for_ms)
+    world.epochs[log_numbered(0)] = 1
+    world.led[log_numbered(0)] = LeaderStamp(1, now_ms - led_for_ms)
     found = world.search(now_ms)
     assert [candidate.verdict for candidate, _ in found.overdue] == verdicts
     assert found.not_checked == {}
 
 
-@pytest.mark.parametrize("led", [{}, {0: LeaderStamp(2, 1)}], ids=["nobody has stamped", "another has"])
+@pytest.mark.parametrize("led", [{}, {log_numbered(0): LeaderStamp(2, 1)}], ids=["nobody has stamped", "another has"])
 def test_an_age_without_a_timestamp_of_its_coordinator_is_reported_as_not_proven(
-    world: SearchWorld, led: dict[int, LeaderStamp]
+    world: SearchWorld, led: dict[TopicPartition, LeaderStamp]
 ) -> None:
     world.prepared(world.admin.now_ms - 10**8)
-    world.epochs[0] = 1
+    world.epochs[log_numbered(0)] = 1
     world.led = led
     found = world.search()
     assert found.overdue == []

@@ -111,7 +111,7 @@ def test_records_below_the_first_listed_end_are_not_new() -> None:
         bounds = {clock.highest_ms for clock in watched.barrier.clocks.values()}
         assert bounds <= {None}, "a record of last week does not show how late it is"
         assert all(found.start < found.backlog_end for found in watched.ranges)
-        assert 0 in watched.barrier.stale_coordinator, "not read to its end, or just now, while the cleaner went on"
+        assert LOG in watched.barrier.stale_coordinator, "not read to its end, or just now, while the cleaner went on"
     assert batches == 5
     watched.batch()
     assert watched.barrier.stale_coordinator == frozenset()

@@ -146,7 +146,7 @@ NOT_LISTED = Position("id", 9, 3, 9, is_stale=True, leader=1)
 CUT_AND_NOT_LISTED = Position("id", 5, 3, 9, is_stale=True, leader=1)
 UNKNOWN = NotBegun("id")
 NONE: frozenset[TopicPartition] = frozenset()
-DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG.partition})
+DATA, COORDINATOR = frozenset({ORDERS}), frozenset({LOG})
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_barrier_names_where_it_proves_nothing(
     offset: SourceOffset,
     stale_data: frozenset[TopicPartition],
     limited_data: frozenset[TopicPartition],
-    stale_coordinator: frozenset[int],
+    stale_coordinator: frozenset[TopicPartition],
 ) -> None:
     fact = offset.barrier_fact({})
     assert (fact.stale_data, fact.limited_data, fact.stale_coordinator) == (stale_data, limited_data, stale_coordinator)
@@ -184,8 +184,8 @@ def test_a_barrier_has_the_numbers_and_the_ranges_that_went_back() -> None:
         data_listed_ms=1000,
         coordinator_listed_ms=1001,
         reread={ORDERS: 2},
-        stale_coordinator=frozenset({4}),
-        leaders={LOG.partition: Leader(2, 3)},
+        stale_coordinator=frozenset({away}),
+        leaders={LOG: Leader(2, 3)},
         clocks=clocks,
         scan_interval_ms=2_000,
     )
