@@ -42,9 +42,9 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.tls import Tls
 from txnwatch.streaming.job.checkpoint import Progress, SideFiles, absolute, read_progress
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
+from txnwatch.streaming.job.jvm import can_prepare
 from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master, is_local
-from txnwatch.streaming.job.spark_home import can_prepare
 from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view

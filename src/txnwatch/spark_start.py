@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Self
 
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, hidden_from_children
 from txnwatch.state.model.errors import ConfigError, SparkError
+from txnwatch.streaming.job.jvm import StartingJvm, installed_spark, new_archive, options_that_make, prepared_for
 from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS, SessionSettings
-from txnwatch.streaming.job.spark_home import installed_spark, new_archive, options_that_make, prepared_for
-from txnwatch.streaming.job.starting_jvm import StartingJvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,6 +27,7 @@ from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.values import DurationMs
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.job.jvm import StartingJvm, search_path
 from txnwatch.streaming.job.operator import BucketProcessor, no_rows
 from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
 from txnwatch.streaming.job.spark_conf import (
@@ -35,8 +36,6 @@ from txnwatch.streaming.job.spark_conf import (
     is_local,
     network_settings,
 )
-from txnwatch.streaming.job.spark_home import search_path
-from txnwatch.streaming.job.starting_jvm import StartingJvm
 from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
 
 # The query.

@@ -19,6 +19,7 @@ from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.values import BarrierNumber, TimestampMs
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job.failures import end_jvm
+from txnwatch.streaming.job.jvm import StartingJvm, fits
 from txnwatch.streaming.job.query import (
     findings_of,
     plan_without_daemons,
@@ -26,8 +27,6 @@ from txnwatch.streaming.job.query import (
     run_tasks_with_daemons,
     spark_session,
 )
-from txnwatch.streaming.job.spark_home import fits
-from txnwatch.streaming.job.starting_jvm import StartingJvm
 from txnwatch.streaming.source.datasource import PACKED_DDL
 from txnwatch.streaming.source.rows import packed_batch
 
