@@ -206,7 +206,7 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
         conf = {JAVA_OPTIONS: options_that_make(archive)}
         start = SparkStart(SessionSettings(str(scratch / "checkpoint"), _TRAINING_MASTER, scratch, conf=conf))
         with start.explained(spark_log) as jvm:
-            from txnwatch.streaming.job.training import write_archive  # noqa: PLC0415 - see the law
+            from txnwatch.streaming.job.query import write_archive  # noqa: PLC0415 - see the law
 
             is_written = write_archive(jvm, archive)
     found = prepared_for(real)
