@@ -10,7 +10,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import importlib.util
 import os
 import shlex
 import shutil
@@ -22,6 +21,7 @@ import time
 import zipimport
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -313,7 +313,7 @@ class Prepared(NamedTuple):
 
 def installed_spark() -> Path:
     """The home of the installed PySpark; this does not import it."""
-    found = importlib.util.find_spec("pyspark")
+    found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent
@@ -507,7 +507,7 @@ def check_packages(command: str) -> None:
     Raises:
         ConfigError: a package is missing.
     """
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         found = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
         raise ConfigError(f"{command} needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)")

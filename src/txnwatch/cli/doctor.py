@@ -39,11 +39,11 @@ from txnwatch.cli.one_shot import (
     add_owners_flag,
     ask,
     kafka_text,
+    options_of,
     redis_url,
     topic_name,
 )
 from txnwatch.cli.output import CommandAnswer, duration
-from txnwatch.cluster_connection import options_of
 from txnwatch.config import EVENTS_TOPIC, RunSettings
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
 from txnwatch.state.model.values import (
