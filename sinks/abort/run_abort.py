@@ -1,13 +1,7 @@
 """Carries out the plans of every abort, the automatic one and the one by hand; and publishes what an operator changes.
 
-The lease says which watch may act. The member of a consumer group that has partition 0 of the events topic has it: the
-group's coordinator assigns a partition to one member. A member's own view may be outdated: a process that was stopped
-for a minute does not know that another member has the partition now. So it commits an offset right before it acts: the
-coordinator accepts that only from a member of the current generation.
-
-An abort by hand needs no lease. It finds the incident of a watch, and publishes as its next event. A record of another
-writer can have the same sequence. Of two records with one sequence the first on the topic counts. So an event is read
-back: if another one came first, nothing may follow from ours.
+The lease says which watch may act. An abort by hand needs no lease: it publishes as the next event of the incident of a
+watch.
 """
 
 from __future__ import annotations
@@ -52,96 +46,6 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent, latest
 from txnwatch.state.model.ports import EventsTopicWriter, Lease, Log, TransactionAdmin
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition, lease_group
-
-# The lease of the automatic abort.
-
-SESSION_MS = 10_000
-PASSED_ON_S = 30.0  # a rebalance takes a few seconds
-_MOST_POLLS = 100
-
-
-class GroupLease:
-    """A Lease over a consumer group."""
-
-    problem: str | None = None
-
-    def __init__(self, client_config: Mapping[str, Any], topic: str, cluster_id: str) -> None:
-        self._topic, self._group = topic, lease_group(cluster_id)
-        self._has_it = False
-        self._polled_s = 0.0
-        self._asks_from_s: float | None = None
-        self._consumer = Consumer(
-            {
-                **client_config,
-                "log_level": 2,
-                "client.id": "txnwatch-abort",
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "latest",
-                "session.timeout.ms": SESSION_MS,
-                "socket.timeout.ms": SESSION_MS,
-                "partition.assignment.strategy": "range",
-            }
-        )
-        self._ask()
-
-    def _ask(self) -> None:
-        self._asks_from_s = None
-        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
-
-    def is_held(self) -> bool:
-        """See Lease. It also polls, to stay in the group; the records are ignored."""
-        for _ in range(_MOST_POLLS):
-            try:
-                if self._asks_from_s is not None and time.monotonic() >= self._asks_from_s:
-                    self._ask()
-                message = self._consumer.poll(0)
-                if message is None:
-                    break
-                self._see(message)
-            except KafkaException:
-                self._has_it = False
-                break
-        was_away = self._polled_s and time.monotonic() - self._polled_s > SESSION_MS / 1000
-        self._polled_s = time.monotonic()
-        return self._has_it and not was_away
-
-    def is_held_now(self) -> bool:
-        """See Lease."""
-        if not self._has_it:
-            return False
-        try:
-            self._consumer.commit(offsets=[Assigned(self._topic, 0, 0)], asynchronous=False)
-        except KafkaException:
-            return False
-        return self._has_it
-
-    def pass_on(self) -> None:
-        """See Lease."""
-        self._has_it = False
-        self._asks_from_s = time.monotonic() + PASSED_ON_S
-        with contextlib.suppress(KafkaException):
-            self._consumer.unsubscribe()
-
-    def close(self) -> None:
-        """See Lease."""
-        self._has_it = False
-        self._consumer.close()
-
-    def _see(self, message: Message) -> None:
-        error = message.error()
-        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            self.problem = f"the right READ on the group {self._group} is missing"
-
-    def _assigned(self, consumer: Consumer, partitions: list[Assigned]) -> None:
-        self.problem = None
-        self._has_it = any(partition.partition == 0 for partition in partitions)
-        consumer.assign(partitions)
-        consumer.pause(partitions)
-
-    def _gone(self, _: Consumer, __: list[Assigned]) -> None:
-        self._has_it = False
-
 
 # The automatic abort of a watch.
 
@@ -214,24 +118,7 @@ class RunningAbort:
             self.log.info(wanted.text)
 
 
-# The changes by an operator, of `txnwatch abort` and `txnwatch fence`. Both read the events topic and publish there.
-
-
-class OperatorsTopic(Protocol):
-    """What the abort by hand needs of the events topic."""
-
-    def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
-        """See ReadOpenIncident."""
-
-    def publish(self, event: IncidentEvent) -> None:
-        """See PublishAtOnce.
-
-        Raises:
-            SinkError: it is not certain that the event arrived, or another writer's event came first.
-        """
-
-    def is_ended(self, incident_id: str) -> bool:
-        """See AwaitEnd."""
+# The abort by hand, of `txnwatch abort`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +181,31 @@ class ManualAbort:
         return PlanRunner(self.admin, self.now_ms, ways).run(plan)
 
 
+# The events topic for an operator, whose command is `txnwatch abort` or `txnwatch fence`. It finds the incident of a
+# watch, and publishes as its next event.
+#
+# A record of another writer can have the same sequence. Of two records with one sequence the first on the topic counts.
+# So an event is read back: if another one came first, nothing may follow from ours.
+
 PATIENCE_S = 5.0  # a watch reads a marker at its next micro-batch
 PAUSE_S = 0.1
+
+
+class OperatorsTopic(Protocol):
+    """What the abort by hand needs of the events topic."""
+
+    def open_incident(self, incident: IncidentEvent) -> IncidentEvent | None:
+        """See ReadOpenIncident."""
+
+    def publish(self, event: IncidentEvent) -> None:
+        """See PublishAtOnce.
+
+        Raises:
+            SinkError: it is not certain that the event arrived, or another writer's event came first.
+        """
+
+    def is_ended(self, incident_id: str) -> bool:
+        """See AwaitEnd."""
 
 
 class Readable(Protocol):
@@ -413,3 +323,98 @@ class KafkaOperatorsTopic:
         self._known = latest([*self._known.values(), *events])
         for event in events:
             self._first.setdefault((event.cluster_id, event.event_id), event)
+
+
+# The lease of the automatic abort.
+#
+# The member of a consumer group that has partition 0 of the events topic has it: the group's coordinator assigns a
+# partition to one member. A member's own view may be outdated: a process that was stopped for a minute does not know
+# that another member has the partition now. So it commits an offset right before it acts: the coordinator accepts that
+# only from a member of the current generation.
+
+SESSION_MS = 10_000
+PASSED_ON_S = 30.0  # a rebalance takes a few seconds
+_MOST_POLLS = 100
+
+
+class GroupLease:
+    """A Lease over a consumer group."""
+
+    problem: str | None = None
+
+    def __init__(self, client_config: Mapping[str, Any], topic: str, cluster_id: str) -> None:
+        self._topic, self._group = topic, lease_group(cluster_id)
+        self._has_it = False
+        self._polled_s = 0.0
+        self._asks_from_s: float | None = None
+        self._consumer = Consumer(
+            {
+                **client_config,
+                "log_level": 2,
+                "client.id": "txnwatch-abort",
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "session.timeout.ms": SESSION_MS,
+                "socket.timeout.ms": SESSION_MS,
+                "partition.assignment.strategy": "range",
+            }
+        )
+        self._ask()
+
+    def _ask(self) -> None:
+        self._asks_from_s = None
+        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._gone, on_lost=self._gone)
+
+    def is_held(self) -> bool:
+        """See Lease. It also polls, to stay in the group; the records are ignored."""
+        for _ in range(_MOST_POLLS):
+            try:
+                if self._asks_from_s is not None and time.monotonic() >= self._asks_from_s:
+                    self._ask()
+                message = self._consumer.poll(0)
+                if message is None:
+                    break
+                self._see(message)
+            except KafkaException:
+                self._has_it = False
+                break
+        was_away = self._polled_s and time.monotonic() - self._polled_s > SESSION_MS / 1000
+        self._polled_s = time.monotonic()
+        return self._has_it and not was_away
+
+    def is_held_now(self) -> bool:
+        """See Lease."""
+        if not self._has_it:
+            return False
+        try:
+            self._consumer.commit(offsets=[Assigned(self._topic, 0, 0)], asynchronous=False)
+        except KafkaException:
+            return False
+        return self._has_it
+
+    def pass_on(self) -> None:
+        """See Lease."""
+        self._has_it = False
+        self._asks_from_s = time.monotonic() + PASSED_ON_S
+        with contextlib.suppress(KafkaException):
+            self._consumer.unsubscribe()
+
+    def close(self) -> None:
+        """See Lease."""
+        self._has_it = False
+        self._consumer.close()
+
+    def _see(self, message: Message) -> None:
+        error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self.problem = f"the right READ on the group {self._group} is missing"
+
+    def _assigned(self, consumer: Consumer, partitions: list[Assigned]) -> None:
+        self.problem = None
+        self._has_it = any(partition.partition == 0 for partition in partitions)
+        consumer.assign(partitions)
+        consumer.pause(partitions)
+
+    def _gone(self, _: Consumer, __: list[Assigned]) -> None:
+        self._has_it = False

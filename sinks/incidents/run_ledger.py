@@ -7,16 +7,13 @@ never end in the mirrors.
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
-from txnwatch.state.evidence.outcome import StoredEvidence, StoredFindings
+from txnwatch.sinks.incidents.evidence_file import EvidenceStore
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
 from txnwatch.state.incidents.wanted import (
@@ -43,59 +40,8 @@ from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import ConsumerGroups, FormerOwners, TransactionAdmin
 from txnwatch.state.model.values import DurationMs, TimestampMs, TopicPartition
-from txnwatch.state.store.evidence_lines import decode_evidence, encode_evidence
-from txnwatch.state.text import Said, read_json
 
-
-@dataclass(slots=True)
-class Delivery:
-    """The queues of the events topic and of its mirrors.
-
-    Attributes:
-        on_event: called with every event, after it was handed to the queues.
-        report: receives lines for the operator.
-    """
-
-    topic: TopicOutbox
-    mirrors: Sequence[MirrorQueue]
-    on_event: Callable[[IncidentEvent], None]
-    report: Callable[[str], None]
-
-    def publish(self, events: Sequence[IncidentEvent], now_ms: TimestampMs) -> bool:
-        """Delivers events in order; returns whether the topic has everything."""
-        self.topic.put(events)
-        taken = self.topic.deliver(now_ms)
-        for mirror in self.mirrors:
-            mirror.put(taken)
-            mirror.deliver(now_ms)
-        for event in events:
-            self.on_event(event)
-        return not self.topic.waiting
-
-    def follow(self, record: IncidentEvent, known: IncidentEvent) -> None:
-        """Queued events of an incident are older than another writer's record; mirrors get what is known."""
-        self.topic.withdraw(record)
-        for mirror in self.mirrors:
-            mirror.put([known])
-
-    def tidy(self, known: Sequence[IncidentEvent], has_ended: Callable[[str], bool], now_ms: TimestampMs) -> bool:
-        """See wanted.Tidy; `known` are the latest events of all incidents."""
-        for mirror in self.mirrors:
-            mirror.forget(has_ended, now_ms)
-            if mirror.has_lost_everything():
-                self.report(f"{mirror.name} is empty and is filled again")
-                self.resend(known, [mirror])
-        return not self.topic.waiting
-
-    def resend(self, known: Iterable[IncidentEvent], mirrors: Iterable[MirrorQueue]) -> None:
-        """Queues the latest event of every known incident again, for mirrors that may have missed some.
-
-        Incidents with events that are not on the topic yet are left out: these events follow once they are.
-        """
-        waiting = self.topic.waiting_incidents
-        events = [event for event in known if event.incident_id not in waiting]
-        for mirror in mirrors:
-            mirror.put(events)
+# The ledger of a watch.
 
 
 @dataclass(slots=True)
@@ -223,65 +169,55 @@ class RunningLedger:
         return True
 
 
-# The file of this process's own evidence, beside its checkpoint.
-#
-# The first line has the markers written within the last hour, each other line one hanging transaction, as JSON. Only
-# this process writes the file; a client of the cluster has no access to it. It keeps outcomes that the coordinator no
-# longer shows over a restart, even with another version of txnwatch (state/store/evidence_lines.py). If the file cannot
-# be read or written, only these data are lost. A line that cannot be read affects no other line.
+# The delivery of its events.
 
 
-class EvidenceStore(Protocol):
-    """Durable storage for `StoredFindings`, which only this process writes."""
+@dataclass(slots=True)
+class Delivery:
+    """The queues of the events topic and of its mirrors.
 
-    def load(self) -> StoredFindings:
-        """The stored findings; none if they cannot be read."""
+    Attributes:
+        on_event: called with every event, after it was handed to the queues.
+        report: receives lines for the operator.
+    """
 
-    def keep(self, kept: StoredFindings) -> None:
-        """Replaces the stored findings."""
+    topic: TopicOutbox
+    mirrors: Sequence[MirrorQueue]
+    on_event: Callable[[IncidentEvent], None]
+    report: Callable[[str], None]
 
+    def publish(self, events: Sequence[IncidentEvent], now_ms: TimestampMs) -> bool:
+        """Delivers events in order; returns whether the topic has everything."""
+        self.topic.put(events)
+        taken = self.topic.deliver(now_ms)
+        for mirror in self.mirrors:
+            mirror.put(taken)
+            mirror.deliver(now_ms)
+        for event in events:
+            self.on_event(event)
+        return not self.topic.waiting
 
-class EvidenceFile:
-    """An EvidenceStore."""
+    def follow(self, record: IncidentEvent, known: IncidentEvent) -> None:
+        """Queued events of an incident are older than another writer's record; mirrors get what is known."""
+        self.topic.withdraw(record)
+        for mirror in self.mirrors:
+            mirror.put([known])
 
-    def __init__(self, path: Path, report: Callable[[str], None]) -> None:
-        self._path = path
-        self._report = report
-        self._said = Said[str]()
+    def tidy(self, known: Sequence[IncidentEvent], has_ended: Callable[[str], bool], now_ms: TimestampMs) -> bool:
+        """See wanted.Tidy; `known` are the latest events of all incidents."""
+        for mirror in self.mirrors:
+            mirror.forget(has_ended, now_ms)
+            if mirror.has_lost_everything():
+                self.report(f"{mirror.name} is empty and is filled again")
+                self.resend(known, [mirror])
+        return not self.topic.waiting
 
-    def load(self) -> StoredFindings:
-        """See EvidenceStore."""
-        try:
-            markers, *lines = self._path.read_text().splitlines()
-            marked = tuple((str(incident_id), TimestampMs(int(at_ms))) for incident_id, at_ms in read_json(markers))
-        except FileNotFoundError:
-            return StoredFindings()
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
-            self._report(f"{self._path}: evidence from before this start cannot be read, and is collected again: {exc}")
-            return StoredFindings()
-        return StoredFindings(tuple(self._evidence(lines)), marked)
+    def resend(self, known: Iterable[IncidentEvent], mirrors: Iterable[MirrorQueue]) -> None:
+        """Queues the latest event of every known incident again, for mirrors that may have missed some.
 
-    def _evidence(self, lines: Sequence[str]) -> Iterator[StoredEvidence]:
-        problems = []
-        for line in lines:
-            try:
-                yield decode_evidence(line)
-            except ValueError as exc:
-                problems.append(exc)
-        if problems:
-            found = f"evidence about {len(problems)} of {len(lines)} hanging transactions from before this start"
-            self._report(f"{self._path}: {found} cannot be read, and is collected again: {problems[0]}")
-
-    def keep(self, kept: StoredFindings) -> None:
-        """See EvidenceStore."""
-        lines = [json.dumps(kept.markers), *(encode_evidence(one) for one in kept.evidence)]
-        text = "".join(f"{line}\n" for line in lines)
-        temporary = self._path.with_suffix(".new")
-        try:
-            temporary.write_text(text)
-            os.replace(temporary, self._path)  # noqa: PTH105 - atomic, also over an existing file
-        except OSError as exc:
-            if self._said.is_new("not saved"):
-                self._report(f"{self._path}: evidence is not saved for the next start: {exc}")
-        else:
-            self._said.is_over("not saved")
+        Incidents with events that are not on the topic yet are left out: these events follow once they are.
+        """
+        waiting = self.topic.waiting_incidents
+        events = [event for event in known if event.incident_id not in waiting]
+        for mirror in mirrors:
+            mirror.put(events)

@@ -1,4 +1,7 @@
-"""Composition root of `txnwatch run`: constructs the adapters and passes them to the streaming job and the sinks."""
+"""Composition root of `txnwatch run`: constructs the adapters and passes them to the streaming job and the sinks.
+
+The watch is first; then what it gives to its Spark source, and the certificate files that it looks at.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,8 +30,8 @@ from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import SparkStart
-from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.errors import QueryError, TxnwatchError
+from txnwatch.state.model.findings import BucketCount, Finding, StrayWrite
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
@@ -43,49 +46,20 @@ from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.tls import Tls
 from txnwatch.streaming.job.checkpoint import Progress, SideFiles, absolute, read_progress
 from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
+from txnwatch.streaming.job.jvm import can_prepare
 from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master, is_local
-from txnwatch.streaming.job.spark_home import can_prepare
-from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
-from txnwatch.streaming.source.options import parse_options
+from txnwatch.streaming.job.state_directory import Former, StateDirectories, check_local_states, state_name
+from txnwatch.streaming.source.driver_file import DriverFile, FormerPositions, next_barrier_due
+from txnwatch.streaming.source.options import LATEST, parse_options
+from txnwatch.streaming.source.planner import requests_after
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
 from txnwatch.watch.coverage import Coverage, TimeoutLimit
 from txnwatch.watch.listening import EventListener
-from txnwatch.watch.source_link import SourceLink, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-# The certificate files of the connection to Kafka: whether they were renewed since the clients were made.
-#
-# librdkafka reads certificates only when a client is made. Our own connections use renewed files anyway.
-
-LOOK_S: Final = 5.0
-
-
-class CertificateFiles:
-    """The files of one watch; looks at them every few seconds."""
-
-    def __init__(self, tls: Tls) -> None:
-        self._tls = tls
-        self._used = tls.stamps
-        self._looking = Every(LOOK_S)
-
-    def use(self) -> None:
-        """The clients are made now, with the files as they are."""
-        self._used = self._tls.stamps
-
-    def are_renewed(self) -> bool:
-        """Whether the files have changed since, and can be used."""
-        if not self._looking.take(time.monotonic()) or self._tls.stamps == self._used:
-            return False
-        try:
-            self._tls.context()
-        except TxnwatchError:  # somebody may be replacing the files at this moment
-            return False
-        return True
-
 
 # The watch.
 
@@ -167,14 +141,25 @@ class Watch:
         return self.files.spark_log
 
     def _source_options(self) -> dict[str, str]:
-        return source_options(
-            self.settings,
-            self._properties,
-            self.files,
-            self.access,
-            is_rebuilt=self._source.is_rebuilt,
-            cores=self._cores,
-        )
+        """The options of the Spark source by name, as text; the number of cores is not known before Spark runs."""
+        settings = self.settings
+        return {
+            **{f"kafka.{name}": value for name, value in self._properties.items()},
+            "kafka.bootstrap.servers": settings.bootstrap_server,
+            "subscribePattern": settings.topics,
+            "censusPattern": settings.census_topics,
+            "censusIntervalMs": str(settings.census_interval_ms),
+            "healIntervalMs": str(settings.heal_interval_ms),
+            **_if_set("foreignPattern", settings.foreign_topics),
+            "coordinatorView": str(self.access),
+            "startingOffsets": LATEST if self._source.is_rebuilt else settings.starting_offsets,
+            "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
+            "maxBytesPerTrigger": str(settings.max_bytes_per_trigger),
+            **_if_set("maxBytesPerSecond", settings.max_bytes_per_second),
+            "maxReadMsPerTrigger": str(settings.max_read_ms_per_trigger),
+            **_if_set("inputPartitions", settings.input_partitions or self._cores),
+            "driverFile": str(self.files.driver_file),
+        }
 
     def check(self) -> None:
         """Connects to the cluster and checks rights and checkpoint, before anything slow starts.
@@ -375,3 +360,87 @@ class Watch:
 def _pid_of_jvm(session: SparkSession) -> int:
     """The process id of the JVM of a session; the JVM runs on this machine, whoever has started it."""
     return int(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001 - as in failures.py
+
+
+def _if_set(option: str, value: object | None) -> dict[str, str]:
+    return {option: str(value)} if value is not None else {}
+
+
+# What the source gets while the query runs, and which of its findings are not new.
+
+
+class SourceLink:
+    """What the driver tells the source, and what of its findings is not new.
+
+    A state that continues those of other versions is rebuilt from the logs. Reading continues where they end, or below
+    that where a transaction is open. What was read before is not reported again: its stray writes could be found with
+    another beginning, and so with another incident id.
+
+    Attributes:
+        is_rebuilt: whether the state continues that of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = DriverFile(path)
+        self.is_rebuilt = False
+        self._former: FormerPositions = {}
+
+    def begin(self, former: Former | None) -> None:
+        """Before the query starts: what its state continues, None for nothing.
+
+        Raises:
+            QueryError: the file cannot be written now.
+        """
+        self.is_rebuilt = former is not None
+        known = former.positions if former is not None else None
+        self._former = known or {}
+        try:
+            self._file.begin(known)
+        except OSError as exc:
+            raise QueryError(f"{self._file.path} cannot be written: {exc.strerror}") from exc
+
+    def write(self, emitted: Sequence[Finding], ledger: RunningLedger, buckets: int) -> None:
+        """After a micro-batch: what to read again, and when the next barrier is due; the state has so many buckets."""
+        counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
+        due = next_barrier_due(counts, buckets, can_wait=ledger.can_wait)
+        self._file.write(requests_after(emitted, ledger.refuted), due)
+
+    def unreported(self, emitted: Iterable[Finding]) -> list[Finding]:
+        """The findings without the stray writes that the former query has found."""
+        return [one for one in emitted if not (isinstance(one, StrayWrite) and self._was_found(one))]
+
+    def _was_found(self, stray: StrayWrite) -> bool:
+        former, offset = self._former.get(stray.partition), stray.joined.offset
+        if former is None or former.offset is None or offset is None:
+            return False
+        return former.topic_id == stray.topic_id and offset < former.offset
+
+
+# The certificate files of the connection to Kafka: whether they were renewed since the clients were made.
+#
+# librdkafka reads certificates only when a client is made. Our own connections use renewed files anyway.
+
+LOOK_S: Final = 5.0
+
+
+class CertificateFiles:
+    """The files of one watch; looks at them every few seconds."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._used = tls.stamps
+        self._looking = Every(LOOK_S)
+
+    def use(self) -> None:
+        """The clients are made now, with the files as they are."""
+        self._used = self._tls.stamps
+
+    def are_renewed(self) -> bool:
+        """Whether the files have changed since, and can be used."""
+        if not self._looking.take(time.monotonic()) or self._tls.stamps == self._used:
+            return False
+        try:
+            self._tls.context()
+        except TxnwatchError:  # somebody may be replacing the files at this moment
+            return False
+        return True

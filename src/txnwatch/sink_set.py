@@ -21,7 +21,8 @@ from txnwatch.sinks.abort.run_abort import GroupLease, RunningAbort
 from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, ensure_topic
 from txnwatch.sinks.delivery.outbox import BackgroundMirror, MirrorOutbox, MirrorQueue, OpenList, TopicOutbox
 from txnwatch.sinks.delivery.redis_sink import PAGE_PAUSE_MS, PageKeys, RedisMirror, Wish
-from txnwatch.sinks.incidents.run_ledger import EvidenceFile, RunningLedger
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
+from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat

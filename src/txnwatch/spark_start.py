@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Self
 
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, hidden_from_children
 from txnwatch.state.model.errors import ConfigError, SparkError
+from txnwatch.streaming.job.jvm import StartingJvm, installed_spark, new_archive, options_that_make, prepared_for
 from txnwatch.streaming.job.spark_conf import JAVA_OPTIONS, SessionSettings
-from txnwatch.streaming.job.spark_home import installed_spark, new_archive, options_that_make, prepared_for
-from txnwatch.streaming.job.starting_jvm import StartingJvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,7 +206,7 @@ def prepared(spark_log: Path, scratch: Path) -> Path:
         conf = {JAVA_OPTIONS: options_that_make(archive)}
         start = SparkStart(SessionSettings(str(scratch / "checkpoint"), _TRAINING_MASTER, scratch, conf=conf))
         with start.explained(spark_log) as jvm:
-            from txnwatch.streaming.job.training import write_archive  # noqa: PLC0415 - see the law
+            from txnwatch.streaming.job.query import write_archive  # noqa: PLC0415 - see the law
 
             is_written = write_archive(jvm, archive)
     found = prepared_for(real)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from txnwatch.cluster_connection import options_of
+from txnwatch.cli.one_shot import options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.events_topic import read_events

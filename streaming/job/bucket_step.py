@@ -11,15 +11,17 @@ from collections.abc import Iterable
 
 from txnwatch.state.detection.bucket import process
 from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.findings import Finding
+from txnwatch.state.model.serializer import Serializer
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.store.bucket_log import TOKEN_BYTES, KeptBucket, LogStore, load
-from txnwatch.streaming.job.output_rows import FINDINGS
 from txnwatch.streaming.source.rows import PARTITION_BUCKET, unpack_facts
 
 # A worker process caches decoded buckets. A step takes its bucket out of the cache before it works on it, and puts it
 # back after all writes, so a failed attempt leaves no bucket in the cache. A cached bucket may be from an attempt whose
 # writes were not committed; `load` detects that.
 
+FINDINGS = Serializer[Finding](Finding)  # of the rows for the driver (query.py)
 Place = tuple[str, int]  # the run of the query, and the number of the bucket
 
 

@@ -33,6 +33,7 @@ _LOG = ("log", "sequence BIGINT", "bytes BINARY")
 STATE_VARIABLES = (_HEAD, _LOG)
 
 _OF_TASKS = ("txnwatch.streaming.job.bucket_step", "txnwatch.streaming.source.tasks")
+OUTPUT_DDL = "finding BINARY"  # a row for the driver: one finding, encoded as all of the model is
 _FINDING_ROW = Row("finding")
 RUN_ID = "spark.jobGroup.id"  # Spark runs the jobs of a streaming query in a job group named after the run
 kept_buckets: dict[tuple[str, int], KeptBucket] = {}

@@ -1,4 +1,4 @@
-"""The query, and the session of Spark in which it runs: how a session starts, and how it plans the query.
+"""A session of Spark, and what runs in it: the query of a watch, and the short run that trains its JVM.
 
 The graph of the query is one source, one stateful operator and one `foreachBatch`. `foreachBatch` must consume the
 whole frame exactly once: two actions would run source and state twice, and without an action the query fails. The
@@ -14,34 +14,40 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.errors import QueryError, TxnwatchError
+from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import Finding
-from txnwatch.state.model.values import DurationMs
+from txnwatch.state.model.serializer import Serializer
+from txnwatch.state.model.values import BarrierNumber, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import DetectionPolicy
-from txnwatch.streaming.job.operator import BucketProcessor, no_rows
-from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
+from txnwatch.streaming.job.failures import end_jvm
+from txnwatch.streaming.job.jvm import StartingJvm, fits, search_path
+from txnwatch.streaming.job.operator import OUTPUT_DDL, BucketProcessor, no_rows
 from txnwatch.streaming.job.spark_conf import (
     check_checkpoint_place,
     file_system_settings,
     is_local,
     network_settings,
 )
-from txnwatch.streaming.job.spark_home import search_path
-from txnwatch.streaming.job.starting_jvm import StartingJvm
-from txnwatch.streaming.source.datasource import FORMAT, TransactionsDataSource
+from txnwatch.streaming.source.datasource import FORMAT, PACKED_DDL, TransactionsDataSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # The query.
 
 QUERY_NAME = "txnwatch"
+_FINDINGS = Serializer[Finding](Finding)  # as in bucket_step.py, which has what only tasks need
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def start(
                 if is_stopping():
                     raise QueryError(f"txnwatch stops: micro-batch {batch_id} is left to the next start")
                 run_tasks_with_daemons(session)  # the batch is planned, and none of its tasks has started
-                emitted = [FINDINGS.decode(row["finding"]) for row in frame.collect()]
+                emitted = [_FINDINGS.decode(row["finding"]) for row in frame.collect()]
             finally:
                 release(frame)
             on_batch(batch_id, remembered.whole(emitted))
@@ -108,13 +114,6 @@ def findings_of(facts: DataFrame, policy: DetectionPolicy) -> DataFrame:
         outputMode="Update",
         timeMode="None",
     )
-
-
-def is_executing(session: SparkSession) -> bool:
-    """Whether the query's thread is alive. If an Error of the JVM ends it, the query stays active forever."""
-    assert session.sparkContext._jvm is not None  # noqa: SLF001 - Spark has no public API for it
-    threads = session.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()  # noqa: SLF001
-    return any(thread.getName().startswith(f"stream execution thread for {QUERY_NAME}") for thread in threads)
 
 
 # The error with which txnwatch itself has ended a micro-batch, as an object.
@@ -314,3 +313,92 @@ def cores_of(session: SparkSession) -> int:
             known, changed = executors, now
         time.sleep(_POLL_S)
     return int(context.defaultParallelism)
+
+
+# The training: a short run whose JVM loads what a watch needs at its start, and then writes the archive of its classes.
+#
+# It needs no Kafka: its source has one barrier, and the operator is that of the watch.
+
+_TRAINING_FORMAT: Final = "txnwatch-training"
+_BUCKETS: Final = 2
+_BATCHES: Final = 2
+
+
+class TrainingReader(DataSourceStreamReader):  # type: ignore[misc]
+    """One barrier for each micro-batch."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Before the first batch."""
+        return {"batch": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """One batch more, until all have run."""
+        del limit
+        return {"batch": min(start["batch"] + 1, _BATCHES)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """One task."""
+        del start
+        return [InputPartition(end["batch"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The barrier, for every bucket."""
+        from txnwatch.streaming.source.rows import packed_batch  # noqa: PLC0415 - only a task needs Arrow
+
+        number = BarrierNumber(partition.value)
+        yield packed_batch([Barrier(number, TimestampMs(number), TimestampMs(number))], _BUCKETS)
+
+
+class TrainingSource(DataSource):  # type: ignore[misc]
+    """The source as Spark finds it; its rows are those of the source of a watch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format."""
+        return _TRAINING_FORMAT
+
+    def schema(self) -> str:
+        """The columns, as DDL."""
+        return PACKED_DDL
+
+    def streamReader(self, schema: object) -> TrainingReader:  # noqa: N802 - Spark's name
+        """The only reader."""
+        del schema
+        return TrainingReader()
+
+
+def write_archive(jvm: StartingJvm, archive: Path) -> bool:
+    """Runs a session in a JVM that writes the archive at its end; whether the archive is written and fits."""
+    session = spark_session(jvm)
+    try:
+        properties = session.sparkContext._jvm.java.lang.System  # noqa: SLF001 - Spark has no public API for it
+        java_home, class_path = (properties.getProperty(name) for name in ("java.home", "java.class.path"))
+        _train(session, jvm.settings.checkpoint)
+    finally:
+        end_jvm(session)
+    is_written = fits(archive, f"{java_home}/bin/java", class_path)
+    if not is_written:
+        archive.unlink(missing_ok=True)
+    return is_written
+
+
+def _train(session: SparkSession, checkpoint: str) -> None:
+    session.dataSource.register(TrainingSource)
+    plan_without_daemons(session)
+
+    def collect(frame: DataFrame, number: int) -> None:
+        del number
+        run_tasks_with_daemons(session)
+        frame.collect()
+        release(frame)
+
+    facts = session.readStream.format(_TRAINING_FORMAT).load()
+    query = (
+        findings_of(facts, DetectionPolicy())
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", checkpoint)
+        .foreachBatch(collect)
+        .start()
+    )
+    query.processAllAvailable()
+    query.stop()

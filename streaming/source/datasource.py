@@ -3,6 +3,8 @@
 One reader lives in the driver's source process for the whole query and plans the batches. Tasks get pickled plans.
 Reading a plan twice gives the same facts, unless the log has changed in between; then the facts report the change.
 
+Apart: a process that plans the query imports it, and nothing of the job.
+
 Law: this module imports only what creates the source and its readers. Spark starts a Python process for each of these,
 one after the other, and a start waits for all of them. What plans and reads is in tasks.py.
 """

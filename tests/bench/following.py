@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from txnwatch.cluster_connection import options_of
+from txnwatch.cli.one_shot import options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.events_topic import ensure_topic, read_events

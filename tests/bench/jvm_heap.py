@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.idle import pss_of
 from support.process_memory import descendants
-from txnwatch.java import java
+from txnwatch.streaming.job.jvm import java
 
 _POOLS = ("S0", "S1", "E", "O")  # survivors, Eden, old generation; a column ends in C for its capacity, U for its use
 

@@ -29,8 +29,7 @@ from txnwatch.state.model.facts import Fact
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.store.bucket_log import decode_producer, encode_producer
-from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import OUTPUT_DDL
+from txnwatch.streaming.job.operator import OUTPUT_DDL, BucketProcessor
 
 SIZES, OF_EACH_SHAPE = (100, 1_000, 10_000), 1_000
 OPEN = (1_000, 10_000, 100_000)

@@ -9,7 +9,7 @@ import pytest
 
 from support.kept_evidence import KeptEvidence
 from support.ledger_world import LedgerWorld
-from txnwatch.sinks.incidents.run_ledger import EvidenceFile, EvidenceStore
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile, EvidenceStore
 from txnwatch.state.evidence.outcome import StoredEvidence, StoredFindings
 
 Again = Callable[[], EvidenceStore]

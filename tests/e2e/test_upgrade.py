@@ -12,7 +12,7 @@ from support.topics import create_topic, unique
 from support.upgrade import Upgrade, of_another_version
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, statuses
-from txnwatch.sinks.incidents.run_ledger import EvidenceFile
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.state.evidence.outcome import StoredFindings
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.streaming.client.cluster import Cluster

@@ -19,7 +19,7 @@ from txnwatch.cli.output import event_line
 from txnwatch.setting_sources import read_properties
 from txnwatch.sinks.delivery.encoding import from_bytes, plain, to_avro, to_json
 from txnwatch.sinks.delivery.redis_views import event_of_hash
-from txnwatch.sinks.incidents.run_ledger import EvidenceFile
+from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.state.incidents import heartbeat
 from txnwatch.state.model.errors import BadEventError, BrokerError, CheckpointError, ConfigError
 from txnwatch.state.model.values import log_numbered

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch.java import java
+from txnwatch.streaming.job.jvm import java
 from txnwatch_demo.embedded.jars import class_options, kafka_jars
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 

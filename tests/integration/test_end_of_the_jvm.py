@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from txnwatch.streaming.job.failures import report_its_end_once
 from txnwatch.streaming.job.query import spark_session
 from txnwatch.streaming.job.spark_conf import SessionSettings
-from txnwatch.streaming.job.starting_jvm import StartingJvm
+from txnwatch.streaming.job.jvm import StartingJvm
 report_its_end_once()
 output = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
 session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local[1]", Path(sys.argv[3])), output))

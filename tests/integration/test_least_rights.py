@@ -40,7 +40,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import READY_S, RunningWatch, events_about
 from txnwatch.cli.main import main
-from txnwatch.cluster_connection import connected, options_of
+from txnwatch.cli.one_shot import connected, options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.abort.run_abort import GroupLease

@@ -24,7 +24,7 @@ import json, sys
 from pathlib import Path
 from txnwatch.streaming.job.query import spark_session
 from txnwatch.streaming.job.spark_conf import SessionSettings
-from txnwatch.streaming.job.starting_jvm import StartingJvm
+from txnwatch.streaming.job.jvm import StartingJvm
 session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local-cluster[1,1,1024]", Path(sys.argv[1]))))
 total = session.range(0, 100, 1, 2).selectExpr("sum(id)").collect()[0][0]
 conf = session.sparkContext.getConf()
@@ -38,7 +38,7 @@ import sys
 from pathlib import Path
 from txnwatch.streaming.job.query import spark_session
 from txnwatch.streaming.job.spark_conf import SessionSettings
-from txnwatch.streaming.job.starting_jvm import StartingJvm
+from txnwatch.streaming.job.jvm import StartingJvm
 session = spark_session(StartingJvm(SessionSettings(sys.argv[1], "local-cluster[1,1,1024]", Path(sys.argv[1]))))
 conf = session.sparkContext.getConf()
 print(conf.get("spark.driver.host") + ":" + conf.get("spark.driver.port"), flush=True)

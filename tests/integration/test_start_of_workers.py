@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from txnwatch.streaming.job.spark_home import installed_spark, prepared_for
+from txnwatch.streaming.job.jvm import installed_spark, prepared_for
 
 SCRIPT = """
 import json, os, sys
@@ -21,7 +21,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from txnwatch.streaming.job.query import spark_session
 from txnwatch.streaming.job.spark_conf import SessionSettings
-from txnwatch.streaming.job.starting_jvm import StartingJvm
+from txnwatch.streaming.job.jvm import StartingJvm
 
 scratch = Path(sys.argv[1])
 session = spark_session(StartingJvm(SessionSettings(str(scratch / "checkpoint"), "local[1]", scratch)))
@@ -84,11 +84,11 @@ DAMAGED = """
 import sys
 from pathlib import Path
 
-from txnwatch.streaming.job import spark_home
+from txnwatch.streaming.job import jvm
 
-real = spark_home.installed_spark()
+real = jvm.installed_spark()
 sys.prefix = sys.argv[1] + "/environment"
-with spark_home.new_archive(real) as archive:
+with jvm.new_archive(real) as archive:
     archive.write_bytes(b"no archive" * 1000)
 """
 

@@ -29,7 +29,7 @@ from txnwatch.state.model.serializer import VERSION_BYTES
 from txnwatch.state.model.transaction import CoordinatorView, ProducerState
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.store.bucket_log import decode_producer, encode_producer, encode_shared
-from txnwatch.streaming.job.output_rows import FINDINGS
+from txnwatch.streaming.job.bucket_step import FINDINGS
 from txnwatch.streaming.source.rows import BLOBS, FACTS, Blob, fact_rows, pack_facts, unpack_facts
 
 POLICY = DetectionPolicy()

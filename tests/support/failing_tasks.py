@@ -31,8 +31,8 @@ from txnwatch.state.detection.open_transactions import LastOpenLists
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.job import operator
-from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import FINDINGS, OUTPUT_DDL
+from txnwatch.streaming.job.bucket_step import FINDINGS
+from txnwatch.streaming.job.operator import OUTPUT_DDL, BucketProcessor
 from txnwatch.streaming.source.rows import pack_facts
 
 POLICY = DetectionPolicy(listed_after_ms=1_000)

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from txnwatch.java import java
+from txnwatch.streaming.job.jvm import java
 from txnwatch_demo.embedded.jars import jars
 from txnwatch_demo.embedded.real_servers import ServerProcess, free_ports
 

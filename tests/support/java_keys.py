@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from txnwatch.java import java
+from txnwatch.streaming.job.jvm import java
 
 PASSWORD = "store-secret"
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 import pyspark
 
-from txnwatch.java import java
+from txnwatch.streaming.job.jvm import java
 from txnwatch_demo.embedded.jars import class_options, kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "ProducerStateOracle.java"

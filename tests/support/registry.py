@@ -17,7 +17,7 @@ from typing import Self
 
 from filelock import FileLock
 
-from txnwatch.java import java
+from txnwatch.streaming.job.jvm import java
 from txnwatch_demo.embedded.jars import cache_directory
 from txnwatch_demo.embedded.real_servers import SHORT_LIVED, ServerProcess, free_ports
 

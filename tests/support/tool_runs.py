@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from txnwatch.java import java
+from txnwatch.streaming.job.jvm import java
 from txnwatch_demo.embedded.jars import class_options, kafka_jars
 
 SOURCE = Path(__file__).parent / "java" / "KafkaTools.java"

@@ -15,7 +15,7 @@ from typing import Self
 
 from support.process_memory import descendants
 from support.waiting import eventually
-from txnwatch.cluster_connection import options_of
+from txnwatch.cli.one_shot import options_of
 from txnwatch.config import EVENTS_TOPIC
 from txnwatch.librdkafka import librdkafka_config
 from txnwatch.sinks.delivery.events_topic import read_events

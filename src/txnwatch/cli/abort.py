@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from txnwatch.cli.compose import searcher_of
-from txnwatch.cli.events_by_hand import add_publishing_flags, operator_name, publishing, topic_of
+from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
 from txnwatch.cli.explanation import IF_OLD_CLIENT, has_old_client, incident_of_a_watcher
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -29,10 +29,10 @@ from txnwatch.cli.one_shot import (
     add_write_flags,
     confirmed,
     id64,
+    options_of,
     origin_of,
 )
 from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
-from txnwatch.cluster_connection import options_of
 from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search

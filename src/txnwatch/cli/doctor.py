@@ -39,13 +39,12 @@ from txnwatch.cli.one_shot import (
     add_owners_flag,
     ask,
     kafka_text,
+    options_of,
     redis_url,
     topic_name,
 )
 from txnwatch.cli.output import CommandAnswer, duration
-from txnwatch.cluster_connection import options_of
 from txnwatch.config import EVENTS_TOPIC, RunSettings
-from txnwatch.java import java
 from txnwatch.state.model.errors import MissingMechanismError, TxnwatchError
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
@@ -63,6 +62,7 @@ from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
 from txnwatch.streaming.job.checkpoint import local_directory
+from txnwatch.streaming.job.jvm import java
 from txnwatch.streaming.source.options import SourceOptions
 
 # The diagnosis of a check-up: one row for each check, with the exact fix of a problem. Pure: no I/O, no clock.

@@ -16,8 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
+from txnwatch.cli.one_shot import options_of
 from txnwatch.cli.output import IN_NOTES, utc
-from txnwatch.cluster_connection import options_of
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.push.alertmanager import STATUS_PATH

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from txnwatch.cli.events_access import read_events_topic
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -19,7 +20,6 @@ from txnwatch.cli.one_shot import (
     count,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, LOG, delivering, event_line
-from txnwatch.cli.topic_reading import read_events_topic
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.state.incidents.heartbeat import TopicRecord

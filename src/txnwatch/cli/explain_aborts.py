@@ -50,7 +50,7 @@ def read_published(cluster: Cluster, parsed: argparse.Namespace) -> PublishedEve
     topic = cluster.known.topics.get(parsed.events_topic)
     if topic is None or topic.is_hidden:
         return PublishedEvents()
-    from txnwatch.cli.topic_reading import read_events_topic  # noqa: PLC0415 - only this needs librdkafka
+    from txnwatch.cli.events_access import read_events_topic  # noqa: PLC0415 - only this needs librdkafka
 
     latest, bad = LatestEvents(), 0
     try:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from txnwatch.cli.events_by_hand import add_publishing_flags, operator_name, publishing, topic_of
+from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_output_flags,
@@ -25,10 +25,10 @@ from txnwatch.cli.one_shot import (
     epoch,
     id64,
     kafka_text,
+    options_of,
     origin_of,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
-from txnwatch.cluster_connection import options_of
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
@@ -23,7 +24,7 @@ from txnwatch.config import (
     is_registry_url,
 )
 from txnwatch.owners.owner_table import read_owners
-from txnwatch.setting_sources import ENVIRONMENT_PREFIX, expanded, has_reference, load_settings
+from txnwatch.setting_sources import ENVIRONMENT_PREFIX, client_properties, expanded, has_reference, load_settings
 from txnwatch.state.incidents.commands import EventsFlags, Origin, suggested
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.model.incident import IncidentEvent
@@ -33,6 +34,7 @@ from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, sh
 
 if TYPE_CHECKING:
     from txnwatch.streaming.client.cluster import Cluster
+    from txnwatch.streaming.source.options import SourceOptions
 
 # The types of flags: one function for each range of numbers in Kafka, and for text that Kafka accepts.
 #
@@ -325,12 +327,39 @@ def ask(parsed: argparse.Namespace, question: Callable[[Cluster], CommandAnswer]
     Raises:
         TxnwatchError: there is no answer; the message has the reason.
     """
-    from txnwatch.cluster_connection import connected  # noqa: PLC0415 - `run`, which has the same flags, starts without it
-
     with connected(parsed.bootstrap_server, parsed.command_config, timeout_s=_TIMEOUT_S) as cluster:
         answer = question(cluster)
     write(answer, parsed.format, is_wide=getattr(parsed, "wide", False))
     return answer.exit_code(fail_on_found=getattr(parsed, "fail_on_found", False))
+
+
+@contextlib.contextmanager
+def connected(bootstrap_server: str, command_config: Path | None, *, timeout_s: float) -> Iterator[Cluster]:
+    """Connects to a cluster and reads its metadata, for the duration of one command.
+
+    Raises:
+        BrokerError: no broker answers.
+        ConfigError: see `options_of`.
+    """
+    from txnwatch.streaming.client.cluster import Cluster  # noqa: PLC0415 - `run`, which has the same flags, starts without it
+
+    options = options_of(bootstrap_server, command_config)
+    cluster = Cluster(options.bootstrap, options.security, timeout_s=timeout_s)
+    with contextlib.closing(cluster):
+        cluster.refresh()
+        yield cluster
+
+
+def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOptions:
+    """The connection options: addresses and security.
+
+    Raises:
+        ConfigError: an address is not host:port, or the properties file cannot be read.
+    """
+    from txnwatch.streaming.source.options import parse_options  # noqa: PLC0415 - as above
+
+    properties = {f"kafka.{name}": value for name, value in client_properties(command_config).items()}
+    return parse_options({**properties, "kafka.bootstrap.servers": bootstrap_server, "subscribePattern": ".*"})
 
 
 def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:

@@ -24,10 +24,10 @@ from txnwatch.cli.one_shot import (
     add_events_flags,
     add_flags,
     add_owners_flag,
+    options_of,
     redis_url,
 )
 from txnwatch.cli.output import CLEAN, LOG, log_to_stdout
-from txnwatch.cluster_connection import options_of
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.librdkafka import decoder, events_keys, librdkafka_config, registry_codec
 from txnwatch.owners.owner_table import OwnerTable, read_owners

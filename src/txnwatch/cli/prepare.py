@@ -1,6 +1,6 @@
 """`txnwatch prepare`: makes once what lets `txnwatch run` start faster. It asks no broker.
 
-That is an archive of the classes of the JVM (streaming/job/spark_home.py). `run` never makes it itself: this needs a
+That is an archive of the classes of the JVM (streaming/job/jvm.py). `run` never makes it itself: this needs a
 second JVM for half a minute, and the watcher may have no memory and no processor for it.
 """
 
@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from txnwatch.cli.output import CLEAN, delivering
-from txnwatch.java import check_packages, java
+from txnwatch.streaming.job.jvm import check_packages, java
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

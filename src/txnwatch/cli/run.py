@@ -11,7 +11,7 @@ from typing import Any
 
 from txnwatch.cli.one_shot import add_config_flag, add_flags
 from txnwatch.config import RunSettings
-from txnwatch.java import check_packages
+from txnwatch.streaming.job.jvm import check_packages
 
 
 def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, NamedTuple, NoReturn
 
+from txnwatch.cli.events_access import keys_of, read_events_topic
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
@@ -36,7 +37,6 @@ from txnwatch.cli.output import (
     utc,
     write,
 )
-from txnwatch.cli.topic_reading import keys_of, read_events_topic
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.delivery.redis_views import read_shown
 from txnwatch.state.incidents.heartbeat import (

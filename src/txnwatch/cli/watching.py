@@ -31,6 +31,7 @@ from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.client.security import Security
 from txnwatch.streaming.job.checkpoint import locked
 from txnwatch.streaming.job.failures import Failure, Repeats, end_jvm, failure_of, failure_of_ours, text_of
+from txnwatch.streaming.job.query import QUERY_NAME
 from txnwatch.web.server import served
 
 if TYPE_CHECKING:
@@ -221,8 +222,6 @@ def watch_query(
     Returns why the query has to start again although it runs, None if it need not. Spark waits for a time of the wall
     clock between two micro-batches: if that clock is set back by an hour, the next one comes an hour later.
     """
-    from txnwatch.streaming.job.query import is_executing  # noqa: PLC0415
-
     first = seen = watch.batches
     since, looks_s, late = time.monotonic(), 0.0, GrowingPause(_FIRST_BATCH_S, math.inf)
     said = Said[str]()
@@ -250,6 +249,13 @@ def watch_query(
             elif seen != first and said.is_new("silent"):
                 LOG.warning(_silence(query, watch))
     return None
+
+
+def is_executing(session: SparkSession) -> bool:
+    """Whether the query's thread is alive. If an Error of the JVM ends it, the query stays active forever."""
+    assert session.sparkContext._jvm is not None  # noqa: SLF001 - Spark has no public API for it
+    threads = session.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()  # noqa: SLF001
+    return any(thread.getName().startswith(f"stream execution thread for {QUERY_NAME}") for thread in threads)
 
 
 def _silence(query: StreamingQuery, watch: Watch) -> str:

@@ -21,9 +21,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch.streaming.job.spark_home import fits
+from txnwatch.streaming.job.jvm import fits, java
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"

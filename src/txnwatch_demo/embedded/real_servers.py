@@ -25,8 +25,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Self
 
-from txnwatch.java import java
 from txnwatch.state.model.errors import TxnwatchError
+from txnwatch.streaming.job.jvm import java
 from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress, class_options, kafka_jars, prepare_archive
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.facts import PRODUCER
 from support.incidents import an_event, an_update
-from txnwatch.cli import topic_reading
+from txnwatch.cli import events_access
 from txnwatch.cli.compose import PublishedEvents
 from txnwatch.cli.explain_aborts import (
     MOST_CLAIMS,
@@ -149,7 +149,7 @@ def published(monkeypatch: pytest.MonkeyPatch, *records: object, hidden: bool = 
                 raise record
             yield record
 
-    monkeypatch.setattr(topic_reading, "read_events_topic", read)
+    monkeypatch.setattr(events_access, "read_events_topic", read)
     topics = {"events": SimpleNamespace(is_hidden=hidden)}
     cluster: Any = SimpleNamespace(known=SimpleNamespace(topics=topics))
     parsed: Any = SimpleNamespace(events_topic="events")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from txnwatch import java
 from txnwatch.cli.main import COMMANDS, main, parser
+from txnwatch.streaming.job import jvm
 
 HEAVY = ("pyspark", "pandas", "pyarrow", "redis", "confluent_kafka", "fastavro", "prometheus_client")
 FOR_A_LOOK = tuple(name for name in COMMANDS if name not in {"run", "events", "status", "page", "abort", "fence"})
@@ -81,7 +81,7 @@ def test_a_command_that_needs_spark_names_in_one_line_what_is_missing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(java, "find_spec", lambda name: None if name in missing else object())
+    monkeypatch.setattr(jvm, "find_spec", lambda name: None if name in missing else object())
     assert main(list(arguments)) == 2
     expected = f"txnwatch: {arguments[0]} needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)\n"
     assert capsys.readouterr().err == expected

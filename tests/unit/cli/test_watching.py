@@ -24,7 +24,6 @@ from txnwatch.state.model.errors import (
     SparkError,
     TxnwatchError,
 )
-from txnwatch.streaming.job import query as job
 from txnwatch.streaming.job.failures import Repeats
 from txnwatch.streaming.job.query import BatchErrors
 from txnwatch.watch.coverage import Coverage
@@ -81,7 +80,7 @@ def test_a_query_without_a_thread_is_over(monkeypatch: pytest.MonkeyPatch, batch
         asked.append(len(asked) < 2)
         return asked[-1]
 
-    monkeypatch.setattr(job, "is_executing", is_executing)
+    monkeypatch.setattr(watching, "is_executing", is_executing)
     waiting = threading.Thread(
         target=watching.watch_query,
         args=(watch, a_query("Getting offsets"), StopRequest(), NO_SESSION, NO_RELOAD),
@@ -107,7 +106,7 @@ def test_a_missing_first_batch_is_reported_at_growing_pauses_with_the_place_of_t
 
     monkeypatch.setattr(stop, "wait", second)
     monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: seconds))
-    monkeypatch.setattr(job, "is_executing", lambda _: True)
+    monkeypatch.setattr(watching, "is_executing", lambda _: True)
     watching.watch_query(watch, a_query("Getting offsets"), stop, NO_SESSION, NO_RELOAD)
     first, *later = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert first == (
@@ -134,7 +133,7 @@ def test_a_micro_batch_that_does_not_end_is_not_taken_for_brokers_that_do_not_an
 
     monkeypatch.setattr(stop, "wait", second)
     monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: seconds))
-    monkeypatch.setattr(job, "is_executing", lambda _: True)
+    monkeypatch.setattr(watching, "is_executing", lambda _: True)
     assert watching.watch_query(watch, a_query("Processing new data"), stop, NO_SESSION, NO_RELOAD) is None
     assert [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()] == [
         "ready: every transaction is being watched",

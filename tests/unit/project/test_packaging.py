@@ -247,11 +247,8 @@ def test_a_short_file_has_a_reason() -> None:
     assert short == {
         "txnwatch.__main__",  # Python's name for `python -m txnwatch`
         "txnwatch.cli.run",  # the help of all commands needs its flags, without the imports of Spark
-        "txnwatch.java",  # commands look for Java without the imports of Spark
-        "txnwatch.cluster_connection",  # commands connect without the imports of librdkafka
         "txnwatch.streaming.client.clock",  # the only clocks
         "txnwatch.streaming.job.bucket_step",  # what a task imports and a process that plans does not
-        "txnwatch.streaming.job.output_rows",  # the driver uses it without the imports of a task
         "txnwatch.streaming.source.worker_memory",  # the operator uses it without the imports of the source
     }
 

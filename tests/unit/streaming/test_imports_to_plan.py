@@ -55,7 +55,7 @@ def test_the_driver_imports_nothing_that_only_tasks_need() -> None:
 
 def test_the_jvm_begins_before_the_driver_imports_what_only_the_watch_needs() -> None:
     found = imported_with("txnwatch.cli.watch_process")
-    assert "txnwatch.streaming.job.starting_jvm" in found
+    assert "txnwatch.streaming.job.jvm" in found
     only_later = {"pyspark", "py4j", "kafka", "cryptography", "confluent_kafka", "starlette", "redis", "txnwatch.app"}
     assert not found & only_later
 

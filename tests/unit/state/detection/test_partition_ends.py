@@ -13,7 +13,7 @@ from txnwatch.state.model.facts import CensusListing, CensusTaken, Fact, NoticeK
 from txnwatch.state.model.findings import CensusOffsets, Finding, PartitionEnds
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
-from txnwatch.streaming.job.output_rows import FINDINGS
+from txnwatch.streaming.job.bucket_step import FINDINGS
 
 OWNER = transaction(1, S.ONGOING, ORDERS, start_ms=START_MS)
 LISTED_MS = 2_000

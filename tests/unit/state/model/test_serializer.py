@@ -92,7 +92,7 @@ def test_a_new_type_of_a_number_changes_no_version() -> None:
 
 
 def test_the_version_is_the_same_in_every_process() -> None:
-    code = "from txnwatch.streaming.job.output_rows import FINDINGS; print(FINDINGS.version)"
+    code = "from txnwatch.streaming.job.bucket_step import FINDINGS; print(FINDINGS.version)"
     found = {
         subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, text=True)
         for seed in ("1", "2")

@@ -20,8 +20,8 @@ from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS, DetectionPolicy
 from txnwatch.state.store.bucket_log import MAX_ENTRIES
 from txnwatch.streaming.job import bucket_step, operator
+from txnwatch.streaming.job.bucket_step import FINDINGS
 from txnwatch.streaming.job.operator import BucketProcessor
-from txnwatch.streaming.job.output_rows import FINDINGS
 from txnwatch.streaming.source.rows import PACKED_SCHEMA, pack_facts
 
 HOUR_MS = 3_600_000

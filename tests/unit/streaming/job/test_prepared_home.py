@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from txnwatch.state.model.errors import ConfigError
-from txnwatch.streaming.job.spark_home import new_archive, options_that_make, place_of, prepared_for, with_archive
+from txnwatch.streaming.job.jvm import new_archive, options_that_make, place_of, prepared_for, with_archive
 
 LAUNCHER = "spark-launcher_2.13-4.3.0.jar"
 

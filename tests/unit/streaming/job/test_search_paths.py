@@ -9,11 +9,9 @@ from zipfile import ZipFile
 
 import pytest
 
-import txnwatch
-from txnwatch import java
-from txnwatch.state.model import errors
-from txnwatch.streaming.job import spark_home
-from txnwatch.streaming.job.spark_home import (
+import txnwatch.state
+import txnwatch.streaming
+from txnwatch.streaming.job.jvm import (
     class_path,
     jars_of,
     make_home,
@@ -31,13 +29,13 @@ def test_a_zip_is_found_on_the_driver_and_in_the_directory_of_an_executor(tmp_pa
     archive = tmp_path / "txnwatch.zip"
     with ZipFile(archive, "w") as file:
         file.write(str(txnwatch.__file__), "txnwatch/__init__.py")
-        for package in ("state", "state/model", "streaming", "streaming/job"):
-            file.writestr(f"txnwatch/{package}/__init__.py", "")
-        for module in (spark_home, java, errors):
-            file.write(str(module.__file__), f"{module.__name__.replace('.', '/')}.py")
-    script = "from txnwatch.streaming.job.spark_home import search_path; print(search_path()['PYTHONPATH'])"
+        for package in (txnwatch.state, txnwatch.streaming):
+            root = Path(str(package.__file__)).parent
+            for module in root.rglob("*.py"):
+                file.write(module, f"txnwatch/{root.name}/{module.relative_to(root)}")
+    script = "from txnwatch.streaming.job.jvm import search_path; print(search_path()['PYTHONPATH'])"
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); {script}"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"{archive}:txnwatch.zip"
 
 

@@ -9,8 +9,8 @@ import pytest
 from support.bad_inputs import BadInputs
 from txnwatch.setting_sources import load_settings
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.streaming.job.jvm import arguments_of_the_jvm
 from txnwatch.streaming.job.spark_conf import conf_of, file_system_settings, with_conf
-from txnwatch.streaming.job.starting_jvm import arguments_of_the_jvm
 
 BOOTSTRAP = {"bootstrap_server": "kafka:9092"}
 

@@ -17,8 +17,8 @@ from pyspark.errors import PySparkRuntimeError
 
 from support.waiting import eventually
 from txnwatch.state.model.errors import SparkError
+from txnwatch.streaming.job.jvm import StartingJvm
 from txnwatch.streaming.job.spark_conf import SessionSettings
-from txnwatch.streaming.job.starting_jvm import StartingJvm
 
 PORT, SECRET = 12_345, "kanarienvogel"
 ANSWERS = rf"""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from txnwatch.app import SourceLink
 from txnwatch.state.model.errors import QueryError
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import StrayWrite
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.job.state_directory import Former
 from txnwatch.streaming.source.driver_file import FormerPosition, read_driver_file
-from txnwatch.watch.source_link import SourceLink
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
 POSITIONS = {ORDERS: FormerPosition("Zm9v", 30), PAYMENTS: FormerPosition("YmFy", None)}

@@ -1,14 +1,7 @@
-"""The home of Spark for our JVM: where its processes find classes, PySpark and txnwatch; and an archive of the classes.
+"""The JVM of Spark: its start, its home, the archive of its classes, and the java program.
 
-The archive has the classes that a start loads (class-data sharing of the JVM). With it the JVM does not search, read
-and verify these classes again (docs/decisions/0032). It uses the archive only if it is the same JVM, and if the class
-path has the same jars with the same sizes and times of change. Otherwise it starts as without one. So the home is kept
-beside the archive, and its path never changes.
-
-Law: both are in the Python environment. Who may write there can replace txnwatch itself, so an archive is believed as
-much as the code.
-
-Law: a start never fails because of an archive. What cannot be read is not there.
+Law: only functions import PySpark, by its name. So these imports run beside the start of the JVM. And commands for
+which an import contract forbids PySpark look here for the java program.
 """
 
 from __future__ import annotations
@@ -17,32 +10,197 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import importlib.util
 import os
+import shlex
 import shutil
+import signal
+import struct
 import subprocess
 import sys
+import time
 import zipimport
 from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import txnwatch
-from txnwatch.java import java
-from txnwatch.state.model.errors import ConfigError, TxnwatchError
+from txnwatch.state.model.errors import ConfigError, SparkError, TxnwatchError
+from txnwatch.state.text import is_secret_name
+from txnwatch.streaming.job.spark_conf import (
+    JAVA_OPTIONS,
+    LOOPBACK,
+    SessionSettings,
+    is_local,
+    is_under_spark_submit,
+    port_and_secret,
+)
 
-# spark-submit may have brought txnwatch as a zip. The process that lists the source of a streaming query does not find
-# the files of `--py-files` (Spark 4.3.0, seen with a standalone master). So the zip is in the search path of every
-# Python process.
+# The start: the JVM begins early, and is awaited where the session is made.
+#
+# PySpark's `launch_gateway` starts a JVM and waits until it answers. It also connects to a JVM that another program has
+# started, as spark-submit does, if two variables have its port and its secret. So here this process is the other
+# program (docs/decisions/0032).
+
+# The JVM writes its port and its secret into this file when it answers.
+_WHERE_TO_ANSWER: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_ANSWER: Final = "jvm-answer"
+_TWO_NUMBERS: Final = struct.Struct(">ii")  # the port, and the length of the secret
+_LOOK_S: Final = 0.02
+_PROGRAM: Final = Path("bin", "spark-submit")
+_ENDS_S: Final = 1.0
+# An ignored signal stays ignored in the program that the shell becomes, and in all that this program starts.
+_WITHOUT_INTERRUPTS: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 
-def search_path() -> dict[str, str]:
-    """The environment of Spark's Python processes: the zip on the driver, and in the directory of an executor."""
-    loader = getattr(txnwatch.__spec__, "loader", None)
-    if not isinstance(loader, zipimport.zipimporter):
-        return {}
-    archive = Path(loader.archive).absolute()
-    return {"PYTHONPATH": os.pathsep.join((str(archive), archive.name))}
+class StartingJvm:
+    """A JVM that starts; `output` is a descriptor for what it writes, None for that of this process.
+
+    Under spark-submit the JVM exists already, and nothing starts.
+
+    Attributes:
+        settings: of the session that this JVM gets.
+
+    Raises:
+        SparkError: Spark has no program that starts it.
+    """
+
+    def __init__(self, settings: SessionSettings, output: int | None = None) -> None:
+        self.settings = settings
+        self._answer = settings.scratch / _ANSWER
+        self._has_answered = False
+        self._process = None if is_under_spark_submit(os.environ) else _begun(settings, self._answer, output)
+
+    def gateway(self) -> Any:  # noqa: ANN401 - untyped
+        """Waits until the JVM answers, and connects to it.
+
+        Raises:
+            PySparkRuntimeError: it has ended.
+        """
+        launch_gateway = import_module("pyspark.java_gateway").launch_gateway
+        if self._process is None:
+            return launch_gateway()
+        with _variables(port_and_secret(*self._wait())):
+            gateway: Any = launch_gateway()
+        gateway.proc = self._process
+        return gateway
+
+    def _wait(self) -> tuple[int, str]:
+        """The port of the JVM and its secret, which is in no file afterwards."""
+        assert self._process is not None
+        while not self._answer.is_file():
+            if self._process.poll() is not None:
+                errors = import_module("pyspark.errors")
+                raise errors.PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+            time.sleep(_LOOK_S)
+        answer = self._answer.read_bytes()
+        self._answer.unlink()
+        self._has_answered = True
+        port, length = _TWO_NUMBERS.unpack_from(answer)
+        return port, answer[_TWO_NUMBERS.size :][:length].decode()
+
+    def end(self) -> None:
+        """Lets a JVM that has answered end by itself, for a second at most; kills it then.
+
+        It may have a SparkContext, with files and executors. It removes them when its standard input ends.
+        """
+        if self._process is not None and self._has_answered:
+            self._end_input()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDS_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kills the JVM and the programs that start it, unless it has ended."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._end_input()
+
+    def _end_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def _begun(settings: SessionSettings, answer: Path, output: int | None) -> subprocess.Popen[bytes]:
+    values = arguments_of_the_jvm(settings.values())
+    environ = {
+        # glibc gives the JVM's many threads separate heaps, which do not shrink.
+        "MALLOC_ARENA_MAX": "2",
+        # Workers start with `python -m`: a file in the current directory with the name of a module would break them.
+        "PYTHONSAFEPATH": "1",
+        # Without it Spark looks for an address of this host, and may ask its DNS.
+        **({"SPARK_LOCAL_IP": LOOPBACK} if is_local(settings.master) else {}),
+        **os.environ,
+        "SPARK_CONNECT_MODE": "0",
+        _WHERE_TO_ANSWER: str(answer),
+    }
+    real = installed_spark()
+    if is_local(settings.master) and why_not_quick(real) is None:
+        home, archive = _quick_home(real, settings.scratch)
+        environ |= variables_of_home(home, real, environ)
+        values |= class_path(real)
+        if archive is not None:
+            values[JAVA_OPTIONS] = with_archive(values[JAVA_OPTIONS], archive)
+    else:
+        home = _home_of_pyspark()
+    arguments = [part for key, value in values.items() for part in ("--conf", f"{key}={value}")]
+    given = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    program = home / _PROGRAM
+    if not program.is_file():
+        raise SparkError(f"{program}: expected the program that starts Spark, found no such file")
+    # In a process session of its own, the JVM and its workers get no Ctrl-C and no SIGTERM of our process group, so the
+    # query can be stopped between batches. They also ignore a SIGINT to each process, for example of systemd. The JVM
+    # still ends with this process: it watches its standard input.
+    return subprocess.Popen(  # noqa: S603 - the program of Spark
+        [*_WITHOUT_INTERRUPTS, str(program), *arguments, *given],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        env=environ,
+        start_new_session=True,
+    )
+
+
+_OF_HADOOP: Final = "spark.hadoop."
+
+
+def arguments_of_the_jvm(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the JVM may get as arguments, which every user of the machine can read.
+
+    The others are set after its start. A setting of a file system may be a secret whatever its name is: the names of
+    Azure's keys and tokens, for example, end with the account. Spark's own settings are secrets only by their names.
+    """
+    return {key: text for key, text in settings.items() if not key.startswith(_OF_HADOOP) and not is_secret_name(key)}
+
+
+def _quick_home(real: Path, scratch: Path) -> tuple[Path, Path | None]:
+    """The home of the JVM, and the archive of its classes: those of `txnwatch prepare`, or a new home without one."""
+    prepared = prepared_for(real)
+    if prepared is not None:
+        return prepared
+    home = scratch / "spark-home"
+    make_home(real, home)
+    return home, None
+
+
+def _home_of_pyspark() -> Path:
+    return Path(import_module("pyspark.find_spark_home")._find_spark_home())  # noqa: SLF001 - Spark has no public API
+
+
+@contextlib.contextmanager
+def _variables(changed: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process while the block runs, which starts no program."""
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name in changed:
+            del os.environ[name]
 
 
 # The home of the JVM of a local master is a directory with links to the real home, without three things that make a
@@ -62,7 +220,7 @@ _HOME, _CONF_HOME, _PYTHON = "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON"
 _WITHOUT = "python"
 _CONF = "conf"
 _JARS = "jars"
-_STARTER = "spark-launcher_*.jar"
+_STARTING_JAR = "spark-launcher_*.jar"
 _WITHOUT_JARS = "spark-mllib_*.jar"
 _FIRST = (
     *("spark-catalyst_", "spark-core_", "spark-sql_", "scala-library-", "spark-sql-api_", "log4j-core-"),
@@ -103,7 +261,7 @@ def make_home(real: Path, home: Path) -> None:
     for entry in real.iterdir():
         if entry.name not in {_WITHOUT, _JARS, _CONF}:
             (home / entry.name).symlink_to(entry)
-    for jar in (real / _JARS).glob(_STARTER):
+    for jar in (real / _JARS).glob(_STARTING_JAR):
         (home / _JARS / jar.name).symlink_to(jar)
 
 
@@ -127,7 +285,16 @@ def class_path(real: Path) -> dict[str, str]:
     return {"spark.driver.defaultExtraClassPath": os.pathsep.join(map(str, jars_of(real)))}
 
 
-# The archive of the classes, and the home beside it.
+# The archive of the classes that a start loads (class-data sharing of the JVM), and the home beside it.
+#
+# With the archive the JVM does not search, read and verify these classes again (docs/decisions/0032). It uses the
+# archive only if it is the same JVM, and if the class path has the same jars with the same sizes and times of change.
+# Otherwise it starts as without one. So the home is kept beside the archive, and its path never changes.
+#
+# Law: both are in the Python environment. Who may write there can replace txnwatch itself, so an archive is believed as
+# much as the code.
+#
+# Law: a start never fails because of an archive. What cannot be read is not there.
 
 _PLACE: Final = Path("share", "txnwatch")
 _PREFIX: Final = "spark-"
@@ -146,7 +313,7 @@ class Prepared(NamedTuple):
 
 def installed_spark() -> Path:
     """The home of the installed PySpark; this does not import it."""
-    found = importlib.util.find_spec("pyspark")
+    found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent
@@ -298,3 +465,49 @@ def _keep_home(real: Path, place: Path) -> None:
         for directory in (begun, *(path for path in begun.iterdir() if path.is_dir() and not path.is_symlink())):
             directory.chmod(_READABLE)
         begun.replace(place / _KEPT_HOME)
+
+
+# The search path of Spark's Python processes.
+#
+# spark-submit may have brought txnwatch as a zip. The process that lists the source of a streaming query does not find
+# the files of `--py-files` (Spark 4.3.0, seen with a standalone master). So the zip is in the search path of every
+# Python process.
+
+
+def search_path() -> dict[str, str]:
+    """The environment of Spark's Python processes: the zip on the driver, and in the directory of an executor."""
+    loader = getattr(txnwatch.__spec__, "loader", None)
+    if not isinstance(loader, zipimport.zipimporter):
+        return {}
+    archive = Path(loader.archive).absolute()
+    return {"PYTHONPATH": os.pathsep.join((str(archive), archive.name))}
+
+
+# The java program, and the packages of the extra `spark`.
+
+_PACKAGES = ("pyspark", "pandas", "pyarrow")
+
+
+def java() -> str:
+    """The path of the java program.
+
+    Raises:
+        TxnwatchError: Java is missing.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
+    if found is None:
+        raise TxnwatchError("expected Java 17 or later, found no `java`: install one, or set JAVA_HOME")
+    return found
+
+
+def check_packages(command: str) -> None:
+    """Checks that the packages of the extra `spark` are installed, which this command needs.
+
+    Raises:
+        ConfigError: a package is missing.
+    """
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        found = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+        raise ConfigError(f"{command} needs Spark, and {found}: pip install 'txnwatch[spark]' (docs/install.md)")

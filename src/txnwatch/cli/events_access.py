@@ -1,4 +1,7 @@
-"""Opens the events topic for a change that an operator makes: `abort` and `fence` publish what they do."""
+"""The events topic of the commands: how they read it, and how `abort` and `fence` publish an operator's change there.
+
+Law: what only publishing needs is imported when it publishes, because the commands that read start without it.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,59 @@ import argparse
 import contextlib
 import getpass
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from txnwatch.cli.one_shot import add_events_flags
+from txnwatch.cli.one_shot import add_events_flags, options_of
 from txnwatch.cli.output import LOG
-from txnwatch.cli.topic_reading import keys_of
 from txnwatch.config import CONFLUENT_AVRO
-from txnwatch.librdkafka import EventsTopic, events_topic, librdkafka_config
+from txnwatch.librdkafka import EventsTopic, decoder, events_keys, events_topic, librdkafka_config, registry_codec
 from txnwatch.setting_sources import client_properties
-from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
-from txnwatch.sinks.delivery.encoding import FORMATS
-from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic
+from txnwatch.sinks.delivery.encoding import FORMATS, Keys
+from txnwatch.sinks.delivery.events_topic import EventLog, KafkaEventsTopic, read_events
+from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.text import Grantee
-from txnwatch.streaming.checks.preflight import check_write
-from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
-from txnwatch.streaming.source.lister import hidden_topics
-from txnwatch.streaming.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
+    from txnwatch.streaming.client.cluster import Cluster
+    from txnwatch.streaming.source.options import SourceOptions
+
+# Reading.
+
+
+def read_events_topic(
+    parsed: argparse.Namespace,
+    of_history: Callable[[Iterable[TopicRecord]], Iterable[TopicRecord]] = iter,
+    *,
+    follow: bool = False,
+) -> Iterator[TopicRecord]:
+    """Reads the events topic that the flags name; `of_history` selects from the records before the new ones.
+
+    Raises:
+        BrokerError: the topic does not exist, or cannot be read to its end.
+        ConfigError: the settings of the registry, the client properties or the keys are invalid.
+    """
+    config = librdkafka_config(options_of(parsed.bootstrap_server, parsed.command_config))
+    properties = client_properties(parsed.command_config)
+    decode = decoder(registry_codec(parsed.schema_registry_url, properties, parsed.events_topic))
+    return read_events(config, parsed.events_topic, of_history, follow=follow, decode=decode, keys=keys_of(parsed))
+
+
+def keys_of(parsed: argparse.Namespace) -> Keys | None:
+    """The keys of `--events-key-file`; None without the flag.
+
+    Raises:
+        ConfigError: the file has no key, or cannot be read.
+    """
+    path = Path(parsed.events_key_file) if parsed.events_key_file else None
+    return events_keys(path, LOG.warning)
+
+
+# Publishing.
 
 
 def add_publishing_flags(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +105,10 @@ def publishing(
     Raises:
         AuthorizationError: the user may not write to it.
     """
+    from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic  # noqa: PLC0415 - readers start without it
+    from txnwatch.streaming.checks.preflight import check_write  # noqa: PLC0415
+    from txnwatch.streaming.source.lister import hidden_topics  # noqa: PLC0415
+
     if events.name not in cluster.refresh().topics:
         hidden = hidden_topics(cluster, [events.name]).get(events.name)
         if hidden is not None:

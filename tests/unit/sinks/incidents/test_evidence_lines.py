@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 
 from support.strategies import witnesses
+from txnwatch.sinks.incidents.evidence_file import FORMAT, decode_evidence, encode_evidence
 from txnwatch.state.evidence.outcome import StoredEvidence
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, SpanData, TransactionState, Witness
 from txnwatch.state.model.values import ProducerEpoch, ProducerId, TopicPartition
-from txnwatch.state.store.evidence_lines import FORMAT, decode_evidence, encode_evidence
 
 # Never change these three: they are what an earlier version of txnwatch has written.
 WRITTEN = (
