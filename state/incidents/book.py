@@ -35,18 +35,19 @@ from txnwatch.state.incidents.claims import (
     arrival,
     claimed,
     differs,
-    end_after,
     hides,
+    is_before_end,
     is_long_over,
     is_usable,
     keeps_content,
     with_claim,
 )
 from txnwatch.state.incidents.commands import Origin, suggested
+from txnwatch.state.incidents.ends import Ends
 from txnwatch.state.incidents.event_builder import LookTimes, named
 from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
-from txnwatch.state.incidents.speakers import EndsOfOthers, Silence
+from txnwatch.state.incidents.speakers import Silence
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.incident import (
     SPENT_SEQUENCE,
@@ -74,15 +75,13 @@ class Received(NamedTuple):
         is_new: whether it is the next event of its incident, of another writer.
         happens: what it means for its incident; None for nothing.
         known: the latest event of the incident, with this one.
-        was: what this process knew of the incident before.
-        end: the end that this process has found, and that the record came before; None for none.
+        was: what this process knows of the incident.
     """
 
     is_new: bool
     happens: Happening | None = None
     known: IncidentEvent | None = None
     was: Known = Known.NOTHING
-    end: IncidentEvent | None = None
 
 
 _OF_NO_MEANING = Received(is_new=False)
@@ -105,7 +104,7 @@ class IncidentStore:
     known: dict[str, IncidentEvent] = field(default_factory=dict)
     _spans: dict[SpanKey, str] = field(default_factory=dict)
     _on_topic: dict[str, int] = field(default_factory=dict)
-    _in_flight: dict[str, IncidentEvent] = field(default_factory=dict)
+    _in_flight: dict[str, dict[int, IncidentEvent]] = field(default_factory=dict)  # by incident and sequence
     _ended: dict[str, EndedIncident] = field(default_factory=dict)
     _overwritten: set[str] = field(default_factory=set)
     _spent: list[IncidentEvent] = field(default_factory=list)
@@ -164,9 +163,8 @@ class IncidentStore:
 
     def forget(self, now_ms: TimestampMs) -> None:
         """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
-        on_their_way = {event.incident_id for event in self._in_flight.values()}
         for event in list(self.known.values()):
-            if is_long_over(event, now_ms) and event.incident_id not in on_their_way:
+            if is_long_over(event, now_ms) and event.incident_id not in self._in_flight:
                 self._let_go(event, now_ms)
 
     def _let_go(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
@@ -180,7 +178,7 @@ class IncidentStore:
         return spent
 
     def _is_usable(self, event: IncidentEvent) -> bool:
-        return is_usable(event, self.cluster_id, self._in_flight.get(event.event_id))
+        return is_usable(event, self.cluster_id, self._sent(event))
 
     def _pass_over(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
         """Skips an event that is not valid in this cluster; an id that it has used up is never used again."""
@@ -190,10 +188,10 @@ class IncidentStore:
                 self.overwrite(incident_id)
             return
         known = self.known.pop(incident_id, None)
-        is_end_unread = known is not None and not known.is_open and known.event_id in self._in_flight
+        is_end_unread = known is not None and not known.is_open and self._sent(known) is not None
         self._on_topic.pop(incident_id, None)
         self._ended[incident_id] = EndedIncident(SPENT_SEQUENCE, now_ms, now_ms)
-        self._in_flight = {key: sent for key, sent in self._in_flight.items() if sent.incident_id != incident_id}
+        self._in_flight.pop(incident_id, None)
         if known is not None and known.is_open:
             self._release(known)
         elif event.is_open and not event.is_spent:  # no other instance would end this incident
@@ -304,7 +302,18 @@ class IncidentStore:
 
     def sent(self, events: Iterable[IncidentEvent]) -> None:
         """Registers events that are on their way to the topic and will be read back from it."""
-        self._in_flight.update({event.event_id: event for event in events})
+        for event in events:
+            self._in_flight.setdefault(event.incident_id, {})[event.sequence] = event
+
+    def _sent(self, event: IncidentEvent) -> IncidentEvent | None:
+        """What this process has sent with the incident and the sequence of an event, and not yet read back."""
+        return self._in_flight.get(event.incident_id, {}).get(event.sequence)
+
+    def _read_back(self, event: IncidentEvent) -> None:
+        sent = self._in_flight.get(event.incident_id, {})
+        sent.pop(event.sequence, None)
+        if not sent:
+            self._in_flight.pop(event.incident_id, None)
 
     def receive(self, event: IncidentEvent, now_ms: TimestampMs) -> Received:
         """Takes the next event on the topic, from this instance or another."""
@@ -312,7 +321,8 @@ class IncidentStore:
             self._pass_over(event, now_ms)
             return _OF_NO_MEANING
         incident_id, known = event.incident_id, self.known.get(event.incident_id)
-        sent = self._in_flight.pop(event.event_id, None)
+        sent = self._sent(event)
+        self._read_back(event)
         self._overwritten.discard(incident_id)
         match arrival(event, self._last_on_topic(incident_id), known, sent):
             case Arrival.OLDER:
@@ -329,10 +339,9 @@ class IncidentStore:
         if known is not None:
             self._release(known)
         self.enter(taken)
-        self._in_flight = {key: other for key, other in self._in_flight.items() if other.incident_id != incident_id}
-        end = end_after(event, sent)
-        if end is not None:
-            return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED, end)
+        self._in_flight.pop(incident_id, None)
+        if is_before_end(event, sent):
+            return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED)
         return Received(True, meaning(event, taken), taken, self._found_or_claimed(taken))
 
 
@@ -372,7 +381,7 @@ class Book:
     findings: OwnFindings
     store: IncidentStore = field(init=False)
     silence: Silence = field(default_factory=Silence)
-    ends: EndsOfOthers = field(default_factory=EndsOfOthers)
+    ends: Ends = field(default_factory=Ends)
     looks: LookTimes = field(default_factory=LookTimes)
     acted: dict[str, Action] = field(default_factory=dict)
     waiting: dict[str, Happening] = field(default_factory=dict)
@@ -430,15 +439,21 @@ class Book:
 
     def receive(self, record: IncidentEvent, now_ms: TimestampMs) -> Received:
         """Takes the next event on the topic, and compares it with the end that was found here."""
+        before = self.store.known.get(record.incident_id)
         received = self.store.receive(record, now_ms)
         if received.known is None:
             return received
         if received.is_new:
-            self.ends.heard(record, received.known, received.was)
+            self.ends.take(record, before, received.was, now_ms)
         if received.happens not in _COMPARED:
             return received
-        meant = self.ends.meaning(record, received.known, is_new=received.is_new)
-        return received if meant is None else received._replace(happens=meant.happens, was=meant.was, end=meant.end)
+        happens = self.ends.meaning(record, received.known, is_new=received.is_new)
+        return received if happens is None else received._replace(happens=happens, was=Known.ENDED)
+
+    def last_version(self, known: IncidentEvent) -> IncidentEvent:
+        """The last event of an incident, to publish it again: an end that was found here has its own content."""
+        end = self.ends.found(known.incident_id) if not known.is_open else None
+        return replace(end, sequence=known.sequence, time_ms=known.time_ms) if end is not None else known
 
     def content_of(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
         """What to store of an event from the topic, by the law of claims.py.
@@ -480,12 +495,12 @@ class Book:
         """The `resolved` event of an incident whose end this process has found, with the outcome that it has found."""
         return resolved(self.as_found(incident), now_ms, resolution)
 
-    def forget_unknown(self) -> None:
-        """Drops what is kept about incidents that the store no longer knows."""
+    def forget_old(self, now_ms: TimestampMs) -> None:
+        """Drops what is kept about incidents that the store no longer knows, and ends of long ago."""
         self.acted = {one: done for one, done in self.acted.items() if one in self.store.known}
         self.waiting = {one: happened for one, happened in self.waiting.items() if one in self.store.known}
         self.silence.forget_ended(self.store.known)
-        self.ends.forget_ended(self.store.known)
+        self.ends.forget_old(now_ms)
 
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""

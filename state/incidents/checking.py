@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.evidence.ending import (
     LOG_SHOWS_MS,
     absences_in_a_row,
-    closed_by_marker,
     is_end_missed,
     is_unexplained,
     needs_update,
@@ -39,19 +38,16 @@ from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (
     Change,
     DescribeTransactions,
-    FindClosingMarker,
     Plan,
     ReadGroups,
     ReadPartitions,
     ReadWaitingGroups,
     Say,
-    Within,
     ask,
 )
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
     AffectedGroup,
-    EndedBy,
     IncidentEvent,
     Resolution,
     SpanKey,
@@ -122,7 +118,7 @@ class Doubts:
                 confirmed.append(candidate)
             elif now.answer is Answer.REFUTED:
                 del self.spans[key]
-                findings.over(key)
+                findings.refuted(key)
         return confirmed
 
     def _is_published_by_us(self, key: SpanKey) -> bool:
@@ -195,19 +191,13 @@ def candidate_of(incident: IncidentEvent) -> SpanCandidate:
 
 # The checks from time to time.
 
-MARKERS_BUDGET_MS: Final = DurationMs(500)
-
 
 class Checked(NamedTuple):
-    """The result of a check of one open incident: its resolution, or else the incident with the current values.
-
-    `may_have_marker` is whether the partition may have the marker that has ended it: the topic is the same one.
-    """
+    """The result of a check of one open incident: its resolution, or else the incident with the current values."""
 
     incident: IncidentEvent
     now: IncidentEvent
     resolution: Resolution | None = None
-    may_have_marker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,16 +236,12 @@ class FollowUp:
         return bool(self._gone)
 
     def look(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
-        """Reads open incidents again. An end that the log should show is returned only if the log does not show it.
-
-        Then the end was missed, and its marker is looked for: the end says how the transaction ended, if it is there.
-        """
+        """Reads open incidents again. An end that the log should show is returned only if the log does not show it."""
         found = yield from self._checked(incidents, now_ms)
         over = [one.incident.incident_id for one in found if is_unexplained(one.resolution)]
         self._gone = unexplained_since(self._gone, over, now_ms)
         since = [(one, self._gone.get(one.incident.incident_id)) for one in found]
-        due = [one for one, since_ms in since if since_ms is None or is_end_missed(since_ms, now_ms)]
-        return (yield from ask(Within(MARKERS_BUDGET_MS, _with_markers(due, now_ms))))
+        return [one for one, since_ms in since if since_ms is None or is_end_missed(since_ms, now_ms)]
 
     def _checked(self, incidents: Sequence[IncidentEvent], now_ms: TimestampMs) -> Plan[list[Checked]]:
         names = sorted({name for incident in incidents if (name := incident.transactional_id) is not None})
@@ -277,10 +263,7 @@ class FollowUp:
         for incident, end in checked:
             partition = spans.get(incident.incident_id)
             if end is not None:
-                may_have_marker = (
-                    is_unexplained(end) and partition is not None and _is_in(incident, readings[partition])
-                )
-                found.append(Checked(incident, incident, end, may_have_marker))
+                found.append(Checked(incident, incident, end))
             elif partition is not None:
                 now = with_blocked_reads(incident, readings[partition])
                 now = around[partition].added_to(now) if partition in around else now
@@ -345,24 +328,6 @@ class FollowUp:
             yield Say(f"the list of affected groups is incomplete: {problem}")
 
 
-def _is_in(incident: IncidentEvent, reading: PartitionReading) -> bool:
-    """Whether the offsets of an incident are those of a partition: its topic was not created again."""
-    return incident.txn_start_offset is not None and reading.topic_id == incident.topic_id
-
-
-def _with_markers(ends: Sequence[Checked], now_ms: TimestampMs) -> Plan[list[Checked]]:
-    """The ends with what their markers show. A marker of a later transaction may have ended it, so nobody is named."""
-    found = []
-    for one in ends:
-        marker = None
-        if one.may_have_marker:
-            span = _span_of(one.incident)
-            marker = yield from ask(FindClosingMarker(span, span.start_offset))
-        end = closed_by_marker(marker, EndedBy.UNKNOWN, now_ms, _MISSED) if marker is not None else one.resolution
-        found.append(one._replace(resolution=end))
-    return found
-
-
 def with_blocked_reads(incident: IncidentEvent, reading: PartitionReading) -> IncidentEvent:
     """An open incident with the current values of its partition; without an answer the known values stay."""
     if reading.problem is not None or reading.last_stable_offset is None or incident.txn_start_offset is None:
@@ -388,7 +353,6 @@ def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOff
     }
 
 
-_MISSED = "its end was missed; its marker is in the log"
 _DOUBLE = "another open incident is about the same transaction"
 
 
@@ -411,7 +375,7 @@ class OpenChecks:
             return
         book, store = self.book, self.book.store
         self.due_ms = now_ms + pause_ms((known.detected_at_ms for known in store.open_incidents), now_ms)
-        for incident, now, resolution, _ in (yield from self.follow_up.look(store.left_to_us(now_ms), now_ms)):
+        for incident, now, resolution in (yield from self.follow_up.look(store.left_to_us(now_ms), now_ms)):
             if resolution is not None:
                 yield from self._end(incident, Happening.OVER, resolution, now_ms)
             elif (

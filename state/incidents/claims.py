@@ -205,9 +205,9 @@ def _how(event: IncidentEvent) -> EndKind | None:
     return event.resolution.how if event.resolution is not None else None
 
 
-def end_after(event: IncidentEvent, sent: IncidentEvent | None) -> IncidentEvent | None:
-    """The end to publish after an event that came first, if this process has found an end with the same sequence."""
-    return sent if sent is not None and not sent.is_open and event.is_open else None
+def is_before_end(event: IncidentEvent, sent: IncidentEvent | None) -> bool:
+    """Whether an event came first, and this process has sent an end with the same sequence."""
+    return sent is not None and not sent.is_open and event.is_open
 
 
 class EndedIncident(NamedTuple):

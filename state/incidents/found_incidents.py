@@ -8,7 +8,7 @@ Apart: ledger.py has the order of all parts; with this one it would be longer th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
@@ -114,23 +114,24 @@ class SpanIncidents:
         book = self.book
         found = [one for one in emitted if isinstance(one, SpanEnded)]
         keys = [_key_of_end(one) for one in found]
-        pairs = [
-            (end, incident)
-            for end, key in zip(found, keys, strict=True)
-            for incident in (book.ends.awaited(key), book.store.open_span(*key))
-        ]
-        ends = [(end, incident) for end, incident in pairs if incident is not None]
+        ends = [(end, known) for end, key in zip(found, keys, strict=True) for known in self._ended_by(end, key)]
         names = {incident.transactional_id for ended, incident in ends if ended.how is SpanEnd.MARKER}
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
         for ended, incident in ends:
-            if ending.is_of_earlier_data(ended.span, incident):
-                continue
             ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
             resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
-            yield from over(book, incident, resolution, now_ms)
+            yield from end_found_here(book, incident, resolution, now_ms)
         for key in keys:
             book.findings.over(key)
+
+    def _ended_by(self, ended: SpanEnded, key: SpanKey) -> Iterator[IncidentEvent]:
+        """The incidents that end with a span: one that another writer has ended already, and the open one."""
+        foreign, known = self.book.ends.awaited(key), self.book.store.open_span(*key)
+        if foreign is not None and foreign.txn_start_offset == ended.span.start_offset:
+            yield foreign
+        if known is not None and not ending.is_of_earlier_data(ended.span, known):
+            yield known
 
     def learn_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents without an owner, if a candidate that is repeated names it now."""
@@ -154,7 +155,7 @@ class SpanIncidents:
                 event = replace(event, incident_id=store.unused(event.incident_id))
                 yield Change(event, then)
                 if stray.joined.marker is not None:
-                    yield from over(self.book, event, ending.absorbed(stray.joined.marker, now_ms), now_ms)
+                    yield from end_found_here(self.book, event, ending.absorbed(stray.joined.marker, now_ms), now_ms)
 
     def open_confirmed(self, emitted: Sequence[Finding]) -> Plan[None]:
         """Publishes candidates that a fresh read confirms."""
@@ -228,7 +229,7 @@ class SpanIncidents:
         if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
             for end in book.silence.take_ends_about(event.span):
                 yield Change(end, NextStep.PUBLISH_AGAIN)
-            book.ends.opened(event)
+            book.ends.open(event)
             yield Change(replace(event, incident_id=book.store.unused(event.incident_id)), NextStep.OPEN)
         elif known is not None and then is NextStep.CHANGE_VERDICT:
             yield from adopted(book, known, with_newer_verdict(known, event), is_update=True, now_ms=now_ms)
@@ -247,21 +248,14 @@ class SpanIncidents:
         return known.verdict == candidate.verdict and self.book.is_found(known)
 
 
-def over(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:
-    """Makes the step of an incident that is over here; another writer may have published its end already."""
-    if incident.is_open:
-        then = book.step(incident, Happening.OVER)
+def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, now_ms: TimestampMs) -> Plan[None]:
+    """Ends an open incident. If another writer has ended it already, the end found here follows only if it differs."""
+    then, known = book.step(incident, Happening.OVER), book.store.known.get(incident.incident_id)
+    if known is not None and known.is_open:
         if then is NextStep.END:
             yield Change(book.end_of(incident, resolution, now_ms), then)
         return
-    known = book.store.known.get(incident.incident_id)
-    if known is None or known.is_open:
-        return
-    end = resolved(replace(incident, sequence=known.sequence, action=known.action), now_ms, resolution)
-    if not book.ends.is_contradicted(end):
-        book.ends.found(end)
-    elif (then := book.step(incident, Happening.RECORD_AFTER_END)) is NextStep.END_AGAIN:
-        yield Change(end, then)
+    book.ends.find_behind(resolved(incident, now_ms, resolution), now_ms)
 
 
 def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None]:
@@ -315,7 +309,7 @@ class TransactionIncidents:
                 first = book.transaction_id(moved.producer_id, moved.candidate_view, moved)
                 incident = book.store.open_one(first) or book.ends.awaited(book.store.last_id(first))
                 if incident is not None:
-                    yield from over(book, incident, ending.transaction_resolution(moved, now_ms), now_ms)
+                    yield from end_found_here(book, incident, ending.transaction_resolution(moved, now_ms), now_ms)
 
     def open_confirmed(self, emitted: Sequence[Finding]) -> Plan[None]:
         """Publishes candidates that a fresh read confirms."""

@@ -9,7 +9,7 @@ The ledger's durable storage is the compacted events topic, which it follows. So
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a
 missed end is found when open incidents are checked again. An event on the topic is only a claim.
 
-Law: of two instances the one that knows more speaks (speakers.py). An event with `unknown` waits while another
+Law: of two instances the one that knows more speaks (speakers.py, ends.py). An event with `unknown` waits while another
 instance knows the outcome. These do not wait: the result of a marker, a correction, the end of a false claim, the
 withdrawal of an outcome that this process has found itself, and an event that is published again because a record hides
 it. If another writer has published another end, the one that is found here follows it.
@@ -22,14 +22,13 @@ Sans-IO: sinks/incidents/run_ledger.py carries out the plans.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 from txnwatch.state.evidence.outcome import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
-from txnwatch.state.incidents.claims import contradicts_end
 from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
 from txnwatch.state.incidents.event_builder import fitting, named
@@ -61,7 +60,6 @@ from txnwatch.state.model.findings import Finding, SpanEnded
 from txnwatch.state.model.incident import (
     IncidentEvent,
     Overwritten,
-    resolved,
     updated,
 )
 from txnwatch.state.model.pauses import Every
@@ -167,7 +165,8 @@ class Ledger:
     @property
     def is_waiting(self) -> bool:
         """Whether an incident is open or an end waits, or a candidate or a doubt waits for a fresh read."""
-        return bool(self.book.open_incidents or self._queues.waiting or self.doubts or self.book.silence.has_ends)
+        has_ends = self.book.silence.has_ends or self.book.ends.due
+        return bool(self.book.open_incidents or self._queues.waiting or self.doubts or has_ends)
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
@@ -251,7 +250,7 @@ class Ledger:
         if making.is_stored:
             self.store.enter(event)
             if not event.is_open:
-                self.book.ends.found(event)
+                self.book.ends.find(event, now_ms)
                 self.book.forget_found(event.incident_id)
         if is_kept:
             self.store.sent([fitting(event)])  # so that it follows a record with its sequence
@@ -266,54 +265,46 @@ class Ledger:
 
         An end that is published again follows all records of its incident, and so does what a record hides.
         """
-        ends = yield from self._take_records(now_ms)
-        self.book.silence.is_another_there = yield from ask(FindAnotherInstance())
-        yield from self._end_spent(ends)
-        yield from self._end_again(ends, now_ms)
-        yield from self._publish_over_invalid()
-
-    def _take_records(self, now_ms: TimestampMs) -> Plan[dict[str, IncidentEvent]]:
-        """Takes each new record; returns the ends that are published again, by incident."""
-        ends: dict[str, IncidentEvent] = {}
         for record in (yield from ask(ReadNewRecords())):
             if isinstance(record, Overwritten):
                 self.store.overwrite(record.incident_id)
                 self.book.silence.hidden(record.incident_id)
-                continue
-            end = yield from self._take(record, now_ms)
-            if end is not None:
-                ends[record.incident_id] = end
-        return ends
+            else:
+                yield from self._take(record, now_ms)
+        self.book.silence.is_another_there = yield from ask(FindAnotherInstance())
+        yield from self._end_spent()
+        yield from self._end_again(now_ms)
+        yield from self._publish_over_invalid()
 
-    def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[IncidentEvent | None]:
-        """Takes one record, and makes the step that follows; returns an end that is published again."""
+    def _take(self, record: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
+        """Takes one record, and makes the step that follows."""
         received = self.book.receive(record, now_ms)
         known = received.known
         if known is None:
-            return None
+            return
         if received.happens is None:  # the last event is the last record again
             self.book.waiting.pop(known.incident_id, None)
-            return None
+            return
         if received.is_new:
-            waiting = self.book.silence.waiting_end(record.incident_id)
+            end_waits = self.book.silence.waiting_end(record.incident_id) is not None
             yield from self._follow(record, known, now_ms)
-            if waiting is not None and record.is_open:
-                return waiting
+            if end_waits and record.is_open:
+                self.book.ends.follow(record)
+                return
         else:
             self.book.silence.hidden(record.incident_id)
         then = step(received.was, received.happens)
         match then:
             case NextStep.END_AGAIN:
-                return received.end
+                self.book.ends.follow(record)
             case NextStep.PUBLISH_AGAIN:
-                yield Change(known, then)
+                yield Change(self.book.last_version(known), then)
             case NextStep.CORRECT:
                 yield Change(self.book.as_found(updated(known, now_ms)), then)
             case NextStep.WAIT:
                 self.book.waiting.setdefault(known.incident_id, received.happens)
             case NextStep.READ_AGAIN:
                 self.doubts.add(known)
-        return None
 
     def _follow(self, record: IncidentEvent, known: IncidentEvent, now_ms: TimestampMs) -> Plan[None]:
         """The next event of an incident is another writer's: what is queued for the topic is older."""
@@ -322,21 +313,20 @@ class Ledger:
         self.book.silence.heard(record)
         self.book.waiting.pop(known.incident_id, None)
 
-    def _end_spent(self, ends: dict[str, IncidentEvent]) -> Plan[None]:
+    def _end_spent(self) -> Plan[None]:
         """Ends incidents whose ids are spent. Their subjects are read again, and continue under another id."""
         for spent in self.store.take_spent():
             self.doubts.add(spent)
-            end = ends.pop(spent.incident_id, spent)
+            end = self.book.ends.found(spent.incident_id) or spent
             last = replace(spent, resolution=end.resolution)
             yield Change(self.book.as_found(last), NextStep.END_AND_READ_AGAIN)
 
-    def _end_again(self, ends: Mapping[str, IncidentEvent], now_ms: TimestampMs) -> Plan[None]:
-        """Publishes ends again, unless the last record of the incident says the same."""
-        for incident_id, end in ends.items():
-            known = self.store.known.get(incident_id)
-            if known is not None and end.resolution is not None and contradicts_end(known, end):
-                last = replace(end, sequence=known.sequence, action=known.action)
-                yield Change(resolved(last, now_ms, end.resolution), NextStep.END_AGAIN)
+    def _end_again(self, now_ms: TimestampMs) -> Plan[None]:
+        """Publishes ends that were found here behind the records of other writers that say otherwise."""
+        for incident_id in self.book.ends.due:
+            end = self.book.ends.take_due(incident_id, self.store.known.get(incident_id), now_ms)
+            if end is not None:
+                yield Change(end, NextStep.END_AGAIN)
 
     def _publish_over_invalid(self) -> Plan[None]:
         """Publishes the last events of incidents again that a tombstone, or a record that is no event, hides."""
@@ -353,6 +343,6 @@ class Ledger:
         if not self._tidying.take(now_ms):
             return
         self.store.forget(now_ms)
-        self.book.forget_unknown()
+        self.book.forget_old(now_ms)
         if (yield from ask(Tidy(self.store.has_ended))):
             yield from self.retention.on_tidy(self.store, now_ms)

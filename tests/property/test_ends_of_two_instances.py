@@ -19,8 +19,8 @@ from support.seeds import in_proportion
 from support.shared_log import SharedLog, SharedLogSink
 from support.watchers import Watchers
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
+from txnwatch.state.incidents.ends import Ends
 from txnwatch.state.incidents.life import LIFE, Happening, NextStep
-from txnwatch.state.incidents.speakers import EndsOfOthers, Meaning
 from txnwatch.state.model.findings import Finding
 from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, OutcomeDoubt, Resolution, resolved
 
@@ -139,10 +139,10 @@ def test_the_last_record_of_a_hang_is_its_true_end(steps: Sequence[Step]) -> Non
     assert not wrong_after(steps)
 
 
-_meaning = EndsOfOthers.meaning
+_meaning = Ends.meaning
 
 
-def _if_new(self: EndsOfOthers, record: IncidentEvent, known: IncidentEvent, *, is_new: bool) -> Meaning | None:
+def _if_new(self: Ends, record: IncidentEvent, known: IncidentEvent, *, is_new: bool) -> Happening | None:
     return _meaning(self, record, known, is_new=is_new) if is_new else None
 
 
@@ -151,10 +151,8 @@ PLANTED = {
     "a record after our end stays the last one": mock.patch.dict(
         LIFE, {Happening.RECORD_AFTER_END: _AFTER_END._replace(ended=NextStep.NOTHING)}
     ),
-    "an end that others have published is not compared": mock.patch.object(
-        EndsOfOthers, "is_contradicted", return_value=False
-    ),
-    "a record with the sequence of our end stays the last one": mock.patch.object(EndsOfOthers, "meaning", _if_new),
+    "an end that others have published is not compared": mock.patch.object(Ends, "find_behind", Ends.find),
+    "a record with the sequence of our end stays the last one": mock.patch.object(Ends, "meaning", _if_new),
 }
 
 

@@ -45,6 +45,7 @@ from txnwatch.state.evidence.outcome import ProvenHang
 from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.ends import LONGEST_PAUSE_MS
 from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.incident import (
@@ -152,6 +153,8 @@ class Actors:
         if self.forger is not None:
             self.forger.is_over = True
         problems = [problem for _ in range(_AT_REST) for problem in self.batch([])]
+        self.elapsed_ms += 2 * LONGEST_PAUSE_MS  # an end that others contradict follows at last
+        problems += [problem for _ in range(_AT_REST) for problem in self.batch([])]
         told = self.told.values()
         if self.forger is None:
             decides = self.abort.abort.mode == "on"

@@ -56,6 +56,7 @@ PLANTED: dict[str, Planted] = {
     "a stray write is not told": Planted(H.STRAY_WRITE, {"nothing": NO_STEP}, 4, forging=False),
     "a decision is not told": Planted(H.DECIDED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
+    "an outcome that no longer counts stays": Planted(H.WITHDRAWN, {"found": NO_STEP}, 640, forging=False),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}),
     "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 114),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
+import msgspec
 import pytest
 
 from support.fake_groups import FakeGroups
@@ -13,11 +14,12 @@ from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from support.watchers import Watchers
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
+from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.claims import contradicts_end
 from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import TransactionMoved
-from txnwatch.state.model.incident import EndedBy, EndKind, IncidentEvent, OutcomeDoubt, Resolution, resolved
+from txnwatch.state.model.incident import Decision, EndedBy, EndKind, IncidentEvent, OutcomeDoubt, Resolution, resolved
 from txnwatch.state.model.transaction import TransactionState
 from txnwatch.state.model.verdicts import Verdict
 
@@ -176,6 +178,89 @@ def test_a_forged_end_of_a_transaction_is_followed_by_the_true_one() -> None:
     assert log.records[-1].resolution.how == "committed"
 
 
+def test_a_forged_decision_behind_our_end_is_no_decision_of_ours(watchers: Watchers) -> None:
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    by_mallory = action(Decision.ABORT, "mallory", 1)
+    for what in ({"expected_outcome": "commit"}, {"status": "updated", "resolution": None}):
+        last = watchers.last
+        watchers.log.records.append(replace(last, sequence=last.sequence + 1, action=by_mallory, **what))
+        _quiet(watchers)
+        assert (watchers.last.status, watchers.last.action) == ("resolved", None)
+
+
+def test_a_forged_decision_in_an_end_before_ours_is_no_decision_of_ours(watchers: Watchers) -> None:
+    ended = watchers.world.abort(watchers.named)
+    watchers.log.records.append(_an_end(watchers.last, action=action(Decision.ABORT, "mallory", 1)))
+    watchers.batch(watchers.knows, emitted=(ended,))
+    _quiet(watchers)
+    assert (watchers.last.expected_outcome, watchers.last.action) == ("abort", None)
+
+
+def test_our_marker_is_ours_also_if_the_other_has_published_the_end(watchers: Watchers) -> None:
+    ended = watchers.world.abort(watchers.named)
+    assert ended.marker is not None
+    watchers.knows.ledger.wrote(watchers.last, ended.marker)
+    watchers.log.records.append(_an_end(watchers.last))
+    watchers.batch(watchers.knows)
+    watchers.batch(watchers.knows, emitted=(ended,))
+    _quiet(watchers)
+    assert watchers.last.resolution is not None
+    assert watchers.last.resolution.by == "txnwatch"
+
+
+@pytest.mark.parametrize("is_found_first", [False, True])
+def test_the_time_of_a_forged_end_does_not_count(watchers: Watchers, *, is_found_first: bool) -> None:
+    ended, opened = watchers.world.abort(watchers.named), watchers.last
+    if is_found_first:
+        watchers.batch(watchers.knows, emitted=(ended,))
+        agrees = replace(watchers.last, sequence=3, time_ms=1)
+        watchers.log.records.append(agrees)
+        _quiet(watchers)
+    committed = Resolution(how=EndKind.COMMITTED, by=EndedBy.CLIENT, marker_offset=90, at_ms=1)
+    watchers.log.records.append(_an_end(replace(opened, sequence=4), resolution=committed, time_ms=1))
+    _quiet(watchers)
+    watchers.batch(watchers.knows, emitted=() if is_found_first else (ended,))
+    _quiet(watchers)
+    assert watchers.last.resolution is not None
+    assert watchers.last.resolution.how == "aborted"
+
+
+def test_an_end_that_is_published_again_has_the_content_that_was_found_here(watchers: Watchers) -> None:
+    first = watchers.last
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    ours = watchers.last
+    watchers.log.records += [replace(ours, sequence=3, transactional_id="mallory", hidden_records=9), first]
+    _quiet(watchers)
+    assert watchers.last == replace(ours, sequence=3)
+
+
+def test_the_marker_of_the_next_hang_ends_no_incident_about_the_last_one(watchers: Watchers) -> None:
+    world, first = watchers.world, watchers.last
+    watchers.log.records.append(_an_end(first))
+    world.abort(watchers.named)
+    world.admin.begin("checkout-1", world.partition)
+    world.admin.lose_markers("checkout-1", commit=False)
+    watchers.batch(watchers.knows)
+    following = world.candidate(watchers.named.producer_id, "checkout-1")
+    assert following.span.start_offset > watchers.named.span.start_offset
+    watchers.batch(watchers.knows, emitted=(world.ended(following),))
+    _quiet(watchers)
+    assert [event.incident_id for event in watchers.log.records].count(first.incident_id) == 2
+
+
+def test_two_instances_with_two_ends_do_not_answer_each_other_without_end(watchers: Watchers) -> None:
+    """Their logs have shown them two markers: an unclean election lies between them."""
+    ended = watchers.world.abort(watchers.named)
+    assert ended.marker is not None
+    committed = msgspec.structs.replace(ended, marker=msgspec.structs.replace(ended.marker, offset=9, commit=True))
+    for name, end in (("later", committed), ("knows", ended)):
+        watchers.batch(getattr(watchers, name), emitted=(end,))
+    watchers.batch(watchers.later, after_ms=PATIENCE_AT_AN_END_MS)
+    for _ in range(7_200):
+        watchers.batch(watchers.later, watchers.knows)
+    assert len(watchers.log.records) < 30, "in an hour"
+
+
 def _ends() -> list[IncidentEvent]:
     """The ends that one hang may have for honest instances: its marker aborts it, and its outcome is `abort`."""
     outcomes = (("abort", None), ("unknown", OutcomeDoubt.NO_RECORD), ("unknown", OutcomeDoubt.WRITTEN_SINCE))
@@ -190,7 +275,7 @@ def _ends() -> list[IncidentEvent]:
     ]
 
 
-def test_of_two_honest_ends_at_most_one_contradicts_the_other() -> None:
+def test_of_two_ends_by_one_log_at_most_one_contradicts_the_other() -> None:
     for one, other in product(_ends(), repeat=2):
         assert not (contradicts_end(one, other) and contradicts_end(other, one)), (one, other)
         assert not contradicts_end(one, one)

@@ -19,8 +19,8 @@ from txnwatch.state.incidents.claims import (
     Arrival,
     EndedIncident,
     arrival,
-    end_after,
     hides,
+    is_before_end,
     is_long_over,
     is_usable,
 )
@@ -107,10 +107,10 @@ def test_an_event_that_is_hidden_is_published_again(
 
 
 def test_our_end_follows_an_event_that_came_first() -> None:
-    assert end_after(OTHER_SECOND, END) == END
-    assert end_after(OTHER_SECOND, SECOND) is None
-    assert end_after(replace(END, time_ms=NOW_MS + 1), END) is None
-    assert end_after(OTHER_SECOND, None) is None
+    assert is_before_end(OTHER_SECOND, END)
+    assert not is_before_end(OTHER_SECOND, SECOND)
+    assert not is_before_end(replace(END, time_ms=NOW_MS + 1), END)
+    assert not is_before_end(OTHER_SECOND, None)
 
 
 @pytest.mark.parametrize(
