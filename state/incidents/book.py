@@ -76,12 +76,14 @@ class Received(NamedTuple):
         happens: what it means for its incident; None for nothing.
         known: the latest event of the incident, with this one.
         was: what this process knows of the incident.
+        end: the end that this process has sent, and that the record came before; None for none.
     """
 
     is_new: bool
     happens: Happening | None = None
     known: IncidentEvent | None = None
     was: Known = Known.NOTHING
+    end: IncidentEvent | None = None
 
 
 _OF_NO_MEANING = Received(is_new=False)
@@ -341,7 +343,7 @@ class IncidentStore:
         self.enter(taken)
         self._in_flight.pop(incident_id, None)
         if is_before_end(event, sent):
-            return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED)
+            return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED, sent)
         return Received(True, meaning(event, taken), taken, self._found_or_claimed(taken))
 
 
@@ -445,6 +447,8 @@ class Book:
             return received
         if received.is_new:
             self.ends.take(record, before, received.was, now_ms)
+        if received.end is not None:
+            self.ends.find(received.end, now_ms)
         if received.happens not in _COMPARED:
             return received
         happens = self.ends.meaning(record, received.known, is_new=received.is_new)

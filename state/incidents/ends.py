@@ -62,10 +62,10 @@ class Ends:
         """Takes an end that this process has found."""
         self._drop(end)
         known = self._found.get(end.incident_id)
-        if known is None:
+        if known is None or not known.attempts.times:
             self._found[end.incident_id] = FoundEnd(end, now_ms)
         else:
-            known.event = end
+            known.event = end  # the day goes on: two instances that answer each other stop after it
 
     def found(self, incident_id: str) -> IncidentEvent | None:
         """The end of an incident, if it was found here."""
@@ -128,6 +128,11 @@ class Ends:
             found.attempts.put_off(now_ms)
         del self._due[incident_id]
         return behind(found.event, known if known is not None else record, now_ms) if found is not None else None
+
+    def spend(self, incident_id: str) -> None:
+        """Another writer has used up the sequences of an incident: no event can follow."""
+        self._due.pop(incident_id, None)
+        self._found.pop(incident_id, None)
 
     @property
     def due(self) -> list[str]:

@@ -324,6 +324,9 @@ class Ledger:
     def _end_again(self, now_ms: TimestampMs) -> Plan[None]:
         """Publishes ends that were found here behind the records of other writers that say otherwise."""
         for incident_id in self.book.ends.due:
+            if self.store.is_spent(incident_id):
+                self.book.ends.spend(incident_id)
+                continue
             end = self.book.ends.take_due(incident_id, self.store.known.get(incident_id), now_ms)
             if end is not None:
                 yield Change(end, NextStep.END_AGAIN)

@@ -170,7 +170,7 @@ class Actors:
             if end is None or end.resolution is None or log is None or log.topic_id != event.topic_id:
                 continue
             decides = {EndKind.COMMITTED: True, EndKind.ABORTED: False}
-            if self.ended.get(event.incident_id, EndKind.ABORTED) not in decides:
+            if self.ended.get(event.incident_id) not in decides:
                 continue
             closing = self.admin.decided_by(log, event.producer_id, event.txn_start_offset or 0, log.committed)
             decided = decides.get(end.resolution.how)
