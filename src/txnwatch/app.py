@@ -45,9 +45,9 @@ from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
 from txnwatch.streaming.client.tls import Tls
 from txnwatch.streaming.job.checkpoint import Progress, SideFiles, absolute, read_progress
-from txnwatch.streaming.job.checkpoint_lease import CheckpointLease
+from txnwatch.streaming.job.checkpoint_lease import CheckpointLease, take_lease
 from txnwatch.streaming.job.jvm import can_prepare
-from txnwatch.streaming.job.query import BatchErrors
+from txnwatch.streaming.job.query import BatchErrors, JobSettings, cores_of, start
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master, is_local
 from txnwatch.streaming.job.state_directory import Former, StateDirectories, check_local_states, state_name
 from txnwatch.streaming.source.driver_file import DriverFile, FormerPositions, next_barrier_due
@@ -266,8 +266,6 @@ class Watch:
             CheckpointError: another driver uses the checkpoint.
             SparkError: its file system cannot be reached.
         """
-        from txnwatch.streaming.job.checkpoint_lease import take_lease  # noqa: PLC0415 - as in `start_spark`
-
         self._lease = take_lease(session, self.checkpoint, self.log, f"details: {self.spark_log}")
         return self._lease.kept(is_over) if self._lease is not None else contextlib.nullcontext()
 
@@ -282,12 +280,6 @@ class Watch:
         Raises:
             CheckpointError: the checkpoint is of another cluster, or of another program.
         """
-        from txnwatch.streaming.job.query import (  # noqa: PLC0415
-            JobSettings,
-            cores_of,
-            start,
-        )
-
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
         states = StateDirectories(session, self.checkpoint, state_name(self.access), self.log)

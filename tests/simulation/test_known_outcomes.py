@@ -38,6 +38,13 @@ def test_unknown_replaces_no_outcome_that_the_other_watcher_knows() -> None:
     assert seen["first follows second"] > RUNS, seen
 
 
+def test_an_end_that_comes_late_has_the_outcome_at_last() -> None:
+    for seed in range(RUNS):
+        for setting in (USUAL, LATE_OR_LOST):
+            outcome = run_two_watchers(seed, setting, slow=True)
+            assert not outcome.problems, f"seed {seed}: {outcome.problems}"
+
+
 def _unless(does_not_wait: Callable[[IncidentEvent], bool]) -> IsKept:
     is_kept = Silence.keep_back
     return lambda self, event, now_ms: is_kept(self, event, now_ms) and not does_not_wait(event)
