@@ -37,8 +37,7 @@ from txnwatch.state.incidents.by_hand import (
     SearchPartition,
 )
 from txnwatch.state.incidents.claims import is_usable
-from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.event_builder import fitting
+from txnwatch.state.incidents.event_builder import Origin, fitting
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.incidents.wanted import HoldLease, LeaseAnswer, PassLeaseOn, Plan, PlanRunner, Say, T, Wanted, Way
 from txnwatch.state.model.errors import SinkError

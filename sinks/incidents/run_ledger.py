@@ -14,7 +14,7 @@ from typing import Any
 
 from txnwatch.sinks.delivery.outbox import MirrorQueue, TopicOutbox
 from txnwatch.sinks.incidents.evidence_file import EvidenceStore
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.ledger import RETENTION_MS, Ledger, Retention
 from txnwatch.state.incidents.wanted import (
     Bury,

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.incidents.claims import KEPT_MS
-from txnwatch.state.incidents.commands import EventsFlags
+from txnwatch.state.incidents.event_builder import EventsFlags
 from txnwatch.state.incidents.ledger import RETENTION_MS
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.values import INT32, INT64, INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name

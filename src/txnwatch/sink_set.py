@@ -24,7 +24,7 @@ from txnwatch.sinks.delivery.redis_sink import PAGE_PAUSE_MS, PageKeys, RedisMir
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.automatic_abort import OFF
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.incident import IncidentEvent

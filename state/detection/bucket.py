@@ -104,6 +104,8 @@ class BucketBatch:
         before: what was known about the readings of partitions before the batch.
         logs: the readings of the coordinators' log, as they are for the facts of the batch.
         complete: partitions of the coordinators' log of which a new reading is complete with this batch.
+        due: the producers that the barrier must evaluate, besides those that the batch has loaded.
+        context: what every producer is evaluated with.
     """
 
     bucket: BucketState
@@ -113,7 +115,9 @@ class BucketBatch:
     reports_partitions: bool
     before: ReadBefore = field(init=False)
     logs: LogReadings = field(init=False)
-    complete: set[TopicPartition] = field(default_factory=set)
+    complete: set[TopicPartition] = field(init=False)
+    due: set[ProducerId] = field(init=False)
+    context: BarrierContext = field(init=False)
 
 
 def move_clock(run: BucketBatch) -> None:
@@ -186,6 +190,8 @@ def end_readings(run: BucketBatch) -> None:
     """
     run.logs.keep(run.bucket, run.batch.barrier)
     note_whole(run.bucket, run.batch)
+    if run.reports_partitions:
+        note_last_stable(run.bucket, run.batch, run.policy)
     loaded, complete = run.loaded, run.complete
     if not complete:
         return
@@ -227,25 +233,27 @@ def take_census(run: BucketBatch) -> None:
                 loaded.take(not_described(loaded.load(producer_id), partition, bracket, number))
 
 
-def report_partitions(run: BucketBatch) -> None:
-    """Emits what concerns partitions and brokers, and no producer, in the one bucket that reports it.
+def take_clocks_and_settings(run: BucketBatch) -> None:
+    """Takes the clocks of the barrier and the settings of the run, and sets which producers they make due.
 
-    Assumes that the readings are those after the batch.
+    Assumes that the readings are those after the batch, and that no producer is evaluated: the evaluation moves the
+    times at which producers are due.
     """
-    if run.reports_partitions:
-        note_last_stable(run.bucket, run.batch, run.policy)
-        run.loaded.emitted.extend(_about_partitions(run.bucket, run.batch))
+    bucket, barrier = run.bucket, run.batch.barrier
+    concerned, digest = take_clocks(bucket, barrier), run.policy.digest(barrier.scan_interval_ms)
+    is_changed, bucket.policy_digest = digest != bucket.policy_digest, digest
+    run.due = set(bucket.agenda) if is_changed else due_producers(barrier, run.loaded, concerned)
+    run.context = BarrierContext(barrier, run.policy, unread_in(bucket.readings), bucket.clocks)
 
 
 def evaluate(run: BucketBatch) -> None:
-    """Evaluates every producer that is due or has changed, and emits the figures of the bucket.
+    """Evaluates every producer that is due or has changed: its findings, its places, and when it is due next.
 
-    Assumes that everything of the batch is applied: the barrier counts last.
+    Assumes that everything of the batch is applied, because the barrier counts last, and that `due` and `context` are
+    those of this barrier.
     """
-    bucket, barrier, loaded = run.bucket, run.batch.barrier, run.loaded
-    due = due_producers(barrier, loaded, run.policy)
-    context = BarrierContext(barrier, run.policy, unread_in(bucket.readings), bucket.clocks)
-    for producer_id in sorted(due | loaded.touched.keys()):
+    agenda, loaded, context = run.bucket.agenda, run.loaded, run.context
+    for producer_id in sorted(run.due | loaded.touched.keys()):
         producer = loaded.load(producer_id)
         next_ms = at_rest_until(producer, context)
         if next_ms is None:
@@ -254,15 +262,29 @@ def evaluate(run: BucketBatch) -> None:
             next_ms = due_ms(producer, context)
         loaded.follow(producer, context)
         if producer.is_awaited:
-            bucket.agenda.put(producer_id, next_ms)
+            agenda.put(producer_id, next_ms)
         else:
-            bucket.agenda.drop(producer_id)
-    loaded.fill_open_list(context)
-    loaded.emitted.extend(CensusRequest(partition) for partition in sorted(context.wanted))
+            agenda.drop(producer_id)
+
+
+def fill_open_list(run: BucketBatch) -> None:
+    """Gives the free places of the open list to producers without one.
+
+    Assumes that everybody is evaluated: who has nothing open any more has left its place.
+    """
+    run.loaded.fill_open_list(run.context)
+
+
+def report(run: BucketBatch) -> None:
+    """Emits what concerns partitions, in the one bucket that reports them; the censuses wanted; and the figures.
+
+    Assumes that the open list is filled, and that the evaluation has collected in `context` what it waits for.
+    """
+    emitted = run.loaded.emitted
     if run.reports_partitions:
-        loaded.emitted.append(_unproven(bucket, barrier))
-        loaded.emitted.extend(_outstanding(bucket))
-    loaded.emitted.extend(_figures(run, context))
+        emitted.extend(_about_partitions(run.bucket, run.batch))
+    emitted.extend(CensusRequest(partition) for partition in sorted(run.context.wanted))
+    emitted.extend(_figures(run))
 
 
 def keep_changes(run: BucketBatch) -> None:
@@ -278,8 +300,10 @@ PHASES: tuple[Callable[[BucketBatch], None], ...] = (
     end_ids,
     end_readings,
     take_census,
-    report_partitions,
+    take_clocks_and_settings,
     evaluate,
+    fill_open_list,
+    report,
     keep_changes,
 )
 
@@ -291,10 +315,35 @@ def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
     yield from (CensusRequest(partition, CensusReason.FAILED) for partition in bucket.lacking(Lack.DESCRIPTION))
     yield from _incomplete(batch)
     yield from (RequestsThrottled(tuple(throttled.throttled_ms.items())) for throttled in batch.throttled)
+    yield _unproven(bucket, batch.barrier)
+    yield from _outstanding(bucket)
 
 
-def _figures(run: BucketBatch, context: BarrierContext) -> Iterable[Finding]:
-    bucket, placed = run.bucket, run.bucket.followed | run.bucket.holding
+def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
+    failed = {partition for census in batch.censuses for partition in census.failed}
+    if failed or any(census.is_round for census in batch.censuses):
+        yield CensusIncomplete(tuple(sorted(failed)))
+
+
+def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
+    unread = {partition for partition, reading in bucket.readings.items() if reading.is_unproven}
+    return Unproven(tuple(sorted(unread | barrier.stale_data | barrier.stale_coordinator)))
+
+
+_CLOSED_BY: dict[Lack, Remedy] = {Lack.CENSUS: Remedy.CENSUS, Lack.NEW_READING: Remedy.NEW_READING}
+
+
+def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | ReadLimitReached]:
+    for partition in bucket.lacking(*UNREAD, Lack.REST):
+        for lack, known in bucket.readings[partition].lacks.items():
+            if lack is Lack.REST:
+                yield ReadLimitReached(partition, known.from_offset)
+            elif lack in UNREAD:
+                yield OutstandingGap(partition, _CLOSED_BY.get(lack, known.from_offset))
+
+
+def _figures(run: BucketBatch) -> Iterable[Finding]:
+    bucket, context, placed = run.bucket, run.context, run.bucket.followed | run.bucket.holding
     open_list = OpenTransactions(
         bucket.number,
         tuple(reportable(placed, context)),
@@ -331,45 +380,6 @@ def _due_ms(bucket: BucketState) -> TimestampMs:
     return bucket.agenda.next_ms(NEVER_MS)
 
 
-def _incomplete(batch: Batch) -> Iterable[CensusIncomplete]:
-    failed = {partition for census in batch.censuses for partition in census.failed}
-    if failed or any(census.is_round for census in batch.censuses):
-        yield CensusIncomplete(tuple(sorted(failed)))
-
-
-def due_producers(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy) -> set[ProducerId]:
-    """Updates clocks and settings from the barrier; returns the producers that must be evaluated."""
-    bucket, concerned = loaded.bucket, take_clocks(loaded.bucket, barrier)
-    digest = policy.digest(barrier.scan_interval_ms)
-    if digest != bucket.policy_digest:
-        bucket.policy_digest = digest
-        return set(bucket.agenda)
-    due = bucket.agenda.due(barrier.coordinator_listed_ms)
-    if concerned.to_evaluate:
-        due.update(loaded.awaited.on(concerned.to_evaluate))
-    if concerned.to_show:
-        shown = bucket.followed.keys() | bucket.holding.keys()
-        due.update(one for one in shown if loaded.awaited.log_of(one) in concerned.to_show)
-    return due
-
-
-def _unproven(bucket: BucketState, barrier: Barrier) -> Unproven:
-    unread = {partition for partition, reading in bucket.readings.items() if reading.is_unproven}
-    return Unproven(tuple(sorted(unread | barrier.stale_data | barrier.stale_coordinator)))
-
-
-_CLOSED_BY: dict[Lack, Remedy] = {Lack.CENSUS: Remedy.CENSUS, Lack.NEW_READING: Remedy.NEW_READING}
-
-
-def _outstanding(bucket: BucketState) -> Iterable[OutstandingGap | ReadLimitReached]:
-    for partition in bucket.lacking(*UNREAD, Lack.REST):
-        for lack, known in bucket.readings[partition].lacks.items():
-            if lack is Lack.REST:
-                yield ReadLimitReached(partition, known.from_offset)
-            elif lack in UNREAD:
-                yield OutstandingGap(partition, _CLOSED_BY.get(lack, known.from_offset))
-
-
 # Which producers a new leader, or a new bound of a broker's clock, concerns.
 #
 # The minimum age of a transaction depends on the clock of the broker that leads its log partition. On a cluster of
@@ -404,6 +414,18 @@ class Concerned(NamedTuple):
 
     to_evaluate: set[TopicPartition]
     to_show: set[TopicPartition]
+
+
+def due_producers(barrier: Barrier, loaded: LoadedProducers, concerned: Concerned) -> set[ProducerId]:
+    """The producers that are due at the barrier, or that its leaders and clocks concern."""
+    bucket = loaded.bucket
+    due = bucket.agenda.due(barrier.coordinator_listed_ms)
+    if concerned.to_evaluate:
+        due.update(loaded.awaited.on(concerned.to_evaluate))
+    if concerned.to_show:
+        shown = bucket.followed.keys() | bucket.holding.keys()
+        due.update(one for one in shown if loaded.awaited.log_of(one) in concerned.to_show)
+    return due
 
 
 def take_clocks(bucket: BucketState, barrier: Barrier) -> Concerned:

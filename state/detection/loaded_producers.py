@@ -1,6 +1,6 @@
 """The producers that one batch has loaded, between the store and the rules.
 
-Apart: bucket.py has the order of the phases, and nearly 500 lines without this one.
+Apart: bucket.py has the order of the phases, and more than 500 lines without this one.
 
 Law: each producer is read at most once and written at most once. A producer that is only inspected is not loaded,
 because every loaded producer is evaluated at the barrier.

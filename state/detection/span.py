@@ -158,20 +158,20 @@ def after_range(
     if prior is not None and prior.topic_id != fact.topic_id:
         emitted = ended(producer.producer_id, fact.partition, prior, SpanEvent.PARTITION_GONE)
         prior = None
-    closing = closing_marker(prior, fact)
-    if prior is not None and closing is None and _begins_anew(prior, fact):
+    closed = closed_by(prior, fact)
+    if prior is not None and closed is None and _begins_anew(prior, fact):
         emitted += _unseen_end(producer.producer_id, fact.partition, prior)
         prior = None
     can_join = is_consecutive and prior is not None and prior.census_absent_at is None
-    joined = _joined(prior if can_join else None, fact, closing)
+    joined = _joined(prior if can_join else None, fact, closed)
     is_known = joined is not None and prior is not None and prior.absorbed and joined.start_offset == prior.start_offset
     if joined is not None and not is_known:
         emitted += (_stray(producer, fact, joined, prior),)
         prior = absorbed(prior) if prior is not None and joined.start_offset == prior.start_offset else prior
-    if prior is not None and closing is not None:
+    if prior is not None and closed is not None:
         event = SpanEvent.MARKER_OF_NEXT if prior.absorbed else SpanEvent.MARKER
-        emitted += ended(producer.producer_id, fact.partition, prior, event, closing)
-    if prior is None or closing is not None:
+        emitted += ended(producer.producer_id, fact.partition, prior, event, closed.marker)
+    if prior is None or closed is not None:
         span = _opened(fact, barrier_number, read_since)
     else:
         span = extended(prior, fact, read_since)
@@ -234,13 +234,14 @@ def _unseen_end(producer_id: ProducerId, partition: TopicPartition, span: Span) 
     return (*ended(producer_id, partition, span, SpanEvent.CENSUS_WITHOUT_IT), healed)
 
 
-def _joined(prior: Span | None, fact: ProducerSeen, closing: Marker | None) -> Joined | None:
+def _joined(prior: Span | None, fact: ProducerSeen, closed: Closed | None) -> Joined | None:
     """Where the range shows newer data joining older open data: in the range itself, or data open before it."""
     if prior is None or fact.first_offset is None or fact.first_offset <= prior.last_offset:
         return fact.joined
     assert fact.first_epoch is not None
     if fact.first_epoch > prior.epoch:
-        return Joined(prior.start_offset, prior.oldest_epoch, fact.first_offset, fact.first_epoch, closing)
+        marker = closed.marker if closed is not None else None
+        return Joined(prior.start_offset, prior.oldest_epoch, fact.first_offset, fact.first_epoch, marker)
     if fact.joined is not None and fact.joined.start_offset == fact.first_offset:
         return fact.joined._replace(start_offset=prior.start_offset, start_epoch=prior.oldest_epoch)
     return fact.joined
@@ -263,18 +264,33 @@ def absorbed(span: Span) -> Span:
     return replace(span, was_proven_unowned=True, absorbed=True, emission=span.emission or Emission(0, AT_ONCE))
 
 
-def closing_marker(prior: Span | None, fact: ProducerSeen) -> Marker | None:
-    """The first marker read that ends the open span: every marker ends the data below it.
+class Closed(NamedTuple):
+    """The end of a span by a marker of a range; None if the range does not show which of its markers it was."""
+
+    marker: Marker | None
+
+
+def closed_by(prior: Span | None, fact: ProducerSeen) -> Closed | None:
+    """How a range closes the open span: by the first marker above its start; every marker ends the data below it.
 
     The leader compares epochs before it appends. A marker that is older than the data gets into a log if a leader had
     lost its producer state, and then no leader holds the data open any more (`ProducerAppendInfo`).
+
+    A range names its first and its last marker. Of a span that begins between them, because a census has shown it ahead
+    of the scan or it is a re-read, another marker may be the first one above its start. The last marker is that one
+    only if the data that it closed begins at the span's start or below.
     """
+    first, last, joined = fact.first_marker, fact.last_marker, fact.joined
     if prior is None:
         return None
-    for marker in (fact.first_marker, fact.last_marker):
-        if marker is not None and marker.offset > prior.start_offset:
-            return marker
-    return None
+    start = prior.start_offset
+    if first is not None and first.offset > start:
+        return Closed(first)
+    if last is None or last.offset <= start:
+        return None
+    if joined is not None and joined.marker is not None and joined.start_offset <= start < joined.marker.offset:
+        return Closed(joined.marker)
+    return Closed(last if fact.closed_offset is not None and fact.closed_offset <= start else None)
 
 
 def _opened(fact: ProducerSeen, barrier_number: BarrierNumber, read_since: BarrierNumber) -> Span | None:

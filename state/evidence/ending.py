@@ -122,6 +122,12 @@ _ABORTED_BY = {
     EndedBy.COORDINATOR: "its coordinator aborted it, at its timeout or for a new InitProducerId",
     EndedBy.UNKNOWN: "its client or its coordinator aborted it, which the log does not show",
 }
+_ONE_OF_SEVERAL = "several markers of its producer follow it, and which one ended it is not known"
+_NOT_SEEN = {
+    SpanEnd.MARKER: _ONE_OF_SEVERAL,
+    SpanEnd.ABSORBED: _ONE_OF_SEVERAL,
+    SpanEnd.CENSUS: "the partition's leader no longer has the transaction open",
+}
 _CLAIMED = "txnwatch announced a marker, but this process cannot prove that this marker closed the transaction"
 
 
@@ -150,8 +156,8 @@ def span_resolution(
             return partition_gone(now_ms)
         case SpanEnd.TRUNCATED:
             return _end(EndKind.TRUNCATED, EndedBy.UNKNOWN, now_ms, "the log was truncated below the open data")
-        case _:
-            return no_longer_open(now_ms, "the partition's leader no longer has the transaction open")
+        case how:
+            return no_longer_open(now_ms, _NOT_SEEN[how])
 
 
 def is_of_earlier_data(span: Span, incident: IncidentEvent) -> bool:

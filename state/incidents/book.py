@@ -42,9 +42,8 @@ from txnwatch.state.incidents.claims import (
     keeps_content,
     with_claim,
 )
-from txnwatch.state.incidents.commands import Origin, suggested
 from txnwatch.state.incidents.ends import Ends
-from txnwatch.state.incidents.event_builder import LookTimes, named
+from txnwatch.state.incidents.event_builder import LookTimes, Origin, named, suggested
 from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.incidents.own_findings import OwnFindings, key_of
 from txnwatch.state.incidents.speakers import Silence

@@ -24,9 +24,8 @@ from txnwatch.state.incidents.abort_protocol import (
     too_old,
 )
 from txnwatch.state.incidents.claims import found_too
-from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import confirm_spans, read_anew
-from txnwatch.state.incidents.event_builder import named, span_event
+from txnwatch.state.incidents.event_builder import Origin, named, span_event
 from txnwatch.state.incidents.wanted import Now, Plan, Wanted, ask
 from txnwatch.state.model.errors import BrokerError, SinkError, TxnwatchError
 from txnwatch.state.model.findings import SpanCandidate

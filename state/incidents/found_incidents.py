@@ -30,7 +30,6 @@ from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings
 from txnwatch.state.incidents.claims import differs, found_too, with_newer_verdict
-from txnwatch.state.incidents.commands import data_of, end_hanging
 from txnwatch.state.incidents.confirm import (
     Answers,
     ConfirmationQueues,
@@ -42,6 +41,7 @@ from txnwatch.state.incidents.confirm import (
     start_at_leader,
     with_histories,
 )
+from txnwatch.state.incidents.event_builder import data_of, end_hanging
 from txnwatch.state.incidents.life import Happening, NextStep, confirmed_span, confirmed_transaction
 from txnwatch.state.incidents.own_findings import key_of
 from txnwatch.state.incidents.wanted import (

@@ -29,9 +29,8 @@ from typing import Any
 from txnwatch.state.evidence.outcome import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
-from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues
-from txnwatch.state.incidents.event_builder import fitting, named
+from txnwatch.state.incidents.event_builder import Origin, fitting, named
 from txnwatch.state.incidents.found_incidents import (
     OUTCOME_BUDGET_MS,
     OutcomeRetries,

@@ -110,6 +110,7 @@ class ProducerSeen(Variant, frozen=True):
         last_timestamp_ms: timestamp of that record batch; None if it has none, or if the range has only markers.
         listed_ms: our clock when the end of the range had been listed.
         joined: the first data in the range that joined open data of an older epoch; both are in the range.
+        closed_offset: offset of the first data that `last_marker` closed; None if it closed none that is in the range.
     """
 
     partition: TopicPartition
@@ -128,6 +129,7 @@ class ProducerSeen(Variant, frozen=True):
     last_timestamp_ms: TimestampMs | None
     listed_ms: TimestampMs
     joined: Joined | None = None
+    closed_offset: Offset | None = None
 
 
 class TransactionSeen(Variant, frozen=True):

@@ -99,7 +99,7 @@ class TransactionCandidate(Variant, frozen=True):
 
 
 class SpanEnded(Variant, frozen=True):
-    """The end of a span about which a finding was emitted."""
+    """The end of a span about which a finding was emitted; `marker` is None if it is not known which one ended it."""
 
     producer_id: ProducerId
     partition: TopicPartition

@@ -60,6 +60,7 @@ class RangeProducer:
     first_epoch: ProducerEpoch | None = None
     first_marker: Marker | None = None
     last_marker: Marker | None = None
+    closed_offset: Offset | None = None
     open_offset: Offset | None = None
     open_epoch: ProducerEpoch | None = None
     last_offset: Offset | None = None
@@ -186,7 +187,7 @@ class PartitionFold(BatchWalker):
         producer.epoch = marker.producer_epoch
         producer.first_marker = producer.first_marker or marker
         producer.last_marker = marker
-        producer.open_offset = None
+        producer.closed_offset, producer.open_offset = producer.open_offset, None
         self._open.pop(producer.encoded, None)
 
     def facts(self, partition: TopicPartition, topic_id: str, listed_ms: TimestampMs) -> Iterator[ProducerSeen]:
@@ -209,6 +210,7 @@ class PartitionFold(BatchWalker):
                 last_timestamp_ms=_time(seen.last_timestamp_ms),
                 listed_ms=listed_ms,
                 joined=seen.joined,
+                closed_offset=seen.closed_offset,
             )
 
 

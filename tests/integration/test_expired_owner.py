@@ -17,7 +17,7 @@ from support.topics import create_topic, unique
 from support.waiting import eventually
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.transaction import UnknownTransactionalId
 from txnwatch.streaming.admin.transactions import ClusterAdmin

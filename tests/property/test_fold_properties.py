@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.partition_oracle import LeaderEntry, ModelLeader, a_log
+from txnwatch.state.detection.span import Step
 from txnwatch.state.detection.view import apply
 from txnwatch.state.model.facts import ProducerSeen
-from txnwatch.state.model.transaction import ProducerState
+from txnwatch.state.model.findings import SpanEnded
+from txnwatch.state.model.transaction import Emission, ProducerState, Span
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.partition_fold import PartitionFold
 
@@ -23,6 +25,7 @@ steps = st.tuples(
     st.booleans(),
 )
 logs = st.lists(steps, max_size=25).map(a_log)
+long_logs = st.lists(steps, min_size=12, max_size=25).map(a_log)
 
 
 def facts_of(entries: list[LeaderEntry], start: int, end: int) -> list[ProducerSeen]:
@@ -69,6 +72,28 @@ def test_reading_a_range_again_from_further_back_changes_nothing(
     end = entries[-1].next_offset if entries else 0
     cut, back = min(cut, end), min(back, cut, end)
     assert joined(entries, [(0, cut), (cut, end), (back, end)]) == truth(entries)
+
+
+@given(long_logs, st.integers(0, 40), st.integers(0, 20))
+def test_a_range_names_no_wrong_marker_as_the_end_of_a_span_ahead_of_it(
+    entries: list[LeaderEntry], cut: int, back: int
+) -> None:
+    end = entries[-1].next_offset if entries else 0
+    for producer_id, (start, epoch) in truth([entry for entry in entries if entry.offset < cut]).items():
+        ahead = Span("id", start, None, epoch, start, None, 0, 1, is_ahead_of_scan=True, emission=Emission(1, 0))
+        step = Step(ProducerState(producer_id, {ORDERS: ahead}))
+        for fact in facts_of(entries, min(back, start), end):
+            step = apply(step.producer, fact, 2) if fact.producer_id == producer_id else step
+        markers = [entry.offset for entry in entries if entry.kind == "marker" and entry.producer_id == producer_id]
+        right = next((offset for offset in markers if offset > start), None)
+        found = [one.marker for one in step.emitted if isinstance(one, SpanEnded)]
+        assert len(found) == (right is not None)
+        assert [marker.offset for marker in found if marker is not None] in ([], [right])
+        if found == [None]:
+            assert len([offset for offset in markers if offset > start]) > 1, "one marker is no riddle"
+        span = step.producer.spans.get(ORDERS)
+        now_open = truth(entries).get(producer_id)
+        assert (span.start_offset if span is not None else None) == (now_open[0] if now_open is not None else None)
 
 
 @given(logs, st.integers(0, 80))

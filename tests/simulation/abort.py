@@ -44,8 +44,8 @@ from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.evidence.outcome import ProvenHang
 from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.commands import Origin
 from txnwatch.state.incidents.ends import LONGEST_PAUSE_MS
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.life import Happening
 from txnwatch.state.model.findings import Finding, StrayWrite
 from txnwatch.state.model.incident import (

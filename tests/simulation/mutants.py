@@ -22,7 +22,7 @@ from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import proof, span
 from txnwatch.state.detection.proof import BarrierContext, Look, look_at
-from txnwatch.state.detection.span import Step, described_open
+from txnwatch.state.detection.span import Closed, Step, described_open
 from txnwatch.state.model.facts import (
     Barrier,
     CensusListing,
@@ -37,7 +37,7 @@ from txnwatch.state.model.facts import (
 )
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt
 from txnwatch.state.model.ports import ListedOffset, TransactionListing
-from txnwatch.state.model.transaction import Marker, ProducerState, Span
+from txnwatch.state.model.transaction import ProducerState, Span
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import LATEST, READ_UNCOMMITTED
 from txnwatch.streaming.log.range_reading import RangeReading
@@ -208,13 +208,14 @@ class OnlyANewerEpochCloses(Wrapped):
     """`>` instead of `>=` in the rule that closes a span."""
 
     def patch(self) -> AbstractContextManager[object]:
-        closing: Callable[[Span | None, ProducerSeen], Marker | None] = span.closing_marker
+        closed_by: Callable[[Span | None, ProducerSeen], Closed | None] = span.closed_by
 
-        def strict(prior: Span | None, fact: ProducerSeen) -> Marker | None:
-            marker = closing(prior, fact)
-            return marker if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
+        def strict(prior: Span | None, fact: ProducerSeen) -> Closed | None:
+            closed = closed_by(prior, fact)
+            marker = closed.marker if closed is not None else None
+            return closed if prior is None or marker is None or marker.producer_epoch > prior.epoch else None
 
-        return mock.patch.object(span, "closing_marker", strict)
+        return mock.patch.object(span, "closed_by", strict)
 
 
 class OneMarkerLost(WorldReader):

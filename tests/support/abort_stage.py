@@ -12,7 +12,7 @@ from support.one_look import a_searcher
 from txnwatch.sinks.abort.run_abort import ManualAbort, RunningAbort
 from txnwatch.state.abort.rules import AbortPolicy
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.streaming.client.clock import wall_clock_ms

@@ -16,6 +16,7 @@ from unittest import mock
 
 from support.facts import NAME, START_MS, TOPIC_IDS, DictStore, a_marker, notice, seen, transaction
 from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection.bucket import Concerned
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.loaded_producers import LoadedProducers
 from txnwatch.state.model.clocks import Clock, Leader
@@ -218,9 +219,9 @@ _DUE: Callable[..., set[int]] = buckets.due_producers
 _AT_REST_UNTIL = buckets.at_rest_until
 
 
-def _all_due(barrier: Barrier, loaded: LoadedProducers, policy: DetectionPolicy) -> set[int]:
+def _all_due(barrier: Barrier, loaded: LoadedProducers, concerned: Concerned) -> set[int]:
     """All; but if a log partition is not read, the owner of reported data is asked for when its candidate is due."""
-    due, bucket = _DUE(barrier, loaded, policy), loaded.bucket
+    due, bucket = _DUE(barrier, loaded, concerned), loaded.bucket
     if not barrier.stale_coordinator:
         return set(bucket.agenda)
     return due | {one for one in bucket.agenda if loaded.known(one).view is not None}

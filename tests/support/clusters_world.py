@@ -13,7 +13,7 @@ from txnwatch.page.announced import Announced, FromRedis, PageDocument, document
 from txnwatch.page.clusters import ClustersSite
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import Heartbeat, TopicRecord
 from txnwatch.state.model.values import TimestampMs
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection import span
 from txnwatch.state.detection import span as spans
-from txnwatch.state.detection.span import SpanEvent
+from txnwatch.state.detection.span import Closed, SpanEvent
 from txnwatch.state.model.facts import PartitionNotice, ProducerSeen
 from txnwatch.state.model.transaction import Marker, Span
 from txnwatch.streaming.log import partition_fold
@@ -104,20 +104,20 @@ def _somebody(encoded: bytes) -> tuple[int, int]:
     return (producer_id if producer_id != -1 else _MADE_UP), epoch
 
 
-_closing_marker = spans.closing_marker
+_closed_by = spans.closed_by
 
 
 def _closes_only_if(closes: Callable[[Marker, Span], bool]) -> Mutant:
     """The state leaves out a marker if a rule says so."""
 
-    def wrong(prior: Span | None, fact: ProducerSeen) -> Marker | None:
+    def wrong(prior: Span | None, fact: ProducerSeen) -> Closed | None:
         def kept(marker: Marker | None) -> Marker | None:
             return marker if marker is not None and prior is not None and closes(marker, prior) else None
 
         markers = {"first_marker": kept(fact.first_marker), "last_marker": kept(fact.last_marker)}
-        return _closing_marker(prior, replace(fact, **markers))
+        return _closed_by(prior, replace(fact, **markers))
 
-    return Mutant(spans, "closing_marker", wrong)
+    return Mutant(spans, "closed_by", wrong)
 
 
 _extended = spans.extended

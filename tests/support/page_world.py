@@ -14,8 +14,7 @@ from support.incidents import an_event, an_evidence
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.page.served_page import PageSite
 from txnwatch.page.store import KnownNow, PageStore, Reach, Watched
-from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.event_builder import named
+from txnwatch.state.incidents.event_builder import Origin, named
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusOffsets,

@@ -276,6 +276,8 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
     first = marks[0] if marks and draw(st.booleans()) else None
     after = marks[-1] if len(marks) > 2 and draw(st.booleans()) else None
     open_offset = after if found else first
+    closed = first if len(found) == 1 else found[-1].offset - 1 if found else None
+    is_free = len(found) < 2 or found[-1].offset - 1 > found[-2].offset
     return ProducerSeen(
         draw(data_partitions),
         draw(topic_ids),
@@ -293,6 +295,7 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
         draw(st.none() | times),
         draw(times),
         draw(st.none() | joins) if first is not None else None,
+        closed if is_free and draw(st.booleans()) else None,
     )
 
 

@@ -37,7 +37,7 @@ from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.by_hand import ManualTarget
-from txnwatch.state.incidents.commands import Origin, data_of, fence_owner
+from txnwatch.state.incidents.event_builder import Origin, data_of, fence_owner
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, IncidentEvent, Refusal, start_of

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from txnwatch.state.evidence.screening import OwnerViews
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import PartitionReading
 from txnwatch.state.model.values import ProducerId

@@ -45,7 +45,7 @@ from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_o
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
 from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
-from txnwatch.state.incidents.commands import explain_id
+from txnwatch.state.incidents.event_builder import explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent

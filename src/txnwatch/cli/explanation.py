@@ -18,7 +18,7 @@ from txnwatch.state.evidence.outcome import Doubt, known_outcome
 from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd
 from txnwatch.state.evidence.read_committed import hidden_records
 from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expected_end, open_data
-from txnwatch.state.incidents.commands import (
+from txnwatch.state.incidents.event_builder import (
     HangingData,
     Origin,
     end_hanging,

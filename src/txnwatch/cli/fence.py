@@ -48,8 +48,7 @@ from txnwatch.state.abort.fencing import (
     next_step,
     why_not,
 )
-from txnwatch.state.incidents.commands import Origin, explain_id
-from txnwatch.state.incidents.event_builder import advice_about
+from txnwatch.state.incidents.event_builder import Origin, advice_about, explain_id
 from txnwatch.state.model.errors import BrokerError, ConfigError, SinkError, TxnwatchError
 from txnwatch.state.model.incident import updated
 from txnwatch.state.model.ownership import ADVICE_MEANS, Subject

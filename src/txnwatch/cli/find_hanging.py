@@ -28,8 +28,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Names, NotChecked, Time
 from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
-from txnwatch.state.incidents.commands import Origin
-from txnwatch.state.incidents.event_builder import named, span_event, transaction_event
+from txnwatch.state.incidents.event_builder import Origin, named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import IncidentEvent

@@ -25,8 +25,7 @@ from txnwatch.config import (
 )
 from txnwatch.owners.owner_table import read_owners
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, client_properties, expanded, has_reference, load_settings
-from txnwatch.state.incidents.commands import EventsFlags, Origin, suggested
-from txnwatch.state.incidents.event_builder import named
+from txnwatch.state.incidents.event_builder import EventsFlags, Origin, named, suggested
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.model.values import INT16, INT32, INT64, TOPIC_NAME_RULE, is_topic_name

@@ -39,7 +39,7 @@ from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.setting_sources import client_properties
 from txnwatch.sinks.delivery.events_topic import EventLog
 from txnwatch.sinks.delivery.redis_sink import RedisPage
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import ConfigError, TxnwatchError
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.web.server import Served, WebServer, serving

@@ -24,7 +24,7 @@ from txnwatch.page.picture import (
     worst_lanes,
 )
 from txnwatch.page.words import about_client, holder, moment, name, number, owner_of_group, places, worst_first
-from txnwatch.state.incidents.commands import read_events
+from txnwatch.state.incidents.event_builder import read_events
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
 from txnwatch.state.model.values import BarrierNumber, ProducerId, TimestampMs, TopicPartition, is_topic_name

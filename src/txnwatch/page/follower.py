@@ -20,7 +20,7 @@ from txnwatch.page.announced import Announced, FromRedis, decoded
 from txnwatch.page.store import KnownNow, PageStore
 from txnwatch.sinks.delivery.events_topic import EventLog
 from txnwatch.sinks.delivery.outbox import WorkerThread
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.incidents.heartbeat import TopicRecord
 from txnwatch.state.model.errors import BadEventError, SinkError, TxnwatchError
 from txnwatch.state.model.ownership import OwnerLookup

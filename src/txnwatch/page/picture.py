@@ -45,7 +45,7 @@ from txnwatch.page.words import (
     worst_first,
 )
 from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
-from txnwatch.state.incidents.commands import Origin, explain_id, explain_partition, suggested
+from txnwatch.state.incidents.event_builder import Origin, explain_id, explain_partition, suggested
 from txnwatch.state.model.findings import CensusOffsets, OpenTransaction
 from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ownership import Subject

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from txnwatch.page.truth import JUDGED_WITHIN_MS
 from txnwatch.page.words import moment
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import BucketCount, Finding, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import (

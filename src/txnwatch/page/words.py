@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from txnwatch.page.truth import Facts, PageState, PageTruth
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import OpenTransaction
 from txnwatch.state.model.incident import (
     ActionResult,

@@ -12,8 +12,7 @@ from txnwatch.push.http_client import Address
 from txnwatch.push.push_file import HttpTarget, PushFile
 from txnwatch.push.sender import Journal, journal_name
 from txnwatch.push.webhook import Webhook
-from txnwatch.state.incidents.commands import Origin, suggested
-from txnwatch.state.incidents.event_builder import named
+from txnwatch.state.incidents.event_builder import Origin, named, suggested
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import TimestampMs

@@ -15,7 +15,7 @@ from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explain_names import with_waiting_groups
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation, of_partition
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 from txnwatch.streaming.admin.groups import UnstableGroups
 

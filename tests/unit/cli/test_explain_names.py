@@ -13,7 +13,7 @@ from support.one_look import a_searcher
 from txnwatch.cli import explain_names
 from txnwatch.cli.compose import Question
 from txnwatch.cli.explanation import ALL_CLEAR, Explanation
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.transaction import NotDescribed, UnknownTransactionalId
 from txnwatch.state.model.values import Problem

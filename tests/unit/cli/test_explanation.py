@@ -12,7 +12,7 @@ from support.one_look import a_searcher
 from txnwatch.cli.explanation import Ending, Explanation, end_of, of_id, of_partition
 from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.screening import LeaderStamp, OwnerViews
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, log_numbered

@@ -25,7 +25,7 @@ from txnwatch.cli.hurt_groups import (
     hurt_by,
     waiting_lines,
 )
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import AffectedGroup, GroupState, WaitingGroup
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, SpanStart, TopicPartition
 

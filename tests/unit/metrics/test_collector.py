@@ -25,7 +25,7 @@ from txnwatch.metrics.table import INITIAL_SERIES, METRICS, Kind
 from txnwatch.owners.owner_table import owners_of
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.completion_latency import End
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.facts import Fact, NoticeKind

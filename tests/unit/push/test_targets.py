@@ -15,7 +15,7 @@ from support.push_world import START_MS, HandClock, ids_of
 from support.waiting import eventually
 from txnwatch.push.push_file import AlertmanagerTarget, PushFile, WebhookTarget
 from txnwatch.push.targets import PushTargets
-from txnwatch.state.incidents.commands import Origin
+from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.incident import SPENT_SEQUENCE, Overwritten
 from txnwatch.state.model.ownership import FoundBy, OwningTeam
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.incidents import an_event
 from txnwatch.cli import main as main_module
 from txnwatch.cli.output import CommandAnswer, Line, NotChecked, event_line, json_text, utc, write
-from txnwatch.state.incidents.commands import Origin, explain_id
+from txnwatch.state.incidents.event_builder import Origin, explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.text import printable, shell_line
 

@@ -8,12 +8,14 @@ from unittest import mock
 
 import pytest
 
-from support.facts import NAME, ORDERS, OTHER, BucketRun, census, gone, log_notice, notice, seen, transaction
+from support.facts import NAME, ORDERS, OTHER, PRODUCER, BucketRun, census, gone, log_notice, notice, seen, transaction
 from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection import open_transactions
 from txnwatch.state.detection.bucket import PHASES
 from txnwatch.state.model.facts import LastStable, NoticeKind
 from txnwatch.state.model.findings import BucketCount, OpenTransactions, PartitionAlarm, SpanCandidate, StrayWrite
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.verdicts import DetectionPolicy
 
 HOUR_MS = 3_600_000
 GAP = notice(NoticeKind.GAP, 30)
@@ -110,6 +112,16 @@ def test_what_a_barrier_has_shown_is_kept_for_the_next_one() -> None:
     assert [type(finding) for finding in run.batch()] == [SpanCandidate]
 
 
+def test_a_place_of_the_open_list_that_gets_free_is_taken_and_shown_in_the_same_batch() -> None:
+    with mock.patch.object(open_transactions, "FOLLOWED", 1), mock.patch.object(open_transactions, "HOLDING", 0):
+        run = BucketRun(policy=DetectionPolicy(listed_after_ms=0))
+        run.batch(transaction(1, TransactionState.ONGOING, ORDERS))
+        run.batch(transaction(2, TransactionState.ONGOING, ORDERS, producer_id=OTHER, transactional_id="later"))
+        assert run.bucket.followed.keys() == {PRODUCER}
+        run.batch(transaction(3, TransactionState.COMPLETE_COMMIT))
+    assert [shown.producer_id for shown in run.followed] == [OTHER]
+
+
 TESTS: tuple[Callable[[], None], ...] = (
     test_a_range_is_not_given_up_because_our_clock_was_set,
     test_a_range_that_is_given_up_counts_as_lost_for_its_producers,
@@ -121,10 +133,16 @@ TESTS: tuple[Callable[[], None], ...] = (
     test_an_id_that_the_last_batch_of_a_new_reading_shows_is_not_gone,
     test_an_offset_that_has_moved_is_not_blocked,
     test_what_a_barrier_has_shown_is_kept_for_the_next_one,
+    test_a_place_of_the_open_list_that_gets_free_is_taken_and_shown_in_the_same_batch,
 )
 NAMES = [phase.__name__ for phase in PHASES]
 # Two phases that follow each other and need not, because neither uses what the other one changes.
-FREE = {("end_ids", "end_readings"), ("end_readings", "take_census"), ("take_census", "report_partitions")}
+FREE = {
+    ("end_ids", "end_readings"),
+    ("end_readings", "take_census"),
+    ("take_census", "take_clocks_and_settings"),
+    ("report", "keep_changes"),
+}
 
 
 @pytest.mark.parametrize("pair", [pair for pair in pairwise(NAMES) if pair not in FREE], ids="-".join)

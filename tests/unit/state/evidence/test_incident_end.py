@@ -28,6 +28,9 @@ SPANS: dict[str, tuple[SpanEnd, Marker | None, Marker | None, tuple[EndKind, End
     "our marker": (E.MARKER, MARKER, MARKER, (K.ABORTED, EndedBy.TXNWATCH, 120)),
     "a marker of the coordinator": (E.MARKER, RAISED, None, (K.COMMITTED, EndedBy.COORDINATOR, 120)),
     "absorbed": (E.ABSORBED, RAISED, None, (K.ABSORBED, EndedBy.NEXT_TRANSACTION, 120)),
+    "one of several markers": (E.MARKER, None, None, (K.NO_LONGER_OPEN, EndedBy.UNKNOWN, None)),
+    "one of several markers, and our own is known": (E.MARKER, None, MARKER, (K.NO_LONGER_OPEN, EndedBy.UNKNOWN, None)),
+    "absorbed, by one of several markers": (E.ABSORBED, None, None, (K.NO_LONGER_OPEN, EndedBy.UNKNOWN, None)),
     "the partition is gone": (E.PARTITION_GONE, None, None, (K.PARTITION_GONE, EndedBy.ADMINISTRATOR, None)),
     "truncated": (E.TRUNCATED, None, None, (K.TRUNCATED, EndedBy.UNKNOWN, None)),
     "a census did not show it": (E.CENSUS, None, None, (K.NO_LONGER_OPEN, EndedBy.UNKNOWN, None)),
@@ -59,6 +62,11 @@ def test_an_announced_marker_that_is_not_proven_to_be_ours_is_named_as_such() ->
     ended = SpanEnded(EVENT.producer_id, ORDERS, SPAN, E.MARKER, MARKER)
     assert "cannot prove" in (span_resolution(ended, announced, None, 5).detail or "")
     assert span_resolution(ended, EVENT, None, 5).detail is None
+
+
+def test_an_end_by_one_of_several_markers_says_that_it_is_not_known_which() -> None:
+    ended = SpanEnded(EVENT.producer_id, ORDERS, SPAN, E.MARKER, None)
+    assert "several markers" in (span_resolution(ended, EVENT, None, 5).detail or "")
 
 
 BEFORE = transaction(1, S.ONGOING, ORDERS).view

@@ -75,8 +75,24 @@ def test_a_fact_has_everything_the_state_needs() -> None:
     assert (fact.last_marker.offset, fact.last_marker.outcome, fact.last_marker.timestamp_ms) == (5, "commit", 300)
     assert (fact.open_offset, fact.open_epoch, fact.epoch) == (6, 2, 2)
     assert (fact.last_offset, fact.last_timestamp_ms) == (9, 400)
+    assert fact.closed_offset is None, "the last marker closed nothing"
     assert (fact.range_start, fact.range_end, fact.listed_ms) == (0, 10, 5)
     assert folded.leader_epoch == 9
+
+
+CLOSED: dict[str, tuple[list[bytes], int | None]] = {
+    "no marker": ([a_batch(3)], None),
+    "data and more data": ([a_batch(3), a_batch(4), a_marker(5)], 3),
+    "data from before the range": ([a_marker(4)], None),
+    "two transactions": ([a_batch(3), a_marker(4), a_batch(5), a_marker(6)], 5),
+    "a marker without data": ([a_batch(3), a_marker(4), a_marker(5)], None),
+    "data that is open": ([a_batch(3), a_marker(4), a_batch(5)], 3),
+}
+
+
+@pytest.mark.parametrize(("batches", "closed"), CLOSED.values(), ids=CLOSED.keys())
+def test_the_fold_shows_what_the_last_marker_closed(batches: list[bytes], closed: int | None) -> None:
+    assert facts(fold(*batches))[7].closed_offset == closed
 
 
 def test_a_delete_horizon_is_not_a_timestamp() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from support.incidents import an_event
 from txnwatch.state.abort.fencing import ProducerIdentity
-from txnwatch.state.incidents.commands import (
+from txnwatch.state.incidents.event_builder import (
     EventsFlags,
     HangingData,
     Origin,
