@@ -142,7 +142,7 @@ def span_resolution(
 
     The span may be another one of the same producer, if the end of the incident's own span was not seen.
     """
-    if _is_another(ended.span, incident):
+    if is_another(ended.span, incident):
         return no_longer_open(now_ms, f"its producer began other data there at offset {ended.span.start_offset}")
     marker = ended.marker
     match ended.how:
@@ -169,7 +169,7 @@ def is_of_earlier_data(span: Span, incident: IncidentEvent) -> bool:
     return incident.txn_start_offset is not None and span.start_offset < incident.txn_start_offset
 
 
-def _is_another(span: Span, incident: IncidentEvent) -> bool:
+def is_another(span: Span, incident: IncidentEvent) -> bool:
     """Whether the span certainly began elsewhere than the incident's data; otherwise its start is an upper bound."""
     has_seen_begin = span.began_after != NO_BARRIER
     return has_seen_begin and incident.txn_start_offset not in {None, span.start_offset}

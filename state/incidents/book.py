@@ -37,6 +37,7 @@ from txnwatch.state.incidents.claims import (
     differs,
     hides,
     is_before_end,
+    is_long_ago,
     is_long_over,
     is_usable,
     keeps_content,
@@ -61,7 +62,7 @@ from txnwatch.state.model.incident import (
     transaction_incident_id,
 )
 from txnwatch.state.model.transaction import TransactionView
-from txnwatch.state.model.values import DurationMs, Offset, ProducerId, TimestampMs, TopicPartition
+from txnwatch.state.model.values import LONG_AGO, DurationMs, Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Verdict
 
 _USED_UP = "a record of another writer has used up its sequence; its subject continues under another incident id"
@@ -109,6 +110,7 @@ class IncidentStore:
     _ended: dict[str, EndedIncident] = field(default_factory=dict)
     _overwritten: set[str] = field(default_factory=set)
     _spent: list[IncidentEvent] = field(default_factory=list)
+    _heard_ms: dict[str, TimestampMs] = field(default_factory=dict)  # when the end of another writer was read
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
@@ -165,11 +167,17 @@ class IncidentStore:
     def forget(self, now_ms: TimestampMs) -> None:
         """Drops incidents that ended long ago, unless the end is still on its way to the topic."""
         for event in list(self.known.values()):
-            if is_long_over(event, now_ms) and event.incident_id not in self._in_flight:
+            heard_ms = self._heard_ms.get(event.incident_id, LONG_AGO)
+            if (
+                is_long_over(event, now_ms)
+                and is_long_ago(heard_ms, now_ms)
+                and event.incident_id not in self._in_flight
+            ):
                 self._let_go(event, now_ms)
 
     def _let_go(self, event: IncidentEvent, now_ms: TimestampMs) -> None:
         del self.known[event.incident_id]
+        self._heard_ms.pop(event.incident_id, None)
         sequence = max(event.sequence, self._on_topic.pop(event.incident_id, 0))
         self._ended[event.incident_id] = EndedIncident(sequence, event.time_ms, now_ms)
 
@@ -275,7 +283,7 @@ class IncidentStore:
         incident_id = self._spans.get((topic_id, partition, producer_id))
         return self.known.get(incident_id) if incident_id is not None else None
 
-    def _used_ids(self, incident_id: str) -> Iterator[str]:
+    def used_ids(self, incident_id: str) -> Iterator[str]:
         """The id under which an incident was first opened, and those under which it was opened again."""
         found, times = incident_id, 0
         while self.is_used(found):
@@ -285,12 +293,8 @@ class IncidentStore:
 
     def open_one(self, incident_id: str) -> IncidentEvent | None:
         """The open incident of this id, or of an id under which it was opened again."""
-        known = (self.known.get(one) for one in self._used_ids(incident_id))
+        known = (self.known.get(one) for one in self.used_ids(incident_id))
         return next((one for one in known if one is not None and one.is_open), None)
-
-    def last_id(self, incident_id: str) -> str:
-        """The id under which an incident was opened last."""
-        return (incident_id, *self._used_ids(incident_id))[-1]
 
     def unused(self, incident_id: str) -> str:
         """The id for a newly confirmed incident; another one if an incident with this id was resolved.
@@ -298,7 +302,7 @@ class IncidentStore:
         A leader election can remove the marker that ended a transaction, which then hangs again, at the same offset.
         And anyone who may write the topic can write a false end.
         """
-        times = sum(1 for _ in self._used_ids(incident_id))
+        times = sum(1 for _ in self.used_ids(incident_id))
         return repeat_incident_id(incident_id, times) if times else incident_id
 
     def sent(self, events: Iterable[IncidentEvent]) -> None:
@@ -341,6 +345,8 @@ class IncidentStore:
             self._release(known)
         self.enter(taken)
         self._in_flight.pop(incident_id, None)
+        if not event.is_open:
+            self._heard_ms[incident_id] = now_ms  # its own time may be forged
         if is_before_end(event, sent):
             return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED, sent)
         return Received(True, meaning(event, taken), taken, self._found_or_claimed(taken))
@@ -447,16 +453,22 @@ class Book:
         if received.is_new:
             self.ends.take(record, before, received.was, now_ms)
         if received.end is not None:
-            self.ends.find(received.end, now_ms)
-        if received.happens not in _COMPARED:
-            return received
+            self.ends.take_found(received.end, now_ms)
+        if received.happens is Happening.RECORD_HIDES_LAST and not record.is_open and not received.known.is_open:
+            is_ours = self.ends.found(record.incident_id) is not None
+            return received if is_ours else received._replace(happens=None)  # one end of others hides another
         happens = self.ends.meaning(record, received.known, is_new=received.is_new)
-        return received if happens is None else received._replace(happens=happens, was=Known.ENDED)
+        if received.happens in _COMPARED and happens is not None:
+            return received._replace(happens=happens, was=Known.ENDED)
+        return received
 
     def last_version(self, known: IncidentEvent) -> IncidentEvent:
         """The last event of an incident, to publish it again: an end that was found here has its own content."""
         end = self.ends.found(known.incident_id) if not known.is_open else None
-        return replace(end, sequence=known.sequence, time_ms=known.time_ms) if end is not None else known
+        if end is None:
+            return known
+        ours = replace(end, sequence=known.sequence, time_ms=known.time_ms)
+        return known if hides(ours, known) else ours  # of two with one sequence the first counts
 
     def content_of(self, event: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
         """What to store of an event from the topic, by the law of claims.py.

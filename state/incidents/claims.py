@@ -224,4 +224,9 @@ class EndedIncident(NamedTuple):
 
 def is_long_over(event: IncidentEvent, now_ms: TimestampMs) -> bool:
     """Whether only the id and the last sequence of the incident are still needed."""
-    return not event.is_open and now_ms - event.time_ms >= KEPT_MS
+    return not event.is_open and is_long_ago(event.time_ms, now_ms)
+
+
+def is_long_ago(at_ms: TimestampMs, now_ms: TimestampMs) -> bool:
+    """Whether what happened then is no longer needed."""
+    return now_ms - at_ms >= KEPT_MS

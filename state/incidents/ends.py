@@ -58,14 +58,14 @@ class Ends:
     _foreign: dict[SpanKey | str, ForeignEnd] = field(default_factory=dict)
     _due: dict[str, IncidentEvent] = field(default_factory=dict)
 
-    def find(self, end: IncidentEvent, now_ms: TimestampMs) -> None:
+    def take_found(self, end: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes an end that this process has found."""
         self._drop(end)
         known = self._found.get(end.incident_id)
         if known is None or not known.attempts.times:
             self._found[end.incident_id] = FoundEnd(end, now_ms)
         else:
-            known.event = end  # the day goes on: two instances that answer each other stop after it
+            known.event = end  # no new day begins, so two instances do not answer each other for more than one
 
     def found(self, incident_id: str) -> IncidentEvent | None:
         """The end of an incident, if it was found here."""
@@ -77,11 +77,9 @@ class Ends:
         self._due.pop(record.incident_id, None)
         known = before if before is not None else record
         foreign = self._of(known)
-        if record.is_open:
-            self._drop(known)
-        elif was is Known.FOUND:
+        if was is Known.FOUND and not record.is_open:
             self._foreign[_subject(known)] = ForeignEnd(known, record, now_ms)
-        elif foreign is not None:
+        elif foreign is not None:  # an open one too: the next end is that of the incident as it was before
             self._foreign[_subject(known)] = foreign._replace(record=record)
 
     def meaning(self, record: IncidentEvent, known: IncidentEvent, *, is_new: bool) -> Happening | None:
@@ -97,16 +95,21 @@ class Ends:
         return None if contradicts_end(known, end) else Happening.RECORD_HIDES_LAST
 
     def awaited(self, subject: SpanKey | str) -> IncidentEvent | None:
-        """The incident about a span, or of an id, that another writer has ended, and whose end is not found here."""
+        """The incident about a span, or of an id, as it was before another writer has ended it."""
         foreign = self._foreign.get(subject)
         return foreign.before if foreign is not None else None
 
-    def find_behind(self, end: IncidentEvent, now_ms: TimestampMs) -> None:
+    def before(self, known: IncidentEvent) -> IncidentEvent | None:
+        """What was known of an open incident before another writer has ended it, and opened it again."""
+        foreign = self._of(known)
+        return foreign.before if foreign is not None else None
+
+    def take_found_late(self, end: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes an end that is found after that of another writer; it follows if it differs."""
         foreign = self._of(end)
         if foreign is not None and contradicts_end(foreign.record, end):
             self.follow(foreign.record)
-        self.find(end, now_ms)
+        self.take_found(end, now_ms)
 
     def open(self, event: IncidentEvent) -> None:
         """Takes a new incident: what another writer has published as the end of the last one was none."""
@@ -117,9 +120,10 @@ class Ends:
         self._due[record.incident_id] = record
 
     def take_due(self, incident_id: str, known: IncidentEvent | None, now_ms: TimestampMs) -> IncidentEvent | None:
-        """The end to publish behind the last record; None while the pause is not over.
+        """The end to publish behind the last record; None if there is none, or while the pause is not over.
 
-        `known` is the latest event of the incident: its sequence, and the decision that is believed.
+        An open record is followed at once: no instance opens an incident again under its id. `known` is the latest
+        event of the incident: its sequence, and the decision that is believed.
         """
         found, record = self._found.get(incident_id), self._due[incident_id]
         if found is not None and not record.is_open:
@@ -160,7 +164,8 @@ def behind(end: IncidentEvent, known: IncidentEvent, now_ms: TimestampMs) -> Inc
     A decision that is on the topic before the end is kept. What follows the end is a claim.
     """
     assert end.resolution is not None
-    action = known.action if known.is_open and known.sequence == end.sequence else end.action
+    is_before = known.is_open and known.sequence == end.sequence
+    action = known.action if is_before and end.action is None else end.action
     return resolved(replace(end, sequence=known.sequence, action=action), now_ms, end.resolution)
 
 

@@ -128,10 +128,16 @@ class SpanIncidents:
     def _ended_by(self, ended: SpanEnded, key: SpanKey) -> Iterator[IncidentEvent]:
         """The incidents that end with a span: one that another writer has ended already, and the open one."""
         foreign, known = self.book.ends.awaited(key), self.book.store.open_span(*key)
-        if foreign is not None and foreign.txn_start_offset == ended.span.start_offset:
+        if foreign is not None and self._is_end_of(ended, foreign, is_only_one=known is None):
             yield foreign
         if known is not None and not ending.is_of_earlier_data(ended.span, known):
             yield known
+
+    def _is_end_of(self, ended: SpanEnded, foreign: IncidentEvent, *, is_only_one: bool) -> bool:
+        """Whether it is the incident's own end: an incident that is open may be about the producer's next hang."""
+        span, start = ended.span, foreign.txn_start_offset
+        is_elsewhere = ending.is_of_earlier_data(span, foreign) or ending.is_another(span, foreign)
+        return start == span.start_offset or (is_only_one and not is_elsewhere)
 
     def learn_owners(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> Plan[None]:
         """Changes incidents without an owner, if a candidate that is repeated names it now."""
@@ -252,10 +258,13 @@ def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, 
     """Ends an open incident. If another writer has ended it already, the end found here follows only if it differs."""
     then, known = book.step(incident, Happening.OVER), book.store.known.get(incident.incident_id)
     if known is not None and known.is_open:
-        if then is NextStep.END:
+        before = book.ends.before(known)
+        if then is NextStep.END and before is not None:
+            yield Change(resolved(replace(before, sequence=known.sequence), now_ms, resolution), then)
+        elif then is NextStep.END:
             yield Change(book.end_of(incident, resolution, now_ms), then)
         return
-    book.ends.find_behind(resolved(incident, now_ms, resolution), now_ms)
+    book.ends.take_found_late(resolved(incident, now_ms, resolution), now_ms)
 
 
 def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None]:
@@ -307,7 +316,8 @@ class TransactionIncidents:
         for moved in emitted:
             if isinstance(moved, TransactionMoved):
                 first = book.transaction_id(moved.producer_id, moved.candidate_view, moved)
-                incident = book.store.open_one(first) or book.ends.awaited(book.store.last_id(first))
+                awaited = (book.ends.awaited(one) for one in book.store.used_ids(first))
+                incident = book.store.open_one(first) or next((one for one in awaited if one is not None), None)
                 if incident is not None:
                     yield from end_found_here(book, incident, ending.transaction_resolution(moved, now_ms), now_ms)
 

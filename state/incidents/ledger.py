@@ -164,8 +164,7 @@ class Ledger:
     @property
     def is_waiting(self) -> bool:
         """Whether an incident is open or an end waits, or a candidate or a doubt waits for a fresh read."""
-        has_ends = self.book.silence.has_ends or self.book.ends.due
-        return bool(self.book.open_incidents or self._queues.waiting or self.doubts or has_ends)
+        return bool(self.book.open_incidents or self._queues.waiting or self.doubts or self.book.silence.has_ends)
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads events that were published before."""
@@ -249,7 +248,7 @@ class Ledger:
         if making.is_stored:
             self.store.enter(event)
             if not event.is_open:
-                self.book.ends.find(event, now_ms)
+                self.book.ends.take_found(event, now_ms)
                 self.book.forget_found(event.incident_id)
         if is_kept:
             self.store.sent([fitting(event)])  # so that it follows a record with its sequence
@@ -316,9 +315,9 @@ class Ledger:
         """Ends incidents whose ids are spent. Their subjects are read again, and continue under another id."""
         for spent in self.store.take_spent():
             self.doubts.add(spent)
-            end = self.book.ends.found(spent.incident_id) or spent
-            last = replace(spent, resolution=end.resolution)
-            yield Change(self.book.as_found(last), NextStep.END_AND_READ_AGAIN)
+            found = self.book.ends.found(spent.incident_id)
+            last = replace(found, sequence=spent.sequence) if found is not None else self.book.as_found(spent)
+            yield Change(last, NextStep.END_AND_READ_AGAIN)
 
     def _end_again(self, now_ms: TimestampMs) -> Plan[None]:
         """Publishes ends that were found here behind the records of other writers that say otherwise."""

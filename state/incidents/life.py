@@ -161,7 +161,7 @@ LIFE: Final[dict[Happening, Row]] = {
     ),
     Happening.RECORD_IS_OLDER: Row(
         *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),
-        why="Compaction keeps the last record. A claim that this process has not found is not repeated.",
+        why="Compaction keeps the last record. An open claim that this process has not found is not repeated.",
     ),
     Happening.RECORD_HIDES_LAST: Row(
         *(_N, NextStep.WAIT, NextStep.PUBLISH_AGAIN, NextStep.PUBLISH_AGAIN),

@@ -151,7 +151,7 @@ PLANTED = {
     "a record after our end stays the last one": mock.patch.dict(
         LIFE, {Happening.RECORD_AFTER_END: _AFTER_END._replace(ended=NextStep.NOTHING)}
     ),
-    "an end that others have published is not compared": mock.patch.object(Ends, "find_behind", Ends.find),
+    "an end that others have published is not compared": mock.patch.object(Ends, "take_found_late", Ends.take_found),
     "a record with the sequence of our end stays the last one": mock.patch.object(Ends, "meaning", _if_new),
 }
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from support.fake_groups import FakeGroups
-from support.incidents import an_event
+from support.incidents import an_event, an_update
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from support.watchers import Watchers
@@ -259,6 +259,48 @@ def test_two_instances_with_two_ends_do_not_answer_each_other_without_end(watche
     for _ in range(7_200):
         watchers.batch(watchers.later, watchers.knows)
     assert len(watchers.log.records) < 30, "in an hour"
+
+
+@pytest.mark.parametrize("how", [EndKind.ABSORBED, EndKind.NO_LONGER_OPEN, EndKind.COMMITTED])
+def test_an_end_with_the_sequence_of_ours_is_answered_once(watchers: Watchers, how: EndKind) -> None:
+    opened = watchers.last
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    other = Resolution(how=how, by=EndedBy.UNKNOWN, marker_offset=None, at_ms=1)
+    watchers.log.records.insert(1, _an_end(opened, resolution=other, expected_outcome="abort", outcome_doubt=None))
+    for _ in range(100):
+        watchers.batch(watchers.knows, watchers.later)
+    assert len(watchers.log.records) < 7
+
+
+def test_an_end_of_a_span_whose_begin_was_not_seen_follows_a_forged_one(watchers: Watchers) -> None:
+    ended = watchers.world.abort(watchers.named)
+    committed = Resolution(how=EndKind.COMMITTED, by=EndedBy.CLIENT, marker_offset=90, at_ms=1)
+    watchers.log.records.append(_an_end(watchers.last, resolution=committed))
+    watchers.batch(watchers.knows)
+    later_start = msgspec.structs.replace(ended.span, start_offset=ended.span.start_offset + 1)
+    watchers.batch(watchers.knows, emitted=(msgspec.structs.replace(ended, span=later_start),))
+    _quiet(watchers)
+    assert watchers.last.resolution is not None
+    assert (watchers.last.resolution.how, watchers.last.expected_outcome) == ("aborted", "abort")
+
+
+def test_an_end_and_an_open_record_before_our_end_do_not_take_the_outcome_away(watchers: Watchers) -> None:
+    ended = watchers.world.abort(watchers.named)
+    end = _an_end(watchers.last)
+    watchers.log.records.append(end)
+    watchers.batch(watchers.knows)
+    watchers.log.records.append(replace(end, sequence=3, status="updated", resolution=None))
+    watchers.batch(watchers.knows)
+    watchers.batch(watchers.knows, emitted=(ended,))
+    _quiet(watchers)
+    assert (watchers.last.status, watchers.last.expected_outcome) == ("resolved", "abort")
+
+
+def test_a_spent_id_does_not_take_the_outcome_away(watchers: Watchers) -> None:
+    watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
+    watchers.log.records.append(an_update(replace(watchers.log.records[0], sequence=999_499), 1))
+    _quiet(watchers)
+    assert (watchers.last.status, watchers.last.expected_outcome) == ("resolved", "abort")
 
 
 def _ends() -> list[IncidentEvent]:
