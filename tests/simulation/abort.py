@@ -192,7 +192,8 @@ class Actors:
         self.published[event.producer_id] = event
         if event.incident_id in self.told or self.ledger.ledger.book.is_found(event):
             self.told[event.incident_id] = event
-        if event.resolution is not None and event.incident_id in self.told:
+        found = self.ledger.ledger.book.ends.found(event.incident_id)
+        if event.resolution is not None and found is not None and found.resolution == event.resolution:
             self.ended[event.incident_id] = event.resolution.how
         if not event.is_open:
             self.ends[event.incident_id] = event.sequence
