@@ -515,7 +515,7 @@ class Book:
         self.acted = {one: done for one, done in self.acted.items() if one in self.store.known}
         self.waiting = {one: happened for one, happened in self.waiting.items() if one in self.store.known}
         self.silence.forget_ended(self.store.known)
-        self.ends.forget_old(now_ms)
+        self.ends.forget_old(self.store.is_used, now_ms)
 
     def forget_found(self, incident_id: str) -> TransactionCandidate | None:
         """Drops what this process has found and decided about an incident that has ended."""

@@ -14,6 +14,7 @@ Apart: speakers.py has what an instance leaves to another one before an end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -114,6 +115,7 @@ class Ends:
     def open(self, event: IncidentEvent) -> None:
         """Takes a new incident: what another writer has published as the end of the last one was none."""
         self._foreign.pop(_subject(event), None)
+        self._found.pop(event.incident_id, None)
 
     def follow(self, record: IncidentEvent) -> None:
         """The end that was found here has to follow this record, the last one of its incident."""
@@ -143,9 +145,13 @@ class Ends:
         """The incidents whose end has to follow another record."""
         return list(self._due)
 
-    def forget_old(self, now_ms: TimestampMs) -> None:
-        """Drops what is known for a day. The times of records do not count: they may be forged."""
-        self._found = {one: end for one, end in self._found.items() if now_ms - end.since_ms < KEPT_MS}
+    def forget_old(self, is_used: Callable[[str], bool], now_ms: TimestampMs) -> None:
+        """Drops what is known for a day, or whose id may be used again.
+
+        The times of records do not count: they may be forged.
+        """
+        found = {one: end for one, end in self._found.items() if is_used(one)}
+        self._found = {one: end for one, end in found.items() if now_ms - end.since_ms < KEPT_MS}
         self._foreign = {at: end for at, end in self._foreign.items() if now_ms - end.since_ms < KEPT_MS}
         self._due = {one: record for one, record in self._due.items() if one in self._found}
 

@@ -235,7 +235,6 @@ class SpanIncidents:
         if then in {NextStep.OPEN, NextStep.END_AND_OPEN}:
             for end in book.silence.take_ends_about(event.span):
                 yield Change(end, NextStep.PUBLISH_AGAIN)
-            book.ends.open(event)
             yield Change(replace(event, incident_id=book.store.unused(event.incident_id)), NextStep.OPEN)
         elif known is not None and then is NextStep.CHANGE_VERDICT:
             yield from adopted(book, known, with_newer_verdict(known, event), is_update=True, now_ms=now_ms)

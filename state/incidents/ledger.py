@@ -245,6 +245,8 @@ class Ledger:
         is_kept = making.may_wait and self.book.silence.keep_back(event, now_ms)
         if is_kept and event.is_open:
             return False
+        if change.step is NextStep.OPEN:
+            self.book.ends.open(event)
         if making.is_stored:
             self.store.enter(event)
             if not event.is_open:

@@ -16,11 +16,14 @@ from support.watchers import Watchers
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.claims import contradicts_end
+from txnwatch.state.incidents.ends import Ends
+from txnwatch.state.incidents.life import Happening
 from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.findings import TransactionMoved
 from txnwatch.state.model.incident import Decision, EndedBy, EndKind, IncidentEvent, OutcomeDoubt, Resolution, resolved
 from txnwatch.state.model.transaction import TransactionState
+from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 
 
@@ -321,6 +324,19 @@ def test_of_two_ends_by_one_log_at_most_one_contradicts_the_other() -> None:
     for one, other in product(_ends(), repeat=2):
         assert not (contradicts_end(one, other) and contradicts_end(other, one)), (one, other)
         assert not contradicts_end(one, one)
+
+
+def test_a_new_incident_under_an_id_that_is_free_again_has_nothing_of_the_old_end() -> None:
+    opened, ends = an_event("one"), Ends()
+    end = _an_end(opened, expected_outcome="abort", outcome_doubt=None)
+    ends.take_found(end, TimestampMs(1))
+    ends.forget_old(lambda _: True, TimestampMs(2))
+    assert ends.meaning(an_update(end, 3), end, is_new=True) is Happening.RECORD_AFTER_END
+    ends.forget_old(lambda _: False, TimestampMs(3))
+    assert ends.meaning(an_update(end, 3), end, is_new=True) is None
+    ends.take_found(end, TimestampMs(4))
+    ends.open(opened)
+    assert ends.found(opened.incident_id) is None
 
 
 def test_after_a_day_nothing_is_kept(watchers: Watchers) -> None:
