@@ -1,7 +1,7 @@
 """The automatic abort: ends hanging transactions one at a time, with an event before and after each marker.
 
 Law:
-  * It acts only on what this process has found itself (confirm.py), and reads that again right before it acts.
+  * It acts only on what this process has found itself (own_findings.py), and reads that again right before it acts.
     Events are not a source.
   * It writes only a marker that a fresh read and state/abort/rules.py allow.
   * An event that announces the marker is on the topic before the marker is written. A read and an event with the result

@@ -118,7 +118,7 @@ class Doubts:
                 confirmed.append(candidate)
             elif now.answer is Answer.REFUTED:
                 del self.spans[key]
-                findings.refuted(key)
+                findings.drop_refuted(key)
         return confirmed
 
     def _is_published_by_us(self, key: SpanKey) -> bool:

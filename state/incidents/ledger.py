@@ -2,8 +2,8 @@
 
 Law: an incident is published only after a fresh read confirms it (a stray write is proven by the log itself). An
 `opened` event is followed by one `resolved` event, with `updated` events in between only for relevant changes. Nothing
-is resolved without evidence. An incident is never opened twice, and ends twice only if another writer has ended it
-otherwise.
+is resolved without evidence. An incident is never opened twice. A second `resolved` event follows only if a record of
+another writer is not true, or lacks the outcome.
 
 The ledger's durable storage is the compacted events topic, which it follows. So a restart, a replayed micro-batch,
 another instance or a lost Redis changes nothing: published events are known, the state emits the others again, and a

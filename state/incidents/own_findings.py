@@ -114,9 +114,9 @@ class OwnFindings:
     def over(self, key: SpanKey) -> None:
         """Drops the findings about a span that has ended."""
         self._markers.pop(key, None)
-        self.refuted(key)
+        self.drop_refuted(key)
 
-    def refuted(self, key: SpanKey) -> None:
+    def drop_refuted(self, key: SpanKey) -> None:
         """Drops the findings about a span that a fresh read refutes. Its marker stays until the log shows the end."""
         self._incidents.pop(key, None)
         self._is_changed |= self.spans.pop(key, None) is not None or self._kept.pop(key, None) is not None

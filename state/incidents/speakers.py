@@ -38,7 +38,7 @@ class WaitingChange(NamedTuple):
 
 @dataclass(slots=True)
 class Silence:
-    """The incidents about which another instance knows more: its last record, and what waits for the next one.
+    """What is kept back: the last records of another instance that knows more, and what waits for its next one.
 
     Attributes:
         is_another_there: whether there is another instance now; else nothing waits.

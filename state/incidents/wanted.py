@@ -3,8 +3,8 @@
 Law: state/incidents decides and never acts. A decision that needs a fresh read, the time, or a publication is a plan: a
 generator that yields one `Wanted` after the other and gets each answer back. Whoever carries out a plan has the
 connections: in a watch sinks/incidents/run_ledger.py, and sinks/abort/run_abort.py for aborts, also those by hand; in
-the other commands the search; in the simulation the model. So the order of reads and decisions is in one place, and it
-is tested without a cluster.
+the other commands streaming/search/searcher.py; in the simulation the model. So the order of reads and decisions is in
+one place, and it is tested without a cluster.
 
 The pattern is that of h11, which turns bytes into events and never touches a socket.
 """

@@ -1,8 +1,8 @@
 """TransactionAdmin over the wire: fresh reads of partitions and coordinators, and the two writes.
 
 kafka-python's own admin client raises for the whole request if one partition fails. Here a partition's error is the
-answer of that partition only. The two writes are a marker, and InitProducerId for a fence. `described_with_log` adds
-what the coordinators' log has of a transactional id.
+answer of that partition only. The two writes are the marker of TransactionAdmin, and InitProducerId, which only
+`txnwatch fence` uses. `described_with_log` adds what the coordinators' log has of a transactional id.
 """
 
 from __future__ import annotations
