@@ -105,6 +105,11 @@ def contradicts_end(record: IncidentEvent, found: IncidentEvent) -> bool:
     return is_other_end or _contradicts_outcome(record, found)
 
 
+def is_seen(end: IncidentEvent) -> bool:
+    """Whether the log has shown how the transaction ended."""
+    return _how(end) in _BY_LOG
+
+
 def _contradicts_outcome(record: IncidentEvent, found: IncidentEvent) -> bool:
     """Whether an end has another outcome than the one that was found, or none; a withdrawn one is none of them."""
     if found.verdict != Verdict.HANGING or found.expected_outcome in {ExpectedOutcome.UNKNOWN, record.expected_outcome}:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from txnwatch.state.incidents.claims import KEPT_MS, contradicts_end
+from txnwatch.state.incidents.claims import KEPT_MS, contradicts_end, is_seen
 from txnwatch.state.incidents.life import Happening, Known
 from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved
 from txnwatch.state.model.pauses import Attempts
@@ -58,10 +58,14 @@ class Ends:
     _found: dict[str, FoundEnd] = field(default_factory=dict)
     _foreign: dict[SpanKey | str, ForeignEnd] = field(default_factory=dict)
     _due: dict[str, IncidentEvent] = field(default_factory=dict)
+    _unseen: dict[SpanKey | str, str] = field(default_factory=dict)  # incidents of which only a check has found the end
 
     def take_found(self, end: IncidentEvent, now_ms: TimestampMs) -> None:
         """Takes an end that this process has found."""
         self._drop(end)
+        self._unseen.pop(_subject(end), None)
+        if not is_seen(end):
+            self._unseen[_subject(end)] = end.incident_id
         known = self._found.get(end.incident_id)
         if known is None or not known.attempts.times:
             self._found[end.incident_id] = FoundEnd(end, now_ms)
@@ -100,21 +104,31 @@ class Ends:
         foreign = self._foreign.get(subject)
         return foreign.before if foreign is not None else None
 
+    def unseen(self, subject: SpanKey | str) -> IncidentEvent | None:
+        """The end about a span that a check has found: the log may show it later."""
+        incident_id = self._unseen.get(subject)
+        return self.found(incident_id) if incident_id is not None else None
+
     def before(self, known: IncidentEvent) -> IncidentEvent | None:
         """What was known of an open incident before another writer has ended it, and opened it again."""
         foreign = self._of(known)
         return foreign.before if foreign is not None else None
 
-    def take_found_late(self, end: IncidentEvent, now_ms: TimestampMs) -> None:
-        """Takes an end that is found after that of another writer; it follows if it differs."""
+    def take_found_late(self, end: IncidentEvent, known: IncidentEvent | None, now_ms: TimestampMs) -> None:
+        """Takes an end that the log shows after that of another writer; it follows if it differs.
+
+        `known` is the latest event of the incident. If that is our own, nobody waits for a better one.
+        """
         foreign = self._of(end)
-        if foreign is not None and contradicts_end(foreign.record, end):
-            self.follow(foreign.record)
+        record = foreign.record if foreign is not None else known
+        if record is not None and record != self.found(end.incident_id) and contradicts_end(record, end):
+            self.follow(record)
         self.take_found(end, now_ms)
 
     def open(self, event: IncidentEvent) -> None:
         """Takes a new incident: what another writer has published as the end of the last one was none."""
         self._foreign.pop(_subject(event), None)
+        self._unseen.pop(_subject(event), None)
         self._found.pop(event.incident_id, None)
 
     def follow(self, record: IncidentEvent) -> None:
@@ -154,6 +168,7 @@ class Ends:
         self._found = {one: end for one, end in found.items() if now_ms - end.since_ms < KEPT_MS}
         self._foreign = {at: end for at, end in self._foreign.items() if now_ms - end.since_ms < KEPT_MS}
         self._due = {one: record for one, record in self._due.items() if one in self._found}
+        self._unseen = {at: one for at, one in self._unseen.items() if one in self._found}
 
     def _of(self, event: IncidentEvent) -> ForeignEnd | None:
         foreign = self._foreign.get(_subject(event))

@@ -126,10 +126,11 @@ class SpanIncidents:
             book.findings.over(key)
 
     def _ended_by(self, ended: SpanEnded, key: SpanKey) -> Iterator[IncidentEvent]:
-        """The incidents that end with a span: one that another writer has ended already, and the open one."""
-        foreign, known = self.book.ends.awaited(key), self.book.store.open_span(*key)
-        if foreign is not None and self._is_end_of(ended, foreign, is_only_one=known is None):
-            yield foreign
+        """The incidents that end with a span: one that has ended already, but not by the log, and the open one."""
+        ends, known = self.book.ends, self.book.store.open_span(*key)
+        for before in (ends.awaited(key), ends.unseen(key)):
+            if before is not None and self._is_end_of(ended, before, is_only_one=known is None):
+                yield before
         if known is not None and not ending.is_of_earlier_data(ended.span, known):
             yield known
 
@@ -263,7 +264,7 @@ def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, 
         elif then is NextStep.END:
             yield Change(book.end_of(incident, resolution, now_ms), then)
         return
-    book.ends.take_found_late(resolved(incident, now_ms, resolution), now_ms)
+    book.ends.take_found_late(resolved(incident, now_ms, resolution), known, now_ms)
 
 
 def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None]:

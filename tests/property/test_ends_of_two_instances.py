@@ -151,7 +151,9 @@ PLANTED = {
     "a record after our end stays the last one": mock.patch.dict(
         LIFE, {Happening.RECORD_AFTER_END: _AFTER_END._replace(ended=NextStep.NOTHING)}
     ),
-    "an end that others have published is not compared": mock.patch.object(Ends, "take_found_late", Ends.take_found),
+    "an end that others have published is not compared": mock.patch.object(
+        Ends, "take_found_late", lambda self, end, _, now_ms: self.take_found(end, now_ms)
+    ),
     "a record with the sequence of our end stays the last one": mock.patch.object(Ends, "meaning", _if_new),
 }
 

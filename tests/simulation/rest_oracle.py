@@ -82,13 +82,8 @@ def _is_about(event: IncidentEvent, stray: StrayWrite) -> bool:
 
 
 def lost_outcomes(told: Iterable[IncidentEvent], log: SharedLog) -> Iterator[str]:
-    """The ends that compaction leaves without an outcome that a watcher has told; `told` are its last events.
-
-    A watcher that has not seen the end leaves it to one that has (decision 0048).
-    """
+    """The ends that compaction leaves without an outcome that a watcher has told; `told` are its last events."""
     for event in told:
-        if event.resolution is not None and event.resolution.how is EndKind.NO_LONGER_OPEN:
-            continue
         end = log.left.get(event.incident_id)
         if event.expected_outcome != ExpectedOutcome.UNKNOWN and end is not None and _has_lost(end):
             yield f"OUTCOME LOST: incident {event.incident_id} about {event.subject}: {event.expected_outcome}"

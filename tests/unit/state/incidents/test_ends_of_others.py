@@ -299,6 +299,24 @@ def test_an_end_and_an_open_record_before_our_end_do_not_take_the_outcome_away(w
     assert (watchers.last.status, watchers.last.expected_outcome) == ("resolved", "abort")
 
 
+@pytest.mark.parametrize("is_seen_first", [False, True])
+def test_an_end_that_was_missed_and_is_seen_later_keeps_the_outcome(watchers: Watchers, *, is_seen_first: bool) -> None:
+    ended = watchers.world.abort(watchers.named)
+    for _ in range(3):  # the log of this instance is late: only a check finds the end
+        watchers.batch(watchers.knows, after_ms=LOOK_AGAIN_MS)
+    assert watchers.last.resolution is not None
+    assert (watchers.last.resolution.how, watchers.last.expected_outcome) == ("no_longer_open", "abort")
+    other = replace(_an_end(watchers.last), sequence=watchers.last.sequence + 1)
+    if is_seen_first:
+        watchers.batch(watchers.knows, emitted=(ended,))
+        assert watchers.last.sequence < other.sequence, "nobody waits for it"
+    watchers.log.records.append(other)
+    watchers.batch(watchers.knows, emitted=() if is_seen_first else (ended,))
+    _quiet(watchers)
+    assert watchers.last.resolution is not None
+    assert (watchers.last.resolution.how, watchers.last.expected_outcome) == ("aborted", "abort")
+
+
 def test_a_spent_id_does_not_take_the_outcome_away(watchers: Watchers) -> None:
     watchers.batch(watchers.knows, emitted=(watchers.world.abort(watchers.named),))
     watchers.log.records.append(an_update(replace(watchers.log.records[0], sequence=999_499), 1))
