@@ -457,10 +457,10 @@ class Book:
         if received.happens is Happening.RECORD_HIDES_LAST and not record.is_open and not received.known.is_open:
             is_ours = self.ends.found(record.incident_id) is not None
             return received if is_ours else received._replace(happens=None)  # one end of others hides another
+        if received.happens not in _COMPARED:
+            return received
         happens = self.ends.meaning(record, received.known, is_new=received.is_new)
-        if received.happens in _COMPARED and happens is not None:
-            return received._replace(happens=happens, was=Known.ENDED)
-        return received
+        return received if happens is None else received._replace(happens=happens, was=Known.ENDED)
 
     def last_version(self, known: IncidentEvent) -> IncidentEvent:
         """The last event of an incident, to publish it again: an end that was found here has its own content."""

@@ -353,6 +353,13 @@ def _recalled(known: Iterable[IncidentEvent]) -> dict[TopicPartition, UnmovedOff
     }
 
 
+def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None]:
+    """Publishes the next event of an open incident that has learned something."""
+    then = book.step(known, Happening.CHANGED)
+    if then is NextStep.UPDATE:
+        yield Change(event, then)
+
+
 _DOUBLE = "another open incident is about the same transaction"
 
 
@@ -378,11 +385,8 @@ class OpenChecks:
         for incident, now, resolution in (yield from self.follow_up.look(store.left_to_us(now_ms), now_ms)):
             if resolution is not None:
                 yield from self._end(incident, Happening.OVER, resolution, now_ms)
-            elif (
-                needs_update(incident, update := updated(now, now_ms))
-                and (then := book.step(incident, Happening.CHANGED)) is NextStep.UPDATE
-            ):
-                yield Change(book.as_found(update), then)
+            elif needs_update(incident, update := updated(now, now_ms)):
+                yield from changed(book, incident, book.as_found(update))
         left = store.left_to_us(now_ms)
         for incident in [one for one in left if store.is_double(one)]:
             yield from self._end(incident, Happening.DOUBLED, no_longer_open(now_ms, _DOUBLE), now_ms)

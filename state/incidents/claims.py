@@ -98,10 +98,9 @@ def contradicts_end(record: IncidentEvent, found: IncidentEvent) -> bool:
     """
     if record.is_open:
         return True
-    how, found_how = _how(record), _how(found)
-    if how in _BY_LOG and found_how not in _BY_LOG:
+    if is_seen(record) and not is_seen(found):
         return False
-    is_other_end = found_how in _BY_LOG and (how not in _BY_LOG or {how, found_how} == _DECIDED)
+    is_other_end = is_seen(found) and (not is_seen(record) or {_how(record), _how(found)} == _DECIDED)
     return is_other_end or _contradicts_outcome(record, found)
 
 

@@ -28,7 +28,7 @@ from txnwatch.state.evidence.outcome import (
 )
 from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
-from txnwatch.state.incidents.checking import OpenChecks, Surroundings
+from txnwatch.state.incidents.checking import OpenChecks, Surroundings, changed
 from txnwatch.state.incidents.claims import differs, found_too, with_newer_verdict
 from txnwatch.state.incidents.confirm import (
     Answers,
@@ -265,13 +265,6 @@ def end_found_here(book: Book, incident: IncidentEvent, resolution: Resolution, 
             yield Change(book.end_of(incident, resolution, now_ms), then)
         return
     book.ends.take_found_late(resolved(incident, now_ms, resolution), known, now_ms)
-
-
-def changed(book: Book, known: IncidentEvent, event: IncidentEvent) -> Plan[None]:
-    """Publishes the next event of an open incident that has learned something."""
-    then = book.step(known, Happening.CHANGED)
-    if then is NextStep.UPDATE:
-        yield Change(event, then)
 
 
 def adopted(

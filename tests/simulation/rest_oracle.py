@@ -17,7 +17,7 @@ from txnwatch.state.model.incident import EndKind, ExpectedOutcome, IncidentEven
 from txnwatch.state.model.verdicts import Verdict
 
 _MANY_MORE = 10  # as in ending.py
-WITHDRAWN = {OutcomeDoubt.BEGUN_SINCE, OutcomeDoubt.WRITTEN_SINCE, OutcomeDoubt.CONTRADICTION}
+_WITHDRAWN = {OutcomeDoubt.BEGUN_SINCE, OutcomeDoubt.WRITTEN_SINCE, OutcomeDoubt.CONTRADICTION}
 
 
 def wrong_at_rest(ledger: Ledger, log: SharedLog, world: World) -> Iterator[str]:
@@ -92,5 +92,10 @@ def lost_outcomes(told: Iterable[IncidentEvent], log: SharedLog) -> Iterator[str
 def _has_lost(end: IncidentEvent) -> bool:
     if end.is_open or end.verdict != Verdict.HANGING or end.expected_outcome != ExpectedOutcome.UNKNOWN:
         return False
-    is_refuted = end.resolution is not None and end.resolution.how is EndKind.REFUTED
-    return not is_refuted and end.outcome_doubt not in WITHDRAWN
+    return not knows_more(end)
+
+
+def knows_more(event: IncidentEvent) -> bool:
+    """Whether an event with `unknown` knows more than one with the outcome: nothing hangs, or it is withdrawn."""
+    is_refuted = event.resolution is not None and event.resolution.how is EndKind.REFUTED
+    return is_refuted or event.outcome_doubt in _WITHDRAWN

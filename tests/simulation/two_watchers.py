@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from simulation.abort import EAGER, Actors, run_with
-from simulation.rest_oracle import WITHDRAWN, lost_outcomes
+from simulation.rest_oracle import knows_more, lost_outcomes
 from simulation.run import RunOutcome
 from simulation.truth import Truth
 from simulation.world import Setting, World
@@ -27,7 +27,7 @@ from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, SpanCandidate
-from txnwatch.state.model.incident import EndKind, ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
 from txnwatch.state.model.verdicts import Verdict
 
 _PAUSE_MS = 4_000  # an end waits for more than two batches
@@ -144,9 +144,8 @@ class TwoWatchers(Actors):
     def _is_replaced(self, event: IncidentEvent, last: IncidentEvent, writer: str) -> bool:
         if event.verdict != Verdict.HANGING or event.expected_outcome != ExpectedOutcome.UNKNOWN:
             return False
-        is_refuted = event.resolution is not None and event.resolution.how is EndKind.REFUTED
-        if is_refuted or event.outcome_doubt in WITHDRAWN:
-            return False  # it knows more than the other one
+        if knows_more(event):
+            return False
         if self.slow or not self.is_each_there or last.expected_outcome == ExpectedOutcome.UNKNOWN:
             return False
         now = self.ledgers[writer].ledger.book.as_found(last)  # it may have withdrawn the outcome
