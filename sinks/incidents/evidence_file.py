@@ -18,7 +18,7 @@ import msgspec
 
 from txnwatch.state.evidence.outcome import StoredEvidence, StoredFindings
 from txnwatch.state.model.incident import ExpectedOutcome
-from txnwatch.state.model.transaction import CoordinatorView, SpanData, Witness
+from txnwatch.state.model.transaction import CoordinatorView, LossProof, SpanData, Witness
 from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.text import Said, read_json
 
@@ -118,6 +118,7 @@ class _Line(msgspec.Struct):
     witness: _View | None  # type: ignore[valid-type]
     log_epoch: CoordinatorEpoch | None = None
     is_begun_under_it: bool = False
+    proof: LossProof = LossProof.NOTHING
 
 
 _LINES = msgspec.json.Decoder(_Line)
@@ -136,7 +137,7 @@ def encode_evidence(evidence: StoredEvidence) -> str:
         *evidence.data,
         evidence.outcome,
         _View(**msgspec.structs.asdict(witness.view)) if witness is not None else None,
-        *((witness.log_epoch, witness.is_begun_under_it) if witness is not None else ()),
+        *((witness.log_epoch, witness.is_begun_under_it, witness.proof) if witness is not None else ()),
     )
     return msgspec.json.encode(line).decode()
 
@@ -157,7 +158,7 @@ def decode_evidence(line: str) -> StoredEvidence:
         (found.topic_id, TopicPartition(found.topic, found.partition), found.producer_id),
         SpanData(found.start_offset, found.producer_epoch, found.last_sequence, found.last_timestamp_ms),
         found.outcome,
-        Witness(CoordinatorView(**msgspec.structs.asdict(view)), found.log_epoch, found.is_begun_under_it)
+        Witness(CoordinatorView(**msgspec.structs.asdict(view)), found.log_epoch, found.is_begun_under_it, found.proof)
         if (view := found.witness) is not None
         else None,
     )

@@ -30,6 +30,7 @@ from txnwatch.sink_set import SinkSet
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import SparkStart
+from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.model.errors import QueryError, TxnwatchError
 from txnwatch.state.model.findings import BucketCount, Finding, StrayWrite
 from txnwatch.state.model.incident import IncidentEvent
@@ -39,7 +40,13 @@ from txnwatch.state.model.values import CoordinatorAccess, Offset, TopicPartitio
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.state.text import redacted
 from txnwatch.streaming.admin.kafka_settings import scan_interval_warning
-from txnwatch.streaming.checks.preflight import ChosenView, broker_timeouts, check_cluster, check_events_rights
+from txnwatch.streaming.checks.preflight import (
+    ChosenView,
+    broker_timeouts,
+    check_cluster,
+    check_events_rights,
+    left_by_abort,
+)
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import TopicInfo
@@ -176,9 +183,12 @@ class Watch:
             check_events_rights(cluster, self._events.name, grantee_of(self.settings, self.options))
             self._take_view(found.view, cluster)
             warning = scan_interval_warning(cluster)
+            left = left_by_abort(cluster) if self.settings.auto_abort != OFF else None
         self.cluster_id, self.topics = found.cluster_id, found.topics
         if warning is not None and self.settings.coordinator_scan_interval_ms is None:
             self.log.warning(warning)
+        if left is not None:
+            self.log.warning(f"--auto-abort {self.settings.auto_abort}: {left}")
         self.metrics.cluster_id = self.cluster_id
 
     def _take_view(self, view: ChosenView, cluster: Cluster) -> None:

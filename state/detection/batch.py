@@ -46,7 +46,7 @@ from txnwatch.state.model.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.transaction import CoordinatorView, ReadIn
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     NO_BARRIER,
@@ -370,10 +370,18 @@ def _previous(batch: Batch) -> BarrierNumber:
 class LogReadings:
     """The readings of the coordinators' log while the facts of a batch are applied."""
 
-    def __init__(self, bucket: BucketState) -> None:
+    def __init__(self, bucket: BucketState, barrier: Barrier) -> None:
+        """Takes what was known before the batch of a barrier."""
         logs = {partition: known for partition, known in bucket.readings.items() if is_log(partition)}
         self._numbers = {log: known.number for log, known in logs.items()}
         self._hole_ends = {log: known.hole_end for log, known in logs.items()}
+        # A record that is new in this batch was appended after the last listing, and listed by this one. If both are of
+        # one reign, so is the record.
+        self._read_in = {
+            log: ReadIn(reign.since, barrier.number)
+            for log, reign in bucket.clocks.reigns.items()
+            if reign.leader.connection and barrier.leaders.get(log) == reign.leader and log not in barrier.reread
+        }
 
     def number(self, log: TopicPartition) -> int:
         """The number of the reading."""
@@ -382,7 +390,8 @@ class LogReadings:
     def in_reading(self, seen: TransactionSeen, barrier: Barrier) -> TransactionSeen:
         """The fact, with the number of its log partition's reading and the time at which it was seen."""
         since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
-        view = replace(seen.view, reading=self.number(seen.view.log), since_ms=since_ms)
+        log = seen.view.log
+        view = replace(seen.view, reading=self.number(log), since_ms=since_ms, read_in=self._read_in.get(log))
         return TransactionSeen(
             seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past, seen.decided
         )

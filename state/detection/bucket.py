@@ -134,7 +134,7 @@ def follow_readings(run: BucketBatch) -> None:
     give_up(run.bucket, run.batch, run.policy)
     run.before = ReadBefore(run.bucket, run.batch)
     run.complete = follow(run.bucket, run.batch, reports_partitions=run.reports_partitions)
-    run.logs = LogReadings(run.bucket)
+    run.logs = LogReadings(run.bucket, run.batch.barrier)
 
 
 def apply_to_awaited(run: BucketBatch) -> None:
@@ -393,7 +393,7 @@ def _due_ms(bucket: BucketState) -> TimestampMs:
 # A bound that is refreshed is usually below it, and then no producer is evaluated.
 #
 # All producers of a log partition are evaluated if
-#   * it has a new leader or leader epoch;
+#   * it has a new leader, leader epoch or reign;
 #   * the bound of its leader's clock is above `assumed_ms`;
 #   * the clock of its leader was not known before, or was set: then ages depend on other values.
 # If a bound falls, or a clock is no longer known, ages only fall. A producer is then evaluated too early, which

@@ -28,11 +28,18 @@ from msgspec.structs import replace
 
 from txnwatch.state.detection.reading import ALL_READ, Unread
 from txnwatch.state.detection.view import is_shared
-from txnwatch.state.model.clocks import RESERVE_MS, Clocks
+from txnwatch.state.model.clocks import RESERVE_MS, Clocks, Leadership
 from txnwatch.state.model.facts import Barrier, Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
 from txnwatch.state.model.pauses import doubled
-from txnwatch.state.model.transaction import CoordinatorView, Emission, ProducerState, Span, TransactionState
+from txnwatch.state.model.transaction import (
+    CoordinatorView,
+    Emission,
+    LossProof,
+    ProducerState,
+    Span,
+    TransactionState,
+)
 from txnwatch.state.model.values import (
     AT_ONCE,
     BarrierNumber,
@@ -383,6 +390,7 @@ def candidate_of(
 ) -> SpanCandidate:
     """The span as a candidate for a fresh read."""
     reign = context.clocks.reigns.get(producer.view.log) if producer.view is not None else None
+    is_begun_under_it = reign is not None and reign.since < span.began_after
     return SpanCandidate(
         verdict=Verdict.HANGING,
         reason=_reason_of(producer.view, partition),
@@ -395,9 +403,31 @@ def candidate_of(
         data_listed_ms=context.barrier.data_listed_ms,
         coordinator_listed_ms=context.barrier.coordinator_listed_ms,
         log_epoch=reign.epoch if reign is not None else None,
-        is_begun_under_it=reign is not None and reign.since < span.began_after,
+        is_begun_under_it=is_begun_under_it,
         is_log_read=context.is_log_read,
+        proof=loss_proof(producer.view, span, reign, context.barrier.number, is_begun_under_it=is_begun_under_it),
     )
+
+
+def loss_proof(
+    view: CoordinatorView | None,
+    span: Span,
+    reign: Leadership | None,
+    number: BarrierNumber,
+    *,
+    is_begun_under_it: bool,
+) -> LossProof:
+    """What shows at a barrier that the leader of the owner's log partition has lost no record of an owner.
+
+    Where leader epochs do not show a restart, the connection must be the same at a listing before the data, and at a
+    listing after the last record and the last data were read: the reading itself uses another connection.
+    """
+    if view is None or reign is None or not reign.leader.connection:
+        return LossProof.EPOCH
+    if view.read_in is None or view.read_in.reign != reign.since or not is_begun_under_it:
+        return LossProof.NOTHING
+    is_just_read = max(view.read_in.batch, span.written_at) >= number
+    return LossProof.NEXT_BARRIER if is_just_read else LossProof.CONNECTION
 
 
 def _stray_write(producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext) -> StrayWrite:

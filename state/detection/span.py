@@ -174,7 +174,7 @@ def after_range(
     if prior is None or closed is not None:
         span = _opened(fact, barrier_number, read_since)
     else:
-        span = extended(prior, fact, read_since)
+        span = extended(prior, fact, read_since, barrier_number)
     if span is not None and joined is not None and joined.start_offset == span.start_offset:
         span = absorbed(span)
     return Step(_with_span(producer, fact.partition, span), emitted)
@@ -306,11 +306,17 @@ def _opened(fact: ProducerSeen, barrier_number: BarrierNumber, read_since: Barri
         last_timestamp_ms=fact.last_timestamp_ms,
         first_seen_ms=fact.listed_ms,
         eligible_from=barrier_number,
-        began_after=read_since,
+        began_after=barrier_before(fact, read_since),
+        written_at=barrier_number,
     )
 
 
-def extended(prior: Span, fact: ProducerSeen, read_since: BarrierNumber = NO_BARRIER) -> Span:
+def extended(
+    prior: Span,
+    fact: ProducerSeen,
+    read_since: BarrierNumber = NO_BARRIER,
+    barrier_number: BarrierNumber = NO_BARRIER,
+) -> Span:
     """The open span after a range without a marker that ends it."""
     if fact.open_offset is None:
         return prior
@@ -325,11 +331,17 @@ def extended(prior: Span, fact: ProducerSeen, read_since: BarrierNumber = NO_BAR
         epoch=fact.epoch if later else prior.epoch,
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
-        began_after=_began_after(prior, read_since, is_begin=is_begin),
+        began_after=_began_after(prior, barrier_before(fact, read_since), is_begin=is_begin),
+        written_at=barrier_number if fact.last_offset > prior.last_offset or prior.by_census else prior.written_at,
         by_census=False,
         is_ahead_of_scan=False,
         reseen_at=prior.reseen_at if is_same else None,
     )
+
+
+def barrier_before(fact: ProducerSeen, read_since: BarrierNumber) -> BarrierNumber:
+    """After which barrier the open data of a range began: its place alone does not prove that it is that young."""
+    return NO_BARRIER if fact.may_be_older else read_since
 
 
 def _began_after(prior: Span, read_since: BarrierNumber, *, is_begin: bool) -> BarrierNumber:

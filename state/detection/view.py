@@ -50,7 +50,7 @@ from txnwatch.state.model.verdicts import Verdict, family_of
 # number of transactions. From version 2 on each end raises it. A client can change the version without a new
 # InitProducerId. Only consecutive records show which case it is, and two adjacent records need not be consecutive.
 # Compaction removes records between them, including those that ended a transaction: so no offset between them may be
-# missing. An election can remove records that nobody has read: so both must have been appended under one leader epoch.
+# missing. A leader can lose records that nobody has read: so both must have been appended in one reign.
 # Everything else is SHARED, which proves nothing.
 #
 # A range may begin within a transaction, and have the next one as well. The fold of the range cannot judge the epoch of
@@ -91,7 +91,7 @@ def follow(
     if same is not None and view.state in COMPLETE_STATES and not view.participants:
         # Complete* does not contain its partitions; they are needed for the reason of a hang, and for its outcome.
         view = replace(view, participants=same.participants)
-    if prior is not None and _leader_of(prior) != _leader_of(view):
+    if prior is not None and appended_under(prior) != appended_under(view):
         is_consecutive, same = False, None  # the election between them may have removed records that were never read
     if view.state is TransactionState.EMPTY:
         return _after_init(prior, view, is_consecutive=is_consecutive)
@@ -121,9 +121,9 @@ def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> Coordin
     return replace(prior, state=state, producer_epoch=decided.producer_epoch)
 
 
-def _leader_of(view: CoordinatorView) -> tuple[int, CoordinatorEpoch | None]:
-    """Under whom a record was appended: its log partition, and the leader epoch."""
-    return view.log_partition, view.coordinator_epoch
+def appended_under(view: CoordinatorView) -> tuple[int, CoordinatorEpoch | None, BarrierNumber | None]:
+    """Under whom a record was appended: the log partition, the leader epoch, and the reign if that is not enough."""
+    return view.log_partition, view.coordinator_epoch, view.read_in.reign if view.read_in is not None else None
 
 
 def used_before(view: CoordinatorView) -> CoordinatorView:

@@ -11,10 +11,12 @@ Records of the coordinators' log can be lost before anybody has read them: an el
 replica that lacks it becomes the leader. A power failure is enough for that, with clean elections too. The client then
 gets the answer "committed" for a transaction that no record shows any more. So three conditions come first:
 
-  1. The records that say who used an epoch were appended under one leader epoch of their log partition
-     (detection/view.py).
-  2. The log partition still had that leader epoch when its end T was listed, after the data had been read.
+  1. The records that say who used an epoch were appended under one leader of their log partition (detection/view.py).
+  2. The log partition still had that leader when its end T was listed, after the data had been read.
   3. The data was appended after the log partition had this leader.
+
+Two listings show the same leader if its leader epoch is the same. Up to Kafka 3.9, a leader that has lost its power may
+keep its epoch: there, the connection to it must be the same, too (`LossProof`, decisions/0049).
 
 Take data that meets them, and a transaction that owns it. By 3 its client was told the outcome under this leader or
 later, because a commit is acknowledged after its data. Its record was committed before its data was appended, so before
@@ -52,6 +54,7 @@ from txnwatch.state.model.transaction import (
     ITS_OWN,
     CoordinatorView,
     EpochUse,
+    LossProof,
     Marker,
     Span,
     SpanData,
@@ -130,6 +133,12 @@ DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
         "since the last record of the id, the partition of `__transaction_state` has another leader, and an election "
         "can remove records that nobody has read",
         f"{_WATCHER}; the outcomes of transactions that begin from now on are not affected",
+    ),
+    OutcomeDoubt.LEADER_NOT_WATCHED: DoubtRule(
+        "the leader of the partition of `__transaction_state` may have restarted since the data or the last record of "
+        "the id was written. Up to Kafka 3.9, a power failure can remove records that nobody has read, and the leader "
+        "epoch does not show it",
+        f"{_WATCHER}; a watcher knows this of transactions that begin while it stays connected to that leader",
     ),
     OutcomeDoubt.BEGAN_BEFORE_ELECTION: DoubtRule(
         "the data may be older than the present leader of the partition of `__transaction_state`, and an election can "
@@ -240,17 +249,24 @@ def _of_data(history: SpanHistory, epoch: ProducerEpoch) -> Doubt | None:
 
 
 def of_election(witness: Witness, history: SpanHistory) -> Doubt | None:
-    """Why a record about the data may have been lost in an election of the log, unread (conditions 2 and 3)."""
+    """Why a record about the data may have been lost unread by a leader of the log (conditions 2 and 3)."""
     view, epoch = witness.view, witness.log_epoch
     log = str(view.log)
     if epoch is None:
         return Doubt(OutcomeDoubt.LOG_NOT_LISTED, log)
     if view.coordinator_epoch != epoch:
         return Doubt(OutcomeDoubt.LOG_ELECTION, f"{log}: leader epoch {view.coordinator_epoch} then, {epoch} now")
-    is_marked = history.last_marker is not None and history.last_marker.coordinator_epoch == epoch
-    if epoch == _FIRST_EPOCH or witness.is_begun_under_it or is_marked:
-        return None
-    return Doubt(OutcomeDoubt.BEGAN_BEFORE_ELECTION, f"{log}: leader epoch {epoch}")
+    match witness.proof:
+        case LossProof.NOTHING:
+            return Doubt(OutcomeDoubt.LEADER_NOT_WATCHED, log)
+        case LossProof.NEXT_BARRIER:
+            return Doubt(OutcomeDoubt.WRITTEN_MEANWHILE)
+        case LossProof.CONNECTION:
+            return None
+        case LossProof.EPOCH:
+            is_marked = history.last_marker is not None and history.last_marker.coordinator_epoch == epoch
+            is_proven = epoch == _FIRST_EPOCH or witness.is_begun_under_it or is_marked
+            return None if is_proven else Doubt(OutcomeDoubt.BEGAN_BEFORE_ELECTION, f"{log}: leader epoch {epoch}")
 
 
 def _end_of_the_only_owner(view: CoordinatorView) -> _End | None:

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -52,6 +53,7 @@ from txnwatch.state.model.ports import ActiveProducer, PartitionReading, Transac
 from txnwatch.state.model.transaction import (
     CoordinatorView,
     DescribedTransaction,
+    LossProof,
     Span,
     TransactionDescription,
     TransactionView,
@@ -84,12 +86,14 @@ class OwnerViews(NamedTuple):
     Attributes:
         led: the leaders that have left a stamp, by log partition.
         epochs: the leader epochs under which the ends of the log were listed, by log partition.
+        unwatched: log partitions whose leader may have restarted with the same leader epoch.
     """
 
     views: Mapping[ProducerId, CoordinatorView] = {}
     problems: Mapping[str, str] = {}
     led: Mapping[TopicPartition, LeaderStamp] = {}
     epochs: Mapping[TopicPartition, CoordinatorEpoch] = {}
+    unwatched: AbstractSet[TopicPartition] = frozenset()
 
     def epoch_of(self, view: CoordinatorView | None) -> CoordinatorEpoch | None:
         """The leader epoch that the log partition of a view had when its end was listed; None if it is not known."""
@@ -98,7 +102,8 @@ class OwnerViews(NamedTuple):
     def name(self, candidate: SpanCandidate) -> SpanCandidate:
         """A candidate with what the log shows about its owner; one read does not show since when the log is so."""
         view = self.views.get(candidate.producer_id)
-        return replace(candidate, view=view, log_epoch=self.epoch_of(view))
+        proof = LossProof.NOTHING if view is not None and view.log in self.unwatched else LossProof.EPOCH
+        return replace(candidate, view=view, log_epoch=self.epoch_of(view), proof=proof)
 
 
 @dataclass(slots=True)

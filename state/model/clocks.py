@@ -67,15 +67,20 @@ _DRIFT = 1_000  # a clock may drift by one part in this many
 
 
 class Leader(NamedTuple):
-    """The leader of a partition of the coordinators' log, and its leader epoch.
+    """The leader of a partition of the coordinators' log, its leader epoch, and the connection that it answered on.
+
+    Two listings with the same value are of one *reign*: between them, the leader has lost nothing (decision 0049).
 
     Attributes:
         broker: the id of the broker that leads the partition.
         epoch: its leader epoch.
+        connection: identifies the connection to the broker, if a restart of the broker may leave the leader epoch as
+            it is; empty if a restart raises the epoch.
     """
 
     broker: BrokerId
     epoch: CoordinatorEpoch
+    connection: str = ""
 
 
 def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
@@ -91,16 +96,25 @@ def was_listed(view: CoordinatorView, barrier: Barrier) -> bool:
 
 
 class Leadership(NamedTuple):
-    """A leader, and when it was first listed under its epoch: our clock, and the barrier.
+    """The reign of a leader, and when it was listed first: our clock, and the barrier.
 
     `set_ms` is when its clock had been set, if the bounds of the clock were dropped since.
     """
 
-    broker: BrokerId
-    epoch: CoordinatorEpoch
+    leader: Leader
     since_ms: TimestampMs
     since: BarrierNumber
     set_ms: TimestampMs | None = None
+
+    @property
+    def broker(self) -> BrokerId:
+        """The broker that leads the partition."""
+        return self.leader.broker
+
+    @property
+    def epoch(self) -> CoordinatorEpoch:
+        """Its leader epoch."""
+        return self.leader.epoch
 
     def with_ours_set(self, by_ms: DurationMs) -> Leadership:
         """The same after our clock was set by so much."""
@@ -178,11 +192,14 @@ class Clocks(Struct, array_like=True):
     reigns: dict[TopicPartition, Leadership] = field(default_factory=dict)
 
     def take(self, barrier: Barrier) -> set[TopicPartition]:
-        """Adds the data of a barrier; returns the log partitions with a new leader or leader epoch."""
+        """Adds the data of a barrier; returns the log partitions with a new reign."""
+        for log in barrier.stale_coordinator - barrier.leaders.keys():
+            if log in self.reigns and self.reigns[log].leader.connection:
+                del self.reigns[log]  # without an answer, nothing shows that the leader has not restarted
         risen = {
-            log: Leadership(*leader, barrier.coordinator_listed_ms, barrier.number)
+            log: Leadership(leader, barrier.coordinator_listed_ms, barrier.number)
             for log, leader in barrier.leaders.items()
-            if (reign := self.reigns.get(log)) is None or reign[:2] != leader
+            if (reign := self.reigns.get(log)) is None or reign.leader != leader
         }
         dropped = {reign.broker for reign in risen.values()}
         if dropped:

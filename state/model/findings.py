@@ -8,7 +8,7 @@ from typing import NamedTuple
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.completion_latency import Latencies
 from txnwatch.state.model.facts import Joined, PartitionNotice, TransactionEnd
-from txnwatch.state.model.transaction import CoordinatorView, Marker, Span, TransactionView, Witness
+from txnwatch.state.model.transaction import CoordinatorView, LossProof, Marker, Span, TransactionView, Witness
 from txnwatch.state.model.values import (
     BarrierNumber,
     BrokerId,
@@ -41,9 +41,10 @@ class SpanCandidate(Variant, frozen=True):
 
     Inside CoverInDoubt and OwnerInDoubt, and with the verdict `late`, the barriers prove nothing about an owner.
 
-    `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered. `log_epoch` and
-    `is_begun_under_it` are as in Witness, at `second_barrier`. `is_log_read`: `second_barrier` has listed all
-    partitions of the coordinators' log, and they are read to these ends: so the log names all ids with the producer id.
+    `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered. `log_epoch`,
+    `is_begun_under_it` and `proof` are as in Witness, at `second_barrier`. `is_log_read`: `second_barrier` has listed
+    all partitions of the coordinators' log, and they are read to these ends: so the log names all ids with the producer
+    id.
     """
 
     verdict: Verdict
@@ -59,6 +60,7 @@ class SpanCandidate(Variant, frozen=True):
     log_epoch: CoordinatorEpoch | None = None
     is_begun_under_it: bool = False
     is_log_read: bool = False
+    proof: LossProof = LossProof.EPOCH
 
     @property
     def start(self) -> SpanStart:
@@ -68,7 +70,9 @@ class SpanCandidate(Variant, frozen=True):
     @property
     def witness(self) -> Witness | None:
         """What the log showed about the owner; None if it named none."""
-        return Witness(self.view, self.log_epoch, self.is_begun_under_it) if self.view is not None else None
+        if self.view is None:
+            return None
+        return Witness(self.view, self.log_epoch, self.is_begun_under_it, self.proof)
 
 
 class CoverInDoubt(Variant, frozen=True):

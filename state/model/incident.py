@@ -74,6 +74,7 @@ class OutcomeDoubt(StrEnum):
     TRANSACTION_LIVE = "transaction_live"
     LOG_NOT_LISTED = "log_not_listed"
     LOG_ELECTION = "log_election"
+    LEADER_NOT_WATCHED = "leader_not_watched"
     BEGAN_BEFORE_ELECTION = "began_before_election"
     EPOCH_SHARED = "epoch_shared"
     NOT_A_PARTICIPANT = "not_a_participant"

@@ -51,11 +51,13 @@ class ListedOffset(NamedTuple):
     Attributes:
         leader_epoch: the epoch of the leader's log at `offset`; None if the leader did not return it.
         leader: the broker that answered.
+        connection: see Leader in clocks.py; only the listing of the coordinators' log sets it.
     """
 
     offset: Offset
     leader_epoch: LeaderEpoch | None
     leader: BrokerId
+    connection: str = ""
 
 
 class ActiveProducer(NamedTuple):

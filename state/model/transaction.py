@@ -148,6 +148,7 @@ class Span(ModelValue, frozen=True):
         emission: set once a finding about the span was emitted; then its end is emitted too.
         began_after: the last barrier whose listed end of the partition is at or below the start, so the span began
             after that listing; NO_BARRIER if none is known.
+        written_at: the batch that has read the last data of the span in the log; NO_BARRIER if a census has shown it.
     """
 
     topic_id: str
@@ -169,6 +170,7 @@ class Span(ModelValue, frozen=True):
     absorbed: bool = False
     emission: Emission | None = None
     began_after: BarrierNumber = NO_BARRIER
+    written_at: BarrierNumber = NO_BARRIER
 
     @property
     def oldest_epoch(self) -> ProducerEpoch:
@@ -197,6 +199,18 @@ class EpochUse(StrEnum):
     FIRST = "first"  # the first transaction since InitProducerId returned the epoch
     RAISED = "raised"  # the end of the transaction before raised the epoch
     SHARED = "shared"  # other transactions may have used it, or this is unknown
+
+
+class ReadIn(NamedTuple):
+    """When a record was read, if only an unbroken connection proves that its leader has lost nothing (decision 0049).
+
+    Attributes:
+        reign: the barrier since which the reign is known under which the record was appended.
+        batch: the batch that has read the record.
+    """
+
+    reign: BarrierNumber
+    batch: BarrierNumber
 
 
 ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
@@ -235,6 +249,7 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
             aborted by itself, that of the coordinator. From version 2 on, the end of a transaction raises the epoch.
         also_used_by: another transactional id with a record of the same producer id; None for none. A cluster that was
             restored from a backup may give out a producer id again.
+        read_in: the reign under which the record was appended; None if it is not known, and if leader epochs show it.
     """
 
     transactional_id: str
@@ -259,6 +274,7 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     first_unused: ProducerEpoch | None = None
     also_used_by: str | None = None
     client_transaction_version: int = 0
+    read_in: ReadIn | None = None
 
     @property
     def log(self) -> TopicPartition:
@@ -275,6 +291,15 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
         return self.is_live and partition in self.participants
 
 
+class LossProof(StrEnum):
+    """What shows that the leader of a log partition has lost no record of an owner (decision 0049)."""
+
+    EPOCH = "epoch"  # a leader that has restarted has another leader epoch
+    CONNECTION = "connection"  # the connection to the leader was not interrupted, from before the data on
+    NEXT_BARRIER = "next_barrier"  # the same, if the next barrier still has this connection
+    NOTHING = "nothing"  # it may have restarted, and have the same leader epoch
+
+
 class Witness(ModelValue, frozen=True):
     """What the coordinators' log showed about the owner of a span at one barrier, and which losses this excludes.
 
@@ -282,11 +307,13 @@ class Witness(ModelValue, frozen=True):
         view: the latest record of the producer id.
         log_epoch: the leader epoch under which the end of the view's log partition was listed; None if it is not known.
         is_begun_under_it: whether the watcher has seen that the span began after the log partition had this leader.
+        proof: what shows that this leader has lost nothing.
     """
 
     view: CoordinatorView
     log_epoch: CoordinatorEpoch | None = None
     is_begun_under_it: bool = False
+    proof: LossProof = LossProof.EPOCH
 
 
 COVER = "cover"

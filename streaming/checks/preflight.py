@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import (
@@ -280,6 +281,34 @@ def _timeout_of(node: BrokerId, settings: Settings) -> BrokerTimeout:
         why = f"broker {node} has {_TWO_PHASE}=true: no timeout limits such a transaction"
         return BrokerTimeout(DurationMs(int(text)), is_unlimited=True, problem=why)
     return BrokerTimeout(DurationMs(int(text)))
+
+
+# What an automatic abort leaves, because leader epochs do not show every restart of a leader.
+
+
+def left_by_abort(cluster: Cluster) -> str | None:
+    """Which hangs an automatic abort leaves on this cluster, as a warning; None if leader epochs show each restart.
+
+    A broker that cannot be reached is not counted: its leader epochs count only once it has answered.
+    """
+    brokers = sorted(filter(partial(_may_keep_epochs, cluster), cluster.known.brokers))
+    if not brokers:
+        return None
+    named = some([f"broker {broker}" for broker in brokers], _NAMED)
+    return (
+        f"the controllers of this cluster are older than Kafka 4.0 ({named}): after a power failure, a leader may have "
+        "lost records and have the leader epoch of before. So the automatic abort leaves each hang whose transaction "
+        "began before this watch, or before its connection to the leader of the partition of __transaction_state was "
+        "interrupted (leader_not_watched, docs/limits.md)"
+    )
+
+
+def _may_keep_epochs(cluster: Cluster, broker: BrokerId) -> bool:
+    try:
+        cluster.node(broker)
+    except BrokerError:
+        return False
+    return bool(cluster.connection_to_keep(broker))
 
 
 # Checks before the job starts: the cluster is reachable, and this user may read what verdicts depend on.

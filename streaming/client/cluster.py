@@ -9,6 +9,7 @@ an answer too: no partition is dropped, so an incomplete answer never looks comp
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from kafka.protocol.admin import UpdateFeaturesRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -259,6 +261,7 @@ class Pauses:
 # The cluster: its connections and its metadata, and the time that its requests may take.
 
 _NOWHERE = Endpoint("", 0)
+_FEATURES_OF_4_0 = 2  # the version of UpdateFeatures
 LEAST_PATIENCE_S = 0.2  # a broker under load needs that long
 _T = TypeVar("_T")
 
@@ -499,6 +502,20 @@ class Cluster:
         """How long a broker will not read what we send; 0 also if there is no connection to it."""
         connection = self._connections.get(self.known.brokers.get(node_id, _NOWHERE))
         return connection.throttled_s if connection is not None and connection.is_open else 0.0
+
+    def connection_to_keep(self, node_id: BrokerId) -> str:
+        """Identifies the open connection to a broker; empty if a restart of the broker raises its leader epochs.
+
+        Up to Kafka 3.9 and with ZooKeeper, brokers that all lose their power have the leader epochs of before, so a
+        lost tail of a log cannot be seen there (decision 0049). But a restart closes every connection. From Kafka 4.0
+        on, the controller raises the epochs when a broker registers. A broker limits the versions of the requests that
+        it forwards to those of the active controller, and UpdateFeatures has version 2 since Kafka 4.0.
+        """
+        connection = self._connections.get(self.known.brokers.get(node_id, _NOWHERE))
+        if connection is None:
+            return secrets.token_hex(4)  # closed meanwhile: the next answer is on another one
+        raises_epochs = (connection.version(UpdateFeaturesRequest) or 0) >= _FEATURES_OF_4_0
+        return "" if raises_epochs else connection.identity
 
     def list_offsets(
         self,

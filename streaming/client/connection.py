@@ -11,6 +11,7 @@ answers cannot be trusted any more. The caller connects again.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import select
 import socket
 import ssl
@@ -324,6 +325,7 @@ class Connection:
 
     Attributes:
         pace: how many bytes a Fetch asks for.
+        identity: differs from that of each other connection, also of other processes.
     """
 
     def __init__(
@@ -351,6 +353,7 @@ class Connection:
         self._throttle = Throttle(Counter() if throttled_ms is None else throttled_ms)
         self._traffic = Traffic() if traffic is None else traffic
         self.pace = Pace()
+        self.identity = secrets.token_hex(4)
         self._buffer = memoryview(bytearray(_FIRST_BUFFER))
         self._versions: dict[int, tuple[int, int]] = {}
         self._is_proven = self._is_set_up = False

@@ -83,12 +83,15 @@ class LogViews:
         problems: the partitions that were not read to their end, and why.
         led: by log partition, its leader, if that leader has left a stamp there.
         epochs: by log partition, the leader epoch under which its end was listed.
+        unwatched: log partitions whose leader may have restarted with the same leader epoch: one reading does not show
+            it, because its connections are new.
     """
 
     views: dict[ProducerId, CoordinatorView] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
     led: dict[TopicPartition, LeaderStamp] = field(default_factory=dict)
     epochs: dict[TopicPartition, CoordinatorEpoch] = field(default_factory=dict)
+    unwatched: frozenset[TopicPartition] = frozenset()
 
     def add(self, producer_id: ProducerId, view: CoordinatorView) -> None:
         """Adds the view of a producer id; a second transactional id may have one of the same producer id."""
@@ -115,6 +118,11 @@ def read_views(cluster: Cluster, producer_ids: Collection[ProducerId]) -> LogVie
         for partition, end in ends.items()
         if isinstance(logs[partition], Range) and isinstance(end, ListedOffset) and end.leader_epoch is not None
     }
+    found.unwatched = frozenset(
+        partition
+        for partition, end in ends.items()
+        if isinstance(end, ListedOffset) and cluster.connection_to_keep(end.leader)
+    )
     for read in _search(cluster, logs, _needles_of(producer_ids), found.problems):
         leader, since_ms = _leader(cluster, read.partition, read.fold.leader_epoch), read.fold.epoch_since_ms
         if leader is not None and since_ms is not None:

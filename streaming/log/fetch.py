@@ -422,6 +422,9 @@ def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
         epoch, end = data.divergence
         if end < read.fold.position:
             read.truncated(end, f"the leader's log diverges after offset {end} of epoch {epoch}", epoch)
+        elif end > read.fold.position:
+            # A clean election never leads to this: the epochs after `epoch` began at or below our position.
+            read.replaced(f"the leader has a log of its own: epoch {epoch} goes on until offset {end} there", epoch)
         else:
             read.last_epoch = epoch
         return

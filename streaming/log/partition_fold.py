@@ -23,6 +23,7 @@ from txnwatch.state.model.transaction import Marker
 from txnwatch.state.model.values import (
     CoordinatorEpoch,
     DurationMs,
+    LeaderEpoch,
     ModelValue,
     Offset,
     ProducerEpoch,
@@ -30,6 +31,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.streaming.wire.primitives import encoded as as_encoded
 from txnwatch.streaming.wire.primitives import present
 from txnwatch.streaming.wire.record_batch import (
     CONTROL,
@@ -40,6 +42,7 @@ from txnwatch.streaming.wire.record_batch import (
     BatchWalker,
     MarkerType,
     header_at,
+    leader_epoch_at,
     producer_of,
     read_marker,
 )
@@ -67,6 +70,7 @@ class RangeProducer:
     opened_ms: TimestampMs | None = None
     last_timestamp_ms: TimestampMs | None = None
     joined: Joined | None = None
+    may_be_older: bool = False
 
 
 class Episode(ModelValue, frozen=True):
@@ -124,8 +128,17 @@ class PartitionFold(BatchWalker):
 
     reads_records = False
 
-    def __init__(self, start: Offset, end: Offset, *, keep_episodes: bool = False) -> None:
+    def __init__(
+        self,
+        start: Offset,
+        end: Offset,
+        *,
+        listed_epoch: LeaderEpoch | None = None,
+        keep_episodes: bool = False,
+    ) -> None:
+        """`listed_epoch` is the leader epoch under which an end of the partition, `start` or below, was listed."""
         super().__init__(start, end)
+        self._listed_epoch = as_encoded(listed_epoch)
         self.episodes: list[Episode] = []
         self._keep_episodes = keep_episodes
         self.producers: dict[ProducerId, RangeProducer] = {}
@@ -143,20 +156,24 @@ class PartitionFold(BatchWalker):
             if attributes & TRANSACTIONAL and first >= start:
                 if attributes & CONTROL:
                     self.apply_marker(buffer, at, header_at(buffer, at))
-                elif (seen := find_open(encoded) or self.taken_up(encoded, first)) is not None:
+                elif (seen := find_open(encoded) or self.taken_up(encoded, first, buffer, at)) is not None:
                     seen.last_offset = last
                     seen.last_timestamp_ms = None if attributes & DELETE_HORIZON else latest
                     if self._keep_episodes and seen.open_offset == first:
                         seen.opened_ms = None if attributes & DELETE_HORIZON else header_at(buffer, at).max_timestamp
 
-    def taken_up(self, encoded: bytes, base: Offset) -> RangeProducer | None:
-        """The producer of data that opens a transaction, or joins one under another epoch; None without an id."""
+    def taken_up(self, encoded: bytes, base: Offset, buffer: memoryview | bytes, position: int) -> RangeProducer | None:
+        """The producer of data that opens a transaction, or joins one under another epoch; None without an id.
+
+        `position` is where the batch begins in the buffer.
+        """
         producer_id, epoch = producer_of(encoded)
         if producer_id < 0:
             return None
         seen = self.producers.get(producer_id)
         if seen is None or seen.open_offset is None:
             seen = self.opened(producer_id, base, epoch)
+            seen.may_be_older = leader_epoch_at(buffer, position) < self._listed_epoch
         elif epoch > seen.epoch and seen.joined is None:
             assert seen.open_offset is not None
             assert seen.open_epoch is not None
@@ -211,6 +228,7 @@ class PartitionFold(BatchWalker):
                 listed_ms=listed_ms,
                 joined=seen.joined,
                 closed_offset=seen.closed_offset,
+                may_be_older=seen.may_be_older and seen.open_offset is not None,
             )
 
 

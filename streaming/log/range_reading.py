@@ -28,6 +28,7 @@ class Range(ModelValue, frozen=True):
     Attributes:
         last_epoch: leader epoch of what was read before `start`; None if unknown, then divergence cannot be detected.
         must_check: ask the leader once even if the range is empty, because its epoch has risen.
+        listed_epoch: the leader epoch of the last listing before this range; None if there was none.
     """
 
     partition: TopicPartition
@@ -39,6 +40,7 @@ class Range(ModelValue, frozen=True):
     backlog_end: Offset = FIRST_OFFSET
     is_first: bool = False
     is_tail: bool = False
+    listed_epoch: LeaderEpoch | None = None
 
     @property
     def is_history(self) -> bool:
@@ -203,6 +205,10 @@ class RangeReading(Generic[F_co]):
             self.last_epoch = epoch
         self._fold_from(min(to_offset, self._begin))
         self.must_check = False
+
+    def replaced(self, detail: str, epoch: LeaderEpoch) -> None:
+        """Handles a leader that has a log of its own from somewhere below: all that was read is in doubt."""
+        self.truncated(self._begin, detail, epoch)
 
     def _fold_from(self, start: Offset) -> None:
         self._begin = start

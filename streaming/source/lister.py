@@ -237,7 +237,7 @@ class Lister:
         log_partitions = self._coordinator_partitions() or self._look_for_coordinator()
         if log_partitions is None:
             return None
-        answers.update(self._answers(self._ask(log_partitions), starts))
+        answers.update(self._answers(self._with_connections(self._ask(log_partitions)), starts))
         answers.update(self._missing(previous))
         answers.update(self._hidden(previous, named))
         if answers and not any(answer.end is not None for answer in answers.values()):
@@ -350,6 +350,17 @@ class Lister:
         if any(isinstance(answer, Problem) for answer in answers.values()):
             self.looked_s = -math.inf  # a leader has moved or failed: refresh the metadata before the next round
         return answers
+
+    def _with_connections(
+        self, listed: Mapping[TopicPartition, ListedOffset | Problem]
+    ) -> dict[TopicPartition, ListedOffset | Problem]:
+        """The answers of the coordinators' log, each with the connection that its leader has answered on."""
+        return {
+            partition: answer
+            if isinstance(answer, Problem)
+            else answer._replace(connection=self._cluster.connection_to_keep(answer.leader))
+            for partition, answer in listed.items()
+        }
 
     def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         topics = self._cluster.known.topics

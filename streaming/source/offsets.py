@@ -34,7 +34,7 @@ from txnwatch.state.model.values import (
     is_log,
 )
 
-VERSION = 7
+VERSION = 8
 
 
 class Position(ModelValue, frozen=True):
@@ -46,6 +46,7 @@ class Position(ModelValue, frozen=True):
         listed: the end in the leader's last answer.
         is_stale: the leader did not answer this time; `listed` is the previous value.
         leader: the broker that answered.
+        connection: see Leader; always empty for data.
     """
 
     topic_id: str
@@ -54,6 +55,7 @@ class Position(ModelValue, frozen=True):
     listed: Offset
     leader: BrokerId
     is_stale: bool = False
+    connection: str = ""
 
 
 class NotBegun(ModelValue, frozen=True):
@@ -210,7 +212,7 @@ class SourceOffset:
             reread=self.reread,
             risen=risen,
             leaders={
-                p: Leader(at.leader, CoordinatorEpoch(at.epoch))
+                p: Leader(at.leader, CoordinatorEpoch(at.epoch), at.connection)
                 for p, at in read.items()
                 if is_log(p) and not at.is_stale
             },
@@ -224,17 +226,19 @@ class SourceOffset:
         )
 
 
-def _position_out(position: Position | NotBegun) -> list[int] | None:
+def _position_out(position: Position | NotBegun) -> list[int | str] | None:
     if isinstance(position, NotBegun):
         return None
-    return [position.offset, position.epoch, position.listed, position.leader, int(position.is_stale)]
+    numbers = (position.offset, position.epoch, position.listed, position.leader, int(position.is_stale))
+    return [*numbers, position.connection] if position.connection else [*numbers]
 
 
-def _position_in(topic_id: str, raw: list[int] | None) -> Position | NotBegun:
+def _position_in(topic_id: str, raw: list[Any] | None) -> Position | NotBegun:
     if raw is None:
         return NotBegun(topic_id)
-    offset, epoch, listed, leader, stale = raw
-    return Position(topic_id, Offset(offset), LeaderEpoch(epoch), Offset(listed), BrokerId(leader), bool(stale))
+    offset, epoch, listed, leader, stale, *connection = raw
+    numbers = Offset(offset), LeaderEpoch(epoch), Offset(listed), BrokerId(leader)
+    return Position(topic_id, *numbers, bool(stale), *connection)
 
 
 def _starts_out(starts: Mapping[TopicPartition, Offset]) -> dict[str, Offset]:

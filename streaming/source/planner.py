@@ -220,7 +220,8 @@ def _position(known: Position | NotBegun | None, answer: ListedPartition, end: O
     if end is not None and answer.end is not None:
         epoch = answer.end.leader_epoch
         assert epoch is not None  # see ListedPartition
-        return Position(answer.topic_id, end, epoch, answer.end.offset, answer.end.leader)
+        listed = answer.end
+        return Position(answer.topic_id, end, epoch, listed.offset, listed.leader, connection=listed.connection)
     return replace(known, is_stale=True) if isinstance(known, Position) else NotBegun(answer.topic_id)
 
 

@@ -211,6 +211,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             must_check=before.epoch != at.epoch,
             backlog_end=backlog_end,
             is_tail=not is_data(partition) and begin >= backlog_end and _goes_on(start, end, partition),
+            listed_epoch=before.epoch,
         )
     return found if found.start != found.end or found.must_check else None
 
@@ -363,7 +364,7 @@ def reading_of_range(found: Range, options: SourceOptions, room: HeldBytes) -> R
     """The read of one range, with the fold that its partition needs."""
 
     def data_fold(start: Offset, end: Offset) -> PartitionFold:
-        return PartitionFold(start, end, keep_episodes=options.episodes)
+        return PartitionFold(start, end, listed_epoch=found.listed_epoch, keep_episodes=options.episodes)
 
     def log_fold(start: Offset, end: Offset) -> TransactionFold:
         if found.is_history:

@@ -110,6 +110,11 @@ def header_at(buffer: memoryview | bytes, position: int) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
+def leader_epoch_at(buffer: memoryview | bytes, position: int) -> LeaderEpoch:
+    """The leader epoch of the batch of magic 2 at a byte position: that of the leader that has appended it."""
+    return LeaderEpoch(int.from_bytes(buffer[position + 12 : position + 16], "big", signed=True))
+
+
 def records(buffer: memoryview | bytes, position: int, header: BatchHeader) -> Iterator[Record]:
     """The records of one uncompressed batch that we may read.
 

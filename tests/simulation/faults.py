@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 Fault = Callable[["World", float], bool]
+_SHARE_UNSEEN, _SHARE_RETURNED = 0.5, 0.35
 
 
 def stray_write(world: World, draw: float) -> bool:
@@ -55,14 +56,22 @@ def unclean_data(world: World, draw: float) -> bool:
 def unclean_log(world: World, draw: float) -> bool:
     """`__transaction_state` loses its last records, and its coordinator continues with the rest."""
     log = world.logs[int(draw * len(world.logs))]
+    cuts = log.boundaries()[-4:]
+    if world.keeps_epochs and cuts and draw * 31337 % 1 < _SHARE_UNSEEN:
+        world.restart_unseen(log, cuts[int(draw * 7919 % 1 * len(cuts))])
+        return True
     return _unclean(world, log, draw * 7919 % 1)
 
 
 def _unclean(world: World, log: PartitionLog, draw: float) -> bool:
     cuts = log.boundaries()[-4:]
-    if not cuts:
+    if log.former is not None and draw * 27644437 % 1 < _SHARE_RETURNED:
+        log.return_with_own_log()
+        world.seen["a replica returns with its own log"] += 1
+    elif cuts:
+        log.fail_over_unclean(cuts[int(draw * len(cuts))])
+    else:
         return False
-    log.fail_over_unclean(cuts[int(draw * len(cuts))])
     world.note(f"{log.partition}: UNCLEAN failover, epoch {log.epoch}, end {log.end}")
     world.after_failover(log)
     if log.partition.topic == TRANSACTION_STATE_TOPIC:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from simulation.abort import AbortOracle, Actors
 from simulation.coordinator import Transaction
 from simulation.faults import compaction
-from simulation.reader import WorldReader
+from simulation.reader import BatchResult, ReaderListing, WorldReader
 from simulation.truth import Truth, witnessed
 from simulation.world import TOPICS, Setting, World
 from txnwatch.state.model.incident import ExpectedOutcome
@@ -41,9 +41,11 @@ class LifeOutcome:
 class Life:
     """One world, its reader and its client; `step` does one thing."""
 
-    def __init__(self, seed: int, truth: Truth) -> None:
+    def __init__(self, seed: int, truth: Truth, *, keeps_epochs: bool = False) -> None:
+        """`keeps_epochs`: a leader of the coordinators' log that restarts has its leader epoch of before."""
         self.rng = random.Random(seed)
-        self.world = World(_SETTING, random.Random(seed), [])
+        setting = replace(_SETTING, keeping_epochs=float(keeps_epochs))
+        self.world = World(setting, random.Random(seed), [])
         self.world.coordinators.max_epoch = 30
         self.oracle = AbortOracle(self.world, Actors(self.world, truth, 3))
         self.oracle.actors.admin.unread_share = 0.05
@@ -73,6 +75,7 @@ class Life:
             (3, self.write_late),
             (2, self.lose_unread_records),
             (2, self.lose_what_is_new),
+            (2, self.lose_what_is_listed),
             (1, self.elect),
             (1, self.fence),
             (1, self.compact),
@@ -97,6 +100,27 @@ class Life:
         if self.add() is not None:
             self.lose_unread_records()
             self.read()
+
+    def lose_what_is_listed(self) -> None:
+        """Records are listed, and lost before they are read; others may have their places then."""
+        attempt = self.reader.attempt
+
+        def lose_first(listed: ReaderListing) -> BatchResult:
+            self.reader.attempt = attempt  # type: ignore[method-assign]
+            self.lose_unread_records()
+            self.start_another_id()
+            return attempt(listed)
+
+        self.reader.attempt = lose_first  # type: ignore[method-assign]
+        self.batches(1)
+        self.reader.attempt = attempt  # type: ignore[method-assign]
+
+    def start_another_id(self) -> None:
+        """The log grows by records of another id."""
+        own, other = self.client, self.world.clients[2]
+        self.client, other.log, other.version = other, 0, 1
+        self.start()
+        self.client = own
 
     def add(self) -> TopicPartition | None:
         """The client adds a partition, if it believes that it has not; None if it cannot now."""
@@ -157,10 +181,19 @@ class Life:
         log = self.world.logs[0]
         cuts = [end for end in log.boundaries() if end >= self.world.read_to.get(0, 0)]
         if cuts:
-            log.fail_over_unclean(self.rng.choice(cuts))
             self.world.seen["unread records are lost"] += 1
-            self.world.note(f"UNREAD records are lost: end {log.end}, epoch {log.epoch}")
-            self._after_election()
+            self.lose_from(self.rng.choice(cuts))
+
+    def lose_from(self, end: int) -> None:
+        """The log loses its records from an offset on: by a power failure under one leader epoch, or by an election."""
+        log = self.world.logs[0]
+        if self.world.keeps_epochs:
+            self.world.restart_unseen(log, end)
+            self.settle()
+            return
+        log.fail_over_unclean(end)
+        self.world.note(f"UNREAD records are lost: end {log.end}, epoch {log.epoch}")
+        self._after_election()
 
     def elect(self) -> None:
         """A clean election of the log."""
@@ -261,10 +294,10 @@ def a_reader(world: World, seed: int) -> WorldReader:
     return reader
 
 
-def live(seed: int, steps: int = 24) -> LifeOutcome:
+def live(seed: int, steps: int = 24, *, keeps_epochs: bool = False) -> LifeOutcome:
     """One life; equal seeds give equal lives."""
     with witnessed(Truth()) as truth:
-        life = Life(seed, truth)
+        life = Life(seed, truth, keeps_epochs=keeps_epochs)
         life.batches(3)
         for _ in range(steps):
             life.step()

@@ -9,12 +9,13 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection import view
+from simulation.view import View
+from txnwatch.state.detection import proof, span, view
 from txnwatch.state.evidence import outcome
 from txnwatch.state.evidence.outcome import Doubt
 from txnwatch.state.model.incident import OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanData
-from txnwatch.state.model.transaction import CoordinatorView, Witness
+from txnwatch.state.model.transaction import CoordinatorView, LossProof, Witness
 from txnwatch.streaming.log import transaction_fold
 
 Planted = Callable[[], AbstractContextManager[None]]
@@ -39,6 +40,60 @@ def lineage_across_elections() -> Iterator[None]:
 def an_earlier_leader_counts() -> Iterator[None]:
     """A record of an earlier leader than the present one counts."""
     with _witness_seen_as(lambda witness: replace(witness, log_epoch=witness.view.coordinator_epoch)):
+        yield
+
+
+@contextmanager
+def an_epoch_is_a_reign() -> Iterator[None]:
+    """Two listings under one leader epoch are of one reign, also if the connection was interrupted between them."""
+    with mock.patch.object(View, "connection_to_keep", return_value=""):
+        yield
+
+
+@contextmanager
+def lineage_across_connections() -> Iterator[None]:
+    """A record inherits from the one before although the connection was interrupted between them."""
+    with mock.patch.object(view, "appended_under", lambda view: (view.log_partition, view.coordinator_epoch)):
+        yield
+
+
+@contextmanager
+def what_was_just_read_counts() -> Iterator[None]:
+    """It is not awaited that the next listing has the connection of the last one."""
+    seen = {LossProof.NEXT_BARRIER: LossProof.CONNECTION}
+    with _witness_seen_as(lambda witness: replace(witness, proof=seen.get(witness.proof, witness.proof))):
+        yield
+
+
+@contextmanager
+def a_record_of_an_earlier_connection_counts() -> Iterator[None]:
+    """A record counts although the connection was interrupted since, if the data is younger."""
+
+    def seen(witness: Witness) -> Witness:
+        is_old = witness.proof is LossProof.NOTHING and witness.is_begun_under_it
+        return replace(witness, proof=LossProof.CONNECTION) if is_old else witness
+
+    with _witness_seen_as(seen):
+        yield
+
+
+@contextmanager
+def data_of_an_earlier_connection_counts() -> Iterator[None]:
+    """Data counts although the connection was interrupted since, if the record is younger."""
+    loss_proof = proof.loss_proof
+
+    def begun(*about: Any, is_begun_under_it: bool) -> LossProof:
+        del is_begun_under_it
+        return loss_proof(*about, is_begun_under_it=True)
+
+    with mock.patch.object(proof, "loss_proof", begun):
+        yield
+
+
+@contextmanager
+def an_offset_proves_an_age() -> Iterator[None]:
+    """Data above a listed end counts as younger than the listing, whatever leader has appended it."""
+    with mock.patch.object(span, "barrier_before", lambda _, read_since: read_since):
         yield
 
 
@@ -75,7 +130,7 @@ def a_log_that_was_read_again_counts_no_more() -> Iterator[None]:
 
 # With a seed of a life that finds each; test_lost_records.py finds the others.
 PLANTED: tuple[tuple[Planted, int], ...] = (
-    (an_earlier_leader_counts, 13),
-    (lineage_across_elections, 78),
-    (a_log_that_was_read_again_counts_no_more, 24),
+    (an_earlier_leader_counts, 51),
+    (lineage_across_elections, 30),
+    (a_log_that_was_read_again_counts_no_more, 2),
 )

@@ -49,7 +49,9 @@ class PartitionLog:
     """The leader's log; `follower_*` is the copy of its one follower, and the high watermark that the follower has.
 
     `committed` is what the high watermark has reached, also where a new leader does not know it yet. `unreadable` are
-    the offsets of batches that its disk, or remote storage, does not give; another leader has them.
+    the offsets of batches that its disk, or remote storage, does not give; another leader has them. `former` is what
+    the leader before an unclean election had: entries and epochs. `reigns` counts the leaders; one that has lost its
+    power, and its memory, is another one.
     """
 
     partition: TopicPartition
@@ -67,6 +69,8 @@ class PartitionLog:
     has_leader: bool = True
     cleaned_to: int = 0
     unreadable: set[int] = field(default_factory=set)
+    former: tuple[list[WorldBatch], list[tuple[int, int]]] | None = None
+    reigns: int = 0
 
     @property
     def is_listable(self) -> bool:
@@ -97,15 +101,33 @@ class PartitionLog:
 
     def fail_over_unclean(self, to: int) -> None:
         """A replica that was left behind leads, alone in sync: what it has is the log, and committed."""
+        former = list(self.entries), list(self.epochs)
         self._lead(to)
+        self.former = former
+        self.high_watermark = self.follower_end = self.follower_watermark = self.committed = self.end
+
+    def lose_power(self, to: int) -> None:
+        """A power failure of all replicas up to Kafka 3.9: the tail is gone, and the leader leads on in its epoch."""
+        self._cut(to)
+        self.high_watermark = self.follower_end = self.follower_watermark = self.committed = self.end
+
+    def return_with_own_log(self) -> None:
+        """The leader before the last unclean election comes back, by another one, and brings the log that it had."""
+        assert self.former is not None
+        (self.entries, self.epochs), self.former = self.former, None
+        self._lead(self.entries[-1].next_offset if self.entries else 0)
         self.high_watermark = self.follower_end = self.follower_watermark = self.committed = self.end
 
     def _lead(self, to: int) -> None:
+        self.epoch += 1
+        self._cut(to)
+
+    def _cut(self, to: int) -> None:
         self.entries = [entry for entry in self.entries if entry.next_offset <= to]
         self.end = max(self.start, to)
-        self.epoch += 1
+        self.reigns += 1
         self.epoch_start = self.end
-        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end]
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end and epoch < self.epoch]
         self.epochs.append((self.epoch, self.end))
         self.follower_end = min(self.follower_end, self.end)
         self.has_leader = True

@@ -34,6 +34,23 @@ def test_no_outcome_is_false_and_none_is_switched_off() -> None:
         assert seen[needed] > 0, seen
 
 
+def test_no_outcome_is_false_where_a_leader_epoch_survives_a_power_failure() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + LIVES):
+        outcome = live(seed, keeps_epochs=True)
+        assert not outcome.problems, f"seed {seed}: {outcome.problems[0]}\n" + "\n".join(outcome.timeline)
+        seen += outcome.seen
+    for needed in (
+        "a client goes on without its record",
+        "aborts verified",
+        "doubt: leader_not_watched",
+        "outcome: abort",
+        "outcome: none",
+        "tail lost under one leader epoch",
+    ):
+        assert seen[needed] > 0, seen
+
+
 @pytest.mark.parametrize(("planted", "seed"), PLANTED, ids=[planted.__name__ for planted, _ in PLANTED])
 def test_a_planted_bug_is_found(planted: Planted, seed: int) -> None:
     assert live(seed).problems == [], "the seed fails without the planted bug, too"

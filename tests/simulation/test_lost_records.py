@@ -6,12 +6,23 @@ Each is a short script of what a client, its coordinator and the reader do. test
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from simulation.faults import compaction
 from simulation.lives import A, B, Life
-from simulation.outcome_mutants import Planted, a_sequence_identifies_data, an_earlier_leader_counts
+from simulation.outcome_mutants import (
+    Planted,
+    a_record_of_an_earlier_connection_counts,
+    a_sequence_identifies_data,
+    an_earlier_leader_counts,
+    an_epoch_is_a_reign,
+    an_offset_proves_an_age,
+    data_of_an_earlier_connection_counts,
+    what_was_just_read_counts,
+)
+from simulation.reader import BatchResult, ReaderListing
 from simulation.truth import Truth, witnessed
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.values import TopicPartition
@@ -22,8 +33,8 @@ _HOUR_MS = 3_600_000
 class Script(Life):
     """A life in which everything is said, and nothing is drawn."""
 
-    def __init__(self, truth: Truth, version: int) -> None:
-        super().__init__(1, truth)
+    def __init__(self, truth: Truth, version: int, *, keeps_epochs: bool) -> None:
+        super().__init__(1, truth, keeps_epochs=keeps_epochs)
         self.client.version = version
         self.oracle.actors.admin.unread_share = 0.0
         self.batches(3)
@@ -54,17 +65,30 @@ class Script(Life):
                 coordinators.acknowledge(marker)
         self.finish(lost=0.0)
 
+    def restart(self) -> None:
+        """The client starts again: its InitProducerId gives it the next epoch."""
+        client = self.client
+        self.world.coordinators.init(client.transactional_id, client.log, client.version, client.timeout_ms)
+        self.settle()
+        self.start()
+
     def transact(self, *partitions: TopicPartition, commit: bool = True, lose: Collection[TopicPartition] = ()) -> None:
         """A whole transaction."""
         for partition in partitions:
             self.add_and_write(partition)
         self.ask_to_end(commit=commit, lose=lose)
 
-    def lose_from(self, end: int) -> None:
-        """An election removes the records of the log from this offset on."""
-        self.world.logs[0].fail_over_unclean(end)
-        self._after_election()
-        self.settle()
+    def lose_before_the_next_reading(self, end: int) -> None:
+        """What the next barrier lists is lost before it is read, and records of another id have its place."""
+        read = self.reader.attempt
+
+        def lose_first(listed: ReaderListing) -> BatchResult:
+            self.reader.attempt = read
+            self.lose_from(end)
+            self.start_another_id()
+            return read(listed)
+
+        self.reader.attempt = lose_first
 
     def outcome_on_a(self) -> O | None:
         """The outcome that was published last about the client's producer id."""
@@ -79,10 +103,26 @@ class Script(Life):
         self.batches(6)
 
 
-@pytest.fixture(params=[1, 2], ids=["old client", "transaction.version 2"])
-def script(request: pytest.FixtureRequest) -> Iterator[Script]:
+VERSIONS = {"old client": 1, "transaction.version 2": 2}
+BY_ELECTION, BY_POWER_FAILURE = {"keeps_epochs": False}, {"keeps_epochs": True}
+LOSSES = {"lost in an election": BY_ELECTION, "lost under one leader epoch": BY_POWER_FAILURE}
+
+
+@contextmanager
+def a_script(version: int, loss: dict[str, bool]) -> Iterator[Script]:
     with witnessed(Truth()) as truth:
-        yield Script(truth, request.param)
+        yield Script(truth, version, **loss)
+
+
+@pytest.fixture(params=VERSIONS.values(), ids=VERSIONS)
+def version(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+@pytest.fixture(params=LOSSES.values(), ids=LOSSES)
+def script(request: pytest.FixtureRequest, version: int) -> Iterator[Script]:
+    with a_script(version, request.param) as script:
+        yield script
 
 
 def one_ongoing_record(life: Script) -> None:
@@ -93,6 +133,25 @@ def one_ongoing_record(life: Script) -> None:
     end = life.log_end
     life.add_and_write(A)
     life.lose_from(end)
+    life.batches(3)
+    if life.client.version == 2:
+        life.add_and_write(B)
+    life.ask_to_end(commit=True)
+
+
+def one_ongoing_record_before_its_data(life: Script) -> None:
+    """The same, and the client writes to A only after the reader has seen the present leader."""
+    life.start()
+    life.transact(A if life.client.version == 1 else B)
+    life.batches(3)
+    end = life.log_end
+    known = life.world.coordinators.transactions[life.client.transactional_id]
+    life.world.coordinators.add(known, A)
+    life.settle()
+    life.client.learn(life.world)
+    life.lose_from(end)
+    life.batches(3)
+    life.add_and_write(A)
     life.batches(3)
     if life.client.version == 2:
         life.add_and_write(B)
@@ -115,7 +174,7 @@ def _lose_an_epoch(life: Script) -> None:
     life.start()
     life.batches(2)
     end = life.log_end
-    life.start()
+    life.restart()
     life.transact(A, lose=[A])
     life.lose_from(end)
 
@@ -123,7 +182,7 @@ def _lose_an_epoch(life: Script) -> None:
 def the_epoch_is_given_again(life: Script) -> None:
     """InitProducerId and the transaction are lost, and the same epoch is given again in the same micro-batch."""
     _lose_an_epoch(life)
-    life.start()
+    life.restart()
 
 
 def the_epoch_is_given_again_before_the_data_is_read(life: Script) -> None:
@@ -131,9 +190,25 @@ def the_epoch_is_given_again_before_the_data_is_read(life: Script) -> None:
     _lose_an_epoch(life)
     life.world.data[A].has_leader = False
     life.batches(1)
-    life.start()
+    life.restart()
     life.batches(3)
     life.world.data[A].has_leader = True
+
+
+def an_old_replica_brings_the_data_back(life: Script) -> None:
+    """The same, but the data is lost too; the present leaders are listed; then its former leader returns."""
+    life.start()
+    life.batches(2)
+    end = life.log_end
+    life.restart()
+    life.transact(A, lose=[A])
+    life.world.data[A].fail_over_unclean(0)
+    life.lose_from(end)
+    life.batches(3)
+    life.restart()
+    life.batches(3)
+    life.world.data[A].return_with_own_log()
+    life.settle()
 
 
 def a_late_write_before_the_data(life: Script) -> None:
@@ -157,13 +232,65 @@ def two_lost_markers(life: Script) -> None:
     life.transact(A, lose=[A])
 
 
+def read_records_are_lost_and_the_log_grows_again(life: Script) -> None:
+    """The reader has read what is lost, and the log is longer than before when it reads again."""
+    life.start()
+    life.transact(A, commit=False)
+    end = life.log_end
+    for _ in range(4):
+        life.start_another_id()
+    life.batches(4)
+    position = life.world.read_to[0]
+    life.lose_from(end)
+    life.transact(A, lose=[A])
+    while life.log_end <= position:
+        life.start_another_id()
+
+
+def the_loss_is_between_the_listing_and_the_reading(life: Script) -> None:
+    """The record that adds A was listed, and is lost before it is read; other records have its place then."""
+    life.start()
+    life.transact(A if life.client.version == 1 else B)
+    life.batches(3)
+    end = life.log_end
+    life.add_and_write(A)
+    life.lose_before_the_next_reading(end)
+    life.batches(4)
+    if life.client.version == 2:
+        life.add_and_write(B)
+    life.ask_to_end(commit=True)
+
+
+def the_second_look_misses_the_record_of_an_owner(life: Script) -> None:
+    """Data of nobody was looked at once; the record of a transaction that appends to it is listed, and lost unread."""
+    life.start()
+    if life.client.version == 2:
+        life.transact(B)
+    life.batches(3)
+    end = life.log_end
+    assert life.client.write(life.world, A, life.client.producer_id, life.client.producer_epoch, 1)
+    life.settle()
+    life.batches(1)
+    life.add_and_write(A)
+    life.lose_before_the_next_reading(end)
+    life.batches(1)
+    if life.client.version == 2:
+        life.add_and_write(B)
+    life.ask_to_end(commit=True)
+
+
 LOST = [
     one_ongoing_record,
+    one_ongoing_record_before_its_data,
     the_whole_transaction_and_its_marker,
     the_epoch_is_given_again,
     the_epoch_is_given_again_before_the_data_is_read,
+    an_old_replica_brings_the_data_back,
     a_late_write_before_the_data,
     two_lost_markers,
+    read_records_are_lost_and_the_log_grows_again,
+    the_loss_is_between_the_listing_and_the_reading,
+    the_second_look_misses_the_record_of_an_owner,
 ]
 
 
@@ -177,19 +304,28 @@ def test_no_outcome_is_false_and_committed_data_stays(script: Script, situation:
 
 
 @pytest.mark.parametrize(
-    ("planted", "situation"),
+    ("planted", "loss", "situation"),
     [
-        (an_earlier_leader_counts, one_ongoing_record),
-        (an_earlier_leader_counts, the_epoch_is_given_again),
-        (a_sequence_identifies_data, a_late_write_before_the_data),
+        (an_earlier_leader_counts, BY_ELECTION, one_ongoing_record),
+        (an_earlier_leader_counts, BY_ELECTION, the_whole_transaction_and_its_marker),
+        (a_sequence_identifies_data, BY_ELECTION, a_late_write_before_the_data),
+        (an_epoch_is_a_reign, BY_POWER_FAILURE, one_ongoing_record),
+        (an_epoch_is_a_reign, BY_POWER_FAILURE, the_whole_transaction_and_its_marker),
+        (a_record_of_an_earlier_connection_counts, BY_POWER_FAILURE, one_ongoing_record_before_its_data),
+        (what_was_just_read_counts, BY_POWER_FAILURE, the_second_look_misses_the_record_of_an_owner),
+        (data_of_an_earlier_connection_counts, BY_POWER_FAILURE, the_epoch_is_given_again_before_the_data_is_read),
+        (an_offset_proves_an_age, BY_ELECTION, an_old_replica_brings_the_data_back),
+        (an_offset_proves_an_age, BY_POWER_FAILURE, an_old_replica_brings_the_data_back),
     ],
 )
-def test_a_planted_bug_is_found(script: Script, planted: Planted, situation: Callable[[Script], None]) -> None:
-    with planted():
+def test_a_planted_bug_is_found(
+    version: int, planted: Planted, loss: dict[str, bool], situation: Callable[[Script], None]
+) -> None:
+    with planted(), a_script(version, loss) as script:
         situation(script)
         script.batches(4)
         script.go_on_elsewhere()
-    assert script.problems != [], planted.__doc__
+        assert script.problems != [], planted.__doc__
 
 
 def a_cut(life: Script) -> None:

@@ -42,7 +42,7 @@ class View:
         self.unanswered = unanswered
         self.throttled = throttled
         self.metadata: Metadata | None = None
-        self.refreshed = 0
+        self.refreshed = self.reconnects = 0
         self._rng = rng
 
     @property
@@ -93,6 +93,14 @@ class View:
         if partition.topic == TRANSACTION_STATE_TOPIC:
             return self.world.logs[partition.partition]
         return self.world.data.get(partition)
+
+    def connection_to_keep(self, node_id: int) -> str:
+        """The connection to a broker, where only that shows a restart; it may also be lost without one."""
+        if not self.world.keeps_epochs:
+            return ""
+        self.reconnects += self._rng.random() < self.unanswered / 4
+        led = [log.reigns for log in self.world.logs if self.world.clocks.leader(log) == node_id]
+        return f"{led} {self.reconnects}"
 
     def list_offsets(
         self,

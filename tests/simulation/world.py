@@ -56,6 +56,7 @@ class Setting:
         has_times: whether each batch has a time of its own, and the first partition has offsets (lives.py).
         pause_ms: how much time passes at most between two batches.
         sharing: in how many worlds, of all, two transactional ids may have one producer id.
+        keeping_epochs: in how many worlds, of all, a leader that restarts may have its leader epoch of before.
     """
 
     clients: int = MOST_CLIENTS
@@ -71,6 +72,7 @@ class Setting:
     has_times: bool = False
     faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS})
     sharing: float = 0.15
+    keeping_epochs: float = 0.3
     pause_ms: int = 300
 
 
@@ -99,6 +101,7 @@ class World:
         read_to: how far the reader has read each partition of the coordinators' log.
         replaced: the topic ids that were replaced by a topic of the same name, with the tick of that.
         shared: producer ids that two transactional ids have had.
+        keeps_epochs: whether a leader of the coordinators' log may restart and have its leader epoch of before.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same as text, kept only on request.
     """
@@ -117,8 +120,11 @@ class World:
     replaced: dict[str, int] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
     shared: set[int] = field(init=False)
+    keeps_epochs: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        chance = random.Random(f"restarts {self.rng.getstate()[1][:8]}")  # of its own: other draws stay the same
+        self.keeps_epochs = chance.random() < self.setting.keeping_epochs
         self.data: dict[TopicPartition, DataPartition] = {}
         self.topic_number = 0
         for name in dict.fromkeys(partition.topic for partition in TOPICS[: self.setting.partitions]):
@@ -317,6 +323,16 @@ class World:
         self.seen["failover"] += 1
         self.note(f"{log.partition}: clean failover, epoch {log.epoch}, end {log.end}")
         self.after_failover(log)
+
+    def restart_unseen(self, log: PartitionLog, end: int) -> None:
+        """A power failure up to Kafka 3.9: a part of the coordinators' log loses its tail, and keeps its epoch."""
+        assert self.keeps_epochs
+        log.lose_power(end)
+        self.clocks.led_ms[log.partition.partition, log.epoch] = self.clocks.now_ms
+        self.seen["tail lost under one leader epoch"] += 1
+        self.note(f"{log.partition}: POWER FAILURE, epoch still {log.epoch}, end {log.end}")
+        self.after_failover(log)
+        self.coordinators.committed(log.partition.partition)
 
     def after_failover(self, log: PartitionLog) -> None:
         """What a new leader of the coordinator's log does first."""

@@ -70,16 +70,16 @@ def _marker_closes_only_if(closes: Callable[[Marker], bool]) -> Mutant:
     return Mutant(PartitionFold, "apply_marker", wrong)
 
 
-def _epoch_begins_anew(fold: PartitionFold, encoded: bytes, base: int) -> RangeProducer | None:
+def _epoch_begins_anew(fold: PartitionFold, encoded: bytes, base: int, *batch: Any) -> RangeProducer | None:
     producer_id, epoch = partition_fold.producer_of(encoded)
     seen = fold.producers.get(producer_id)
     if seen is not None and seen.epoch < epoch:
         seen.open_offset = None
-    found: RangeProducer | None = _right["taken_up"](fold, encoded, base)
+    found: RangeProducer | None = _right["taken_up"](fold, encoded, base, *batch)
     return found
 
 
-def _every_batch_opens(fold: PartitionFold, encoded: bytes, base: int) -> RangeProducer:
+def _every_batch_opens(fold: PartitionFold, encoded: bytes, base: int, *_: Any) -> RangeProducer:
     producer_id, epoch = partition_fold.producer_of(encoded)
     return fold.opened(producer_id, base, epoch)
 

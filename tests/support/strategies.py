@@ -34,8 +34,10 @@ from txnwatch.state.model.transaction import (
     CoordinatorView,
     Emission,
     EpochUse,
+    LossProof,
     Marker,
     ProducerState,
+    ReadIn,
     Span,
     TransactionState,
     Witness,
@@ -52,6 +54,7 @@ data_partitions = st.builds(TopicPartition, st.sampled_from(["orders", "pay-ment
 log_numbers = st.integers(0, 2)
 logs = log_numbers.map(log_numbered)
 partitions = st.one_of(data_partitions, logs)
+leaders = st.builds(Leader, st.integers(1, 2), epochs, st.sampled_from(["", "", "a1"]))
 emissions = st.builds(Emission, st.integers(1, 9), times)
 markers = st.builds(Marker, offsets, epochs, st.booleans(), epochs, times)
 spans = st.builds(
@@ -75,6 +78,7 @@ spans = st.builds(
     absorbed=st.booleans(),
     emission=st.none() | emissions,
     began_after=st.integers(0, 9),
+    written_at=st.integers(0, 9),
 )
 views = st.builds(
     CoordinatorView,
@@ -100,6 +104,7 @@ views = st.builds(
     first_unused=st.none() | epochs,
     also_used_by=st.sampled_from([None, None, "restored"]),
     client_transaction_version=st.sampled_from([0, 2]),
+    read_in=st.none() | st.builds(ReadIn, st.integers(1, 9), st.integers(1, 9)),
 )
 logged_views = views.map(lambda view: replace(view, is_unseen=False))  # a record that was just read has been seen
 producers = st.builds(
@@ -111,7 +116,13 @@ producers = st.builds(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), emissions, max_size=2
     ),
 )
-witnesses = st.builds(Witness, views, log_epoch=st.none() | epochs, is_begun_under_it=st.booleans())
+witnesses = st.builds(
+    Witness,
+    views,
+    log_epoch=st.none() | epochs,
+    is_begun_under_it=st.booleans(),
+    proof=st.sampled_from(LossProof),
+)
 
 
 @st.composite
@@ -212,7 +223,7 @@ buckets = st.builds(
         st.dictionaries(brokers, clocks, max_size=2),
         st.dictionaries(
             logs,
-            st.builds(Leadership, brokers, epochs, times, st.integers(1, 9), st.none() | times),
+            st.builds(Leadership, leaders, times, st.integers(1, 9), st.none() | times),
             max_size=2,
         ),
     ),
@@ -234,7 +245,7 @@ barriers = st.builds(
     st.frozensets(logs, max_size=2),
     st.dictionaries(partitions, offsets, max_size=2),
     st.frozensets(data_partitions, max_size=2),
-    st.dictionaries(logs, st.builds(Leader, brokers, epochs), max_size=2),
+    st.dictionaries(logs, leaders, max_size=2),
     st.dictionaries(brokers, clocks, max_size=2),
     st.none() | times,
     st.dictionaries(logs, offsets, max_size=2),
@@ -296,6 +307,7 @@ def producers_seen(draw: st.DrawFn) -> ProducerSeen:
         draw(times),
         draw(st.none() | joins) if first is not None else None,
         closed if is_free and draw(st.booleans()) else None,
+        draw(st.booleans()) if open_offset is not None else False,
     )
 
 

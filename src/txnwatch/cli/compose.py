@@ -38,7 +38,7 @@ def searcher_of(
     def read_log(producer_ids: Collection[ProducerId]) -> OwnerViews:
         found = read_views(cluster, producer_ids)
         problems = {str(partition): why for partition, why in found.problems.items()}
-        return OwnerViews(found.views, problems, found.led, found.epochs)
+        return OwnerViews(found.views, problems, found.led, found.epochs, found.unwatched)
 
     is_open_for_longer = partial(open_for.is_open_for_longer, cluster)
     known = _with_scan_interval(policy, cluster)

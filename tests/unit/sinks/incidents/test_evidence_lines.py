@@ -13,7 +13,7 @@ from support.strategies import witnesses
 from txnwatch.sinks.incidents.evidence_file import FORMAT, decode_evidence, encode_evidence
 from txnwatch.state.evidence.outcome import StoredEvidence
 from txnwatch.state.model.incident import ExpectedOutcome
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse, SpanData, TransactionState, Witness
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, LossProof, SpanData, TransactionState, Witness
 from txnwatch.state.model.values import ProducerEpoch, ProducerId, TopicPartition
 
 # Never change these three: they are what an earlier version of txnwatch has written.
@@ -51,7 +51,8 @@ VIEW = CoordinatorView(
 )
 KEY = ("Zm9v", TopicPartition("orders", 3), ProducerId(4711))
 DATA = SpanData(99, ProducerEpoch(2), 20, 7)
-WITNESS = Witness(VIEW, log_epoch=9, is_begun_under_it=True)
+# A line that does not say what proves that no record was lost proves nothing.
+WITNESS = Witness(VIEW, log_epoch=9, is_begun_under_it=True, proof=LossProof.NOTHING)
 EVIDENCE = StoredEvidence(KEY, DATA, ExpectedOutcome.ABORT, WITNESS)
 
 
@@ -83,7 +84,7 @@ def test_fields_that_an_earlier_version_lacks_have_their_defaults() -> None:
 
 def test_without_the_epoch_of_the_log_the_witness_excludes_no_election() -> None:
     line = {key: value for key, value in json.loads(WRITTEN).items() if key not in {"log_epoch", "is_begun_under_it"}}
-    assert decode_evidence(json.dumps(line)) == replace(EVIDENCE, witness=Witness(VIEW))
+    assert decode_evidence(json.dumps(line)) == replace(EVIDENCE, witness=Witness(VIEW, proof=LossProof.NOTHING))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from txnwatch.state.detection.view import begun, follow
 from txnwatch.state.evidence.outcome import Doubt, expected_outcome
 from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import SpanHistory
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Marker, Witness
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, LossProof, Marker, Witness
 from txnwatch.state.model.transaction import TransactionState as S
 
 EPOCH = 2
@@ -78,6 +78,26 @@ def test_an_outcome_counts_only_under_one_leader_of_the_log(case: Case, outcome:
     history = SpanHistory(EPOCH, marker, is_first=marker is None)
     found = expected_outcome(ORDERS, EPOCH, witness, history, case.marker)
     assert said(found) == (case.doubt if case.doubt is not None else outcome)
+
+
+@pytest.mark.parametrize("outcome", VIEWS)
+@pytest.mark.parametrize(
+    ("proof", "doubt"),
+    [
+        (LossProof.CONNECTION, None),
+        (LossProof.NEXT_BARRIER, D.WRITTEN_MEANWHILE),
+        (LossProof.NOTHING, D.LEADER_NOT_WATCHED),
+    ],
+)
+@pytest.mark.parametrize("epoch", [0, 4])
+def test_where_an_epoch_does_not_show_a_restart_only_the_connection_counts(
+    epoch: int, proof: LossProof, doubt: D | None, outcome: str
+) -> None:
+    """Neither the first leader epoch nor a marker of the present one proves anything there."""
+    marker = Marker(3, EPOCH - 1, True, epoch, START_MS)
+    witness = Witness(replace(VIEWS[outcome], coordinator_epoch=epoch), epoch, is_begun_under_it=True, proof=proof)
+    found = expected_outcome(ORDERS, EPOCH, witness, SpanHistory(EPOCH, marker), epoch)
+    assert said(found) == (doubt if doubt is not None else outcome)
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -79,7 +79,10 @@ def test_a_broker_that_takes_over_may_be_another_machine() -> None:
     assert clocks.take(a_barrier({log_numbered(0): Leader(1, 6)}, {}, NOW_MS + 2))
     assert (clocks.brokers, clocks.reigns) == (
         {},
-        {log_numbered(0): Leadership(1, 6, NOW_MS + 2, 3), log_numbered(1): Leadership(1, 7, NOW_MS, 1)},
+        {
+            log_numbered(0): Leadership(Leader(1, 6), NOW_MS + 2, 3),
+            log_numbered(1): Leadership(Leader(1, 7), NOW_MS, 1),
+        },
     )
 
 
@@ -94,7 +97,7 @@ def a_view(state: S, *, seen_ms: int, **changes: object) -> CoordinatorView:
     return transaction(1, state, ORDERS, coordinator_epoch=5, since_ms=seen_ms, **changes).view
 
 
-REIGN, HOUR_AHEAD = Leadership(1, 5, START_MS, 1), Clock(3_600_000, 3_600_500, NOW_MS)
+REIGN, HOUR_AHEAD = Leadership(Leader(1, 5), START_MS, 1), Clock(3_600_000, 3_600_500, NOW_MS)
 LONG_AGO = NOW_MS - START_MS
 AGES = {
     "seen since it was prepared": (a_view(S.PREPARE_COMMIT, seen_ms=START_MS), None, None, LONG_AGO),
@@ -107,7 +110,7 @@ AGES = {
     ),
     "prepared under an earlier leader": (
         a_view(S.PREPARE_COMMIT, seen_ms=NOW_MS - 7),
-        REIGN._replace(epoch=6),
+        REIGN._replace(leader=Leader(1, 6)),
         HOUR_AHEAD,
         7,
     ),

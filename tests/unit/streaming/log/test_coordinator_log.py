@@ -63,6 +63,7 @@ class Logs:
         self.unlisted = LOG
         self.epoch: int | None = 0
         self.until = math.inf
+        self.connection = ""
         topics = {at.topic: TopicInfo(at.topic, "id", {0: PartitionInfo(1, 0)}) for at in self.batches}
         self.known = Metadata("cluster", {}, topics)
         monkeypatch.setattr(extent, "read_ranges", self.read)
@@ -84,6 +85,9 @@ class Logs:
             else ListedOffset(0 if timestamp == EARLIEST else self.end(at), self.epoch, 1)
             for at in partitions
         }
+
+    def connection_to_keep(self, _: int) -> str:
+        return self.connection
 
     def end(self, at: TopicPartition) -> int:
         ends = [header.last_offset + 1 for batch in self.batches[at] for _, header in walk(batch)]
@@ -236,3 +240,11 @@ def test_every_record_of_an_id_is_read_oldest_first(logs: Logs) -> None:
 def test_a_part_of_a_log_is_what_is_there_of_it(start: int, end: int | None, part: tuple[int, int]) -> None:
     read = RangeReading(Range(LOG, "id", 3, 9).part(start, end), lambda first, last: (first, last))
     assert read.fold == part
+
+
+@pytest.mark.parametrize(("connection", "unwatched"), [("", set()), ("a1", {LOG})])
+def test_a_leader_that_may_have_restarted_unseen_is_named(
+    logs: Logs, connection: str, unwatched: set[TopicPartition]
+) -> None:
+    logs.connection = connection
+    assert read_views(logs, [PRODUCER]).unwatched == unwatched  # type: ignore[arg-type]

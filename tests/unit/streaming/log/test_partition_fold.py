@@ -141,3 +141,23 @@ def test_episodes_are_kept_only_when_asked_for() -> None:
         (3, 4, "abort"),
         (5, 6, "commit"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "batches", "expected"),
+    [
+        (None, [a_batch(3)], False),
+        (2, [a_batch(3, leader_epoch=2)], False),
+        (2, [a_batch(3, leader_epoch=3)], False),
+        (2, [a_batch(3, leader_epoch=1)], True),
+        (2, [a_batch(3, leader_epoch=1), a_batch(4, leader_epoch=2)], True),
+        (2, [a_batch(3, leader_epoch=1), a_marker(4), a_batch(5, leader_epoch=2)], False),
+        (2, [a_batch(3, leader_epoch=1), a_marker(4)], False),
+    ],
+)
+def test_data_of_an_earlier_leader_than_the_listed_one_may_be_older(
+    listed: int | None, batches: list[bytes], *, expected: bool
+) -> None:
+    folded = PartitionFold(0, 1000, listed_epoch=listed)
+    folded.feed(b"".join(batches))
+    assert facts(folded)[7].may_be_older is expected

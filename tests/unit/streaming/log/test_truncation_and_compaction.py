@@ -27,6 +27,7 @@ from txnwatch.state.model.findings import OutstandingGap, SpanCandidate, SpanEnd
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Remedy, TopicPartition, log_numbered
+from txnwatch.streaming.log.fetch import take_records
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import TransactionFold
@@ -34,6 +35,7 @@ from txnwatch.streaming.source.offsets import Position, SourceOffset
 from txnwatch.streaming.source.options import parse_options
 from txnwatch.streaming.source.planner import Limits, ListedPartition, Listing, plan
 from txnwatch.streaming.source.tasks import plan_facts, plan_reads
+from txnwatch.streaming.wire.fetch_response import Divergence, PartitionData
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
 
 LOG = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -66,6 +68,23 @@ def test_a_gap_before_the_leader_reported_a_truncation_puts_what_was_read_in_dou
     unasked.gap("no leader")
     asked.gap("no leader")
     assert [found.kind for found in (*unasked.notices, *asked.notices)] == [NoticeKind.LOST, NoticeKind.GAP]
+
+
+@pytest.mark.parametrize(
+    ("divergence", "noticed"),
+    [((2, 9), (9, 15)), ((2, 15), None), ((2, 18), (15, 15))],
+    ids=["below what was read", "a clean election without new records", "above it: another log"],
+)
+def test_a_log_of_its_own_is_noticed_also_if_it_diverges_above(
+    divergence: tuple[int, int], noticed: tuple[int, int] | None
+) -> None:
+    """The epochs after the answered one began at or below our position, so it cannot go on above it in the same log."""
+    read = a_range(15, 20)
+    answer = PartitionData(ORDERS.topic, 0, 0, 30, 30, 0, Divergence(*divergence), memoryview(b""))
+    take_records(read, answer)
+    found = [(notice.kind, notice.from_offset, notice.to_offset) for notice in read.notices]
+    assert found == ([(NoticeKind.TRUNCATED, *noticed)] if noticed is not None else [])
+    assert (read.fold.position, read.last_fetched_epoch) == (min(15, divergence[1]), 2)
 
 
 def a_log_entry(offset: int, value: TransactionLogValue | None) -> bytes:

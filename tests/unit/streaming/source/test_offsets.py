@@ -115,7 +115,7 @@ def test_the_text_is_pinned_because_checkpoints_hold_it() -> None:
         '"coordinator_view": "log", "data_listed_ms": 1000, '
         '"gone": {"payments-1": "id-p"}, "reread": {"orders-0": 2}, "scan_interval_ms": 2000, '
         '"topics": {"__transaction_state": {"id": "id-t", "partitions": {"3": null}}, '
-        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 4, 1], "10": [9, 3, 9, 1, 0]}}}, "version": 7}'
+        '"orders": {"id": "id-o", "partitions": {"0": [5, 2, 8, 4, 1], "10": [9, 3, 9, 1, 0]}}}, "version": 8}'
     )
 
 

@@ -312,7 +312,7 @@ def check_partitions(before: SourceOffset, after: SourceOffset, answers: Answers
         assert is_begun(now) == (is_begun(known) or partition in after.begun), "nothing is read without a beginning"
         assert not (is_begun(known) and partition in after.begun), "nothing begins twice"
         if is_begun(now) and answer.end is not None:
-            assert ListedOffset(now.listed, now.epoch, now.leader) == answer.end
+            assert ListedOffset(now.listed, now.epoch, now.leader, now.connection) == answer.end
             assert not now.is_stale
             assert now.offset <= answer.end.offset
         else:

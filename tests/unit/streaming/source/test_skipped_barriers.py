@@ -11,7 +11,7 @@ import pytest
 
 from txnwatch.state.model.findings import CensusReason
 from txnwatch.state.model.ports import ListedOffset
-from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, TopicPartition
+from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.client.notations import Endpoint
@@ -39,6 +39,9 @@ class IdleBroker(Cluster):
 
     def list_offsets(self, partitions: Iterable[TopicPartition], **_: Any) -> dict[TopicPartition, ListedOffset]:
         return dict.fromkeys(partitions, ListedOffset(10, 0, 1))
+
+    def connection_to_keep(self, _: BrokerId) -> str:
+        return ""
 
 
 class Idle:
