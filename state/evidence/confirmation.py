@@ -30,6 +30,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import CoordinatorEpoch, Problem
 from txnwatch.state.model.verdicts import Reason
+from txnwatch.state.text import cut, quoted, some
 
 # Combines the answers of all coordinators about one producer id. Pure: no I/O, no clock.
 #
@@ -37,6 +38,7 @@ from txnwatch.state.model.verdicts import Reason
 # of a fresh read use this function: the watcher, the abort, and the commands that read once.
 
 _MISSING = Problem("it was not described")
+_IDS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def coordinator_reading(
     for name in names:
         description = descriptions.get(name, NotDescribed(name, _MISSING))
         if isinstance(description, NotDescribed):
-            problems.append(description.problem.of(f"transactional id {name!r}"))
+            problems.append(description.problem.of(f"transactional id {quoted(name)}"))
         elif isinstance(description, DescribedTransaction):
             doubt = _doubt(description, listed, listing)
             if doubt is not None:
@@ -93,7 +95,7 @@ def coordinator_reading(
     if problems:
         return CoordinatorReading(problem=problems[0])
     if len(names) > 1:
-        ids = ", ".join(map(repr, names))
+        ids = some([quoted(name) for name in names], _IDS_NAMED)
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
     missing = _whole(listing.problems)
@@ -115,7 +117,7 @@ def _doubt(
     brokers = {row.coordinator for row in listed if row.transactional_id == name} | {described.coordinator}
     if len(brokers) > 1:
         numbers = ", ".join(str(broker) for broker in sorted(brokers))
-        return Problem(f"brokers {numbers} all answer as coordinators of {name}")
+        return Problem(f"brokers {numbers} all answer as coordinators of {cut(name)}")
     return _whole(listing.silent)
 
 
@@ -203,7 +205,7 @@ def assess_span(
 
 def held_by(owner: DescribedTransaction) -> SpanConfirmation:
     """The answer about a span that a live transaction holds, by its coordinator alone."""
-    return SpanConfirmation(Answer.REFUTED, f"{owner.transactional_id} holds the partition", description=owner)
+    return SpanConfirmation(Answer.REFUTED, f"{cut(owner.transactional_id)} holds the partition", description=owner)
 
 
 def unanswered(why: str) -> SpanConfirmation:
@@ -296,7 +298,7 @@ def _objections(
         yield SpanConfirmation(Answer.UNKNOWN, str(coordinator.problem))
     found = coordinator.description
     if found is not None and covers(found, candidate):
-        why = f"{found.transactional_id} is {found.state} and holds the partition"
+        why = f"{cut(found.transactional_id)} is {found.state} and holds the partition"
         yield SpanConfirmation(Answer.REFUTED, why, description=found)
 
 
@@ -339,11 +341,11 @@ def assess_transaction(candidate: TransactionCandidate, described: TransactionDe
         case NotDescribed(_, problem):
             return TransactionConfirmation(Answer.UNKNOWN, str(problem))
         case UnknownTransactionalId(name):
-            return TransactionConfirmation(Answer.REFUTED, f"{name} is not known")
+            return TransactionConfirmation(Answer.REFUTED, f"{cut(name)} is not known")
     is_same = (described.producer_id, described.start_ms) == (candidate.producer_id, view.start_ms)
     if view.state.is_prepare:
         is_same = is_same and described.producer_epoch == view.producer_epoch
     if not is_same or described.state is not view.state:
-        why = f"{view.transactional_id} is {described.state}, producer id {described.producer_id}"
+        why = f"{cut(view.transactional_id)} is {described.state}, producer id {described.producer_id}"
         return TransactionConfirmation(Answer.REFUTED, why, described)
     return TransactionConfirmation(Answer.CONFIRMED, "", described)

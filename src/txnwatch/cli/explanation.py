@@ -49,6 +49,7 @@ from txnwatch.state.model.verdicts import (
     is_two_phase,
     reason_text,
 )
+from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 # What holds a partition.
@@ -275,7 +276,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     owner = described.transactional_id if described is not None else view_id
     outcome, doubt, _ = known_outcome(span, proof)
     written_ms = span.span.last_timestamp_ms
-    owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
+    owned = f"Its owner is {quoted(owner)}" if owner is not None else "It has no owner"
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
     text = (
         f"{span.partition}: HANGING.",
@@ -333,7 +334,7 @@ def _covered(
     name = described.transactional_id
     head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
-    owner = f"Its owner is {name!r}, at broker {described.coordinator}: {described.state}{began}."
+    owner = f"Its owner is {quoted(name)}, at broker {described.coordinator}: {described.state}{began}."
     return Explanation(
         target=str(span.partition),
         state=end.state,
@@ -404,7 +405,7 @@ def of_id(
     name, state = described.transactional_id, described.state
     data = open_data(described.producer_id, read)
     ended_ms = known.last.timestamp_ms if known.last is not None else None
-    text = [f"{name}: {state}. {_did(described, ended_ms, past)}", _producer(known)]
+    text = [f"{cut(name)}: {state}. {_did(described, ended_ms, past)}", _producer(known)]
     if data.open:
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
@@ -468,7 +469,7 @@ def _live_id(
     holds = open_data(described.producer_id, readings).open
     sooner = _sooner(origin, known, end)
     text = (
-        f"{name}: {state}{since(since_ms, now_ms)}.",
+        f"{cut(name)}: {state}{since(since_ms, now_ms)}.",
         _producer(known),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,
