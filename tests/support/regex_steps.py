@@ -52,7 +52,7 @@ class CountingPattern:
         for end in self._each(*nodes[first], text, at):
             yield from self._all(nodes, text, end, first + 1)
 
-    def _each(self, op: Any, value: Any, text: str, at: int) -> Iterator[int]:  # noqa: ANN401 - parts of a parsed pattern
+    def _each(self, op: Any, value: Any, text: str, at: int) -> Iterator[int]:
         self.steps += 1
         if op in _ONE:
             if at < len(text) and self._fits(op, value, text[at]):
@@ -60,12 +60,8 @@ class CountingPattern:
         elif op is code.AT:
             if self._is_at(value, text, at):
                 yield at
-        elif op is code.SUBPATTERN:
-            yield from self._all(list(value[-1]), text, at)
-        elif op is code.ATOMIC_GROUP:
-            yield from self._first(list(value), text, at)
-        elif op is code.BRANCH:
-            for branch in value[1]:
+        elif op in {code.SUBPATTERN, code.BRANCH}:
+            for branch in value[1] if op is code.BRANCH else value[-1:]:
                 yield from self._all(list(branch), text, at)
         elif op in {code.ASSERT, code.ASSERT_NOT}:
             if self._is_beside(*value, text, at) is (op is code.ASSERT):
@@ -74,7 +70,7 @@ class CountingPattern:
             assert op in {code.MAX_REPEAT, code.MIN_REPEAT, code.POSSESSIVE_REPEAT}, op
             yield from self._repeated(op, *value, text, at)
 
-    def _repeated(self, op: Any, least: int, most: int, part: Any, text: str, at: int) -> Iterator[int]:  # noqa: ANN401
+    def _repeated(self, op: Any, least: int, most: int, part: Any, text: str, at: int) -> Iterator[int]:
         ends, nodes = [at], list(part)
         if op is code.MIN_REPEAT:
             while True:
@@ -95,17 +91,12 @@ class CountingPattern:
             self.steps += 1
             yield end
 
-    def _first(self, nodes: Sequence[Any], text: str, at: int) -> Iterator[int]:
-        end = next(self._all(nodes, text, at), None)
-        if end is not None:
-            yield end
-
-    def _is_beside(self, direction: int, part: Any, text: str, at: int) -> bool:  # noqa: ANN401
+    def _is_beside(self, direction: int, part: Any, text: str, at: int) -> bool:
         nodes = list(part)
         begin = at if direction > 0 else at - part.getwidth()[0]
         return begin >= 0 and next(self._all(nodes, text, begin), None) is not None
 
-    def _is_at(self, where: Any, text: str, at: int) -> bool:  # noqa: ANN401
+    def _is_at(self, where: Any, text: str, at: int) -> bool:
         if where in {code.AT_END_STRING, code.AT_END}:
             return at == len(text)
         if where in {code.AT_BEGINNING, code.AT_BEGINNING_STRING}:
@@ -115,7 +106,7 @@ class CountingPattern:
         before, after = at > 0 and is_word(text[at - 1]), at < len(text) and is_word(text[at])
         return bool(before) is not bool(after)
 
-    def _fits(self, op: Any, value: Any, one: str) -> bool:  # noqa: ANN401
+    def _fits(self, op: Any, value: Any, one: str) -> bool:
         if op is code.ANY:
             return self._is_dot_all or one != "\n"
         if op is code.IN:
@@ -123,7 +114,7 @@ class CountingPattern:
             return is_negated is not any(self._is_in(*part, one) for part in value[is_negated:])
         return (op is code.LITERAL) is (self._folded(chr(value)) == self._folded(one))
 
-    def _is_in(self, op: Any, value: Any, one: str) -> bool:  # noqa: ANN401
+    def _is_in(self, op: Any, value: Any, one: str) -> bool:
         if op is code.CATEGORY:
             return bool(_CATEGORIES[value](one))
         low, high = value if op is code.RANGE else (value, value)

@@ -1,4 +1,4 @@
-"""What foreign text costs: it is cut before it is searched, and each pattern needs steps in proportion to its length."""
+"""What foreign text costs: it is cut before it is searched, and a pattern needs steps in proportion to its length."""
 
 from __future__ import annotations
 
