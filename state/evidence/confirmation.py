@@ -7,7 +7,7 @@ An unknown candidate waits until it is emitted again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -62,7 +62,7 @@ def names_in_log(candidate: SpanCandidate) -> frozenset[str]:
 
 def coordinator_reading(
     candidate: SpanCandidate,
-    descriptions: dict[str, TransactionDescription],
+    descriptions: Mapping[str, TransactionDescription],
     listing: TransactionListing,
 ) -> CoordinatorReading:
     """Combines the coordinators' answers; all callers use this function, so all apply the same checks.
@@ -75,7 +75,7 @@ def coordinator_reading(
     A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
     producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
     """
-    listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
+    listed = listing.of_producer(candidate.producer_id)
     read = names_in_log(candidate)
     names = sorted({row.transactional_id for row in listed} | read)
     problems: list[Problem] = []
@@ -110,7 +110,7 @@ def _whole(problems: Sequence[Problem]) -> Problem | None:
 
 
 def _doubt(
-    described: DescribedTransaction, listed: list[ListedTransaction], listing: TransactionListing
+    described: DescribedTransaction, listed: Sequence[ListedTransaction], listing: TransactionListing
 ) -> Problem | None:
     """Why another broker may be the coordinator: one that has lost the coordinators' log describes an old state."""
     name = described.transactional_id

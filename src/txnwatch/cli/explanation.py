@@ -21,6 +21,7 @@ from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expec
 from txnwatch.state.incidents.event_builder import (
     HangingData,
     Origin,
+    describe_producers,
     end_hanging,
     explain_id,
     explain_partition,
@@ -205,7 +206,7 @@ def of_partition(
         *waiting_lines(groups.waiting_for(first.start)),
         *(f"Not all groups are known: {problem}." for problem in groups.problems),
     )
-    text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(others, found, groups))
+    text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(origin, partition, others, found, groups))
     return replace(
         explained,
         hidden_records=hidden,
@@ -367,12 +368,26 @@ def _verdict_of(described: DescribedTransaction, found: Search) -> Verdict | Non
     return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
 
 
-def _others(others: Sequence[SpanCandidate], found: Search, groups: GroupsAround) -> list[str]:
-    """The open spans after the first: when the first has ended, the next one holds the last stable offset."""
+_OTHERS = 10
+
+
+def _others(
+    origin: Origin, partition: TopicPartition, others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
+) -> list[str]:
+    """The open spans after the first, at most _OTHERS: those that hang, then those whose owner is not known.
+
+    When the first span has ended, the next one in the log holds the last stable offset.
+    """
     hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
-    return [
+    unproven = {(span.partition, span.producer_id) for span, _ in found.unproven}
+
+    def rank(span: SpanCandidate) -> tuple[bool, bool]:
+        key = span.partition, span.producer_id
+        return key not in hanging, key not in unproven
+
+    lines = [
         line
-        for span in others
+        for span in sorted(others, key=rank)[:_OTHERS]
         for line in (
             (
                 f"Also open, at a higher offset: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}"
@@ -381,6 +396,11 @@ def _others(others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
             *waiting_lines(groups.waiting_for(span.start)),
         )
     ]
+    if len(others) > _OTHERS:
+        of_them = sum((span.partition, span.producer_id) in hanging for span in others)
+        hang = f" ({of_them} of all these {'hangs' if of_them == 1 else 'hang'})" if of_them else ""
+        lines.append(f"And {len(others) - _OTHERS} more{hang}: `{describe_producers(origin, partition)}` lists them.")
+    return lines
 
 
 # What a transactional id is doing and waits for.
