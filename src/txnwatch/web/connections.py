@@ -105,7 +105,7 @@ class HttpConnection(H11Protocol):
         self.address = address
         self.opening: asyncio.Task[None] | None = None
         self._on_end = on_end
-        self._is_ending = self._is_stream = False
+        self._is_made = self._is_ending = self._is_stream = False
         self._since_s: float | None = self.loop.time()
         self.since_s = self._since_s
         self._deadline: asyncio.TimerHandle | None = None
@@ -113,7 +113,7 @@ class HttpConnection(H11Protocol):
     @property
     def stage(self) -> Stage:
         """What it does; before its handshake is over it waits."""
-        if self.transport is None:
+        if not self._is_made:
             return Stage.WAITING
         if self._is_stream:
             return Stage.STREAM
@@ -128,6 +128,7 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The TLS handshake is over, or there is none."""
         super().connection_made(transport)
+        self._is_made = True
         self._end_at((self._since_s or self.loop.time()) + REQUEST_S)
 
     def data_received(self, data: bytes) -> None:
@@ -167,7 +168,7 @@ class HttpConnection(H11Protocol):
 
     def end_now(self) -> None:
         """Ends it, whatever it does."""
-        if self.transport is not None:
+        if self._is_made:
             self.transport.abort()
         elif self.opening is not None:
             self.opening.cancel()
