@@ -46,7 +46,7 @@ _NO_DESCRIPTOR_S: Final = 0.1
 _TLS_END_S: Final = 1.0
 
 
-class Stage(IntEnum):
+class ConnectionStage(IntEnum):
     """What a connection does. The first ones give their place up first."""
 
     WAITING = 0  # for a request, or for the rest of one
@@ -55,7 +55,7 @@ class Stage(IntEnum):
     STREAM = 3
 
 
-class Holder(Protocol):
+class PlaceHolder(Protocol):
     """A connection that has a place."""
 
     @property
@@ -63,7 +63,7 @@ class Holder(Protocol):
         """The address of its client."""
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> ConnectionStage:
         """What it does."""
 
     @property
@@ -71,13 +71,13 @@ class Holder(Protocol):
         """When it began to do so."""
 
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=PlaceHolder)
 
 
 def to_close(held: Iterable[H], address: str) -> H | None:
     """The connection that gives its place to a new one of this address; None if the new one gets none."""
-    known = [one for one in held if one.stage is not Stage.STREAM]
-    idle = [one for one in known if one.stage is not Stage.ANSWERING]
+    known = [one for one in held if one.stage is not ConnectionStage.STREAM]
+    idle = [one for one in known if one.stage is not ConnectionStage.ANSWERING]
     if idle:
         return min(idle, key=lambda one: (one.stage, one.since_s))
     counts = Counter(one.address for one in known)
@@ -111,15 +111,15 @@ class HttpConnection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> ConnectionStage:
         """What it does; before its handshake is over it waits."""
         if not self._is_made:
-            return Stage.WAITING
+            return ConnectionStage.WAITING
         if self._is_stream:
-            return Stage.STREAM
+            return ConnectionStage.STREAM
         if self.transport.get_write_buffer_size():
-            return Stage.UNREAD
-        return Stage.ANSWERING if self._has_whole_request else Stage.WAITING
+            return ConnectionStage.UNREAD
+        return ConnectionStage.ANSWERING if self._has_whole_request else ConnectionStage.WAITING
 
     @property
     def _has_whole_request(self) -> bool:
