@@ -1,4 +1,4 @@
-"""Text for people and programs: no secrets, foreign text escaped, long lists shortened, no repetition. Pure: no I/O."""
+"""Text for people and programs: no secrets, foreign text cut and escaped, short lists, no repetition. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -9,12 +9,36 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+# Cuts text of others for people. A transactional id, a client id and a group id have up to 32,767 characters, and the
+# error of a broker or a library has any number. Pure: no I/O, no clock.
+#
+# The fields of an event are for programs, and stay whole.
+
+LONGEST_NAME: Final = 256  # a topic has at most 249 characters
+CUT_MARK: Final = "\u2026"
+_KEPT_END = 16  # the number of an instance is often at the end of its id
+
+
+def cut(name: str, longest: int = LONGEST_NAME) -> str:
+    """The name, or its beginning and its end with a mark between them."""
+    if len(name) <= longest:
+        return name
+    return f"{name[: longest - _KEPT_END - 1]}{CUT_MARK}{name[-_KEPT_END:]}"
+
+
+def quoted(name: str) -> str:
+    """The name in a sentence: cut, and in quotation marks."""
+    return repr(cut(name))
+
+
 # Removes secrets from text that is shown: URLs with a user or a query, and values of settings that hold a secret.
 #
-# Everything that leaves the process as text passes here: log lines, errors, labels of metrics, rows of `doctor` and
-# suggested commands. Pure: no I/O, no clock.
+# Errors of libraries pass here, and so every line of the log, which may have one. The line of an incident does not: its
+# names are no secrets. Pure: no I/O, no clock.
 #
-# Law: if a text can be read in two ways, more of it is hidden. A password may contain `@`, `?`, `#` and `/`.
+# Law: if a text can be read in two ways, more of it is hidden. A password may contain `@`, `?`, `#` and `/`. A long
+# text is cut before it is searched, and a secret at the cut is hidden to the end. The work grows with the length of the
+# text alone: a pattern begins once for a run of characters, and gives none of them back.
 
 HIDDEN: Final = "***"
 REDIS_URL_RULE: Final = "redis://[[user]:password@]host:port/db"
@@ -24,7 +48,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?(.*)", re.DOTALL)
 # A port that is no number is shown only before a path: in redis://user:word the word is a password.
 # Sentinel and Redis Cluster have several hosts.
 _PLACE: Final = re.compile(r"([\w.~-]+|(?=/|$)|\[[\w:.%]+\])(:\d{0,5}(,[\w.~-]+:\d{1,5})*|:\w*(?=/))?(/[^@?#]*)?")
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])(?P<scheme>[A-Za-z0-9+.-]*+://)[^\s'\"<>]++")
 _NEXT_URL: Final = re.compile(r",(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 # What the name of a setting with a secret contains, as a regular expression of Python and of Java.
 NAMES_TO_HIDE: Final = (
@@ -33,14 +57,17 @@ NAMES_TO_HIDE: Final = (
     # of the clients of object stores
     r"|(?:account|private|encryption)[._]key|azure[._]sas"
 )
-_SENSITIVE: Final = rf"[\w.-]*(?:{NAMES_TO_HIDE})[\w.-]*"
+_SENSITIVE: Final = rf"(?=[\w.-]*?(?:{NAMES_TO_HIDE}))[\w.-]++"
 _ASSIGNED: Final = re.compile(
-    # name=value, and 'name': 'value' of JSON or a dict; "name: ..." is the form of our own errors
-    rf"""(?P<name>(?<![\w.-]){_SENSITIVE})(?P<sign>\s*=\s*(?!["']?\.\.\.)|["']\s*:\s*(?=["']))"""
-    r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"',;&}\])]+)""",
-    re.IGNORECASE,
+    # name=value, and 'name': 'value' of JSON or a dict; "name: ..." is the form of our own errors. A value without its
+    # second quotation mark goes to the end.
+    rf"""(?P<name>(?<![\w.-]){_SENSITIVE})(?P<sign>\s*+=\s*+(?!["']?\.\.\.)|["']\s*+:\s*+(?=["']))"""
+    r"""(?:"(?:[^"\\]|\\.?)*+(?:"|\Z)|'(?:[^'\\]|\\.?)*+(?:'|\Z)|[^\s"',;&}\])]++)""",
+    re.IGNORECASE | re.DOTALL,
 )
-_AUTHORIZATION: Final = re.compile(r"\b(Basic|Bearer)\s+[A-Za-z0-9+/._~-]{8,}=*")
+_AUTHORIZATION: Final = re.compile(r"\b(Basic|Bearer)\s++[A-Za-z0-9+/._~-]{8,}+=*+")
+_BEGUN_AUTHORIZATION: Final = re.compile(r"\b(Basic|Bearer)\s++[A-Za-z0-9+/._~-]*+\Z")
+LONGEST_MESSAGE: Final = 8_192
 
 
 def shown_url(url: str) -> str:
@@ -64,10 +91,13 @@ def is_secret_name(name: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """Free text, such as an error of a library, without the secrets that its form shows."""
-    text = _URL.sub(lambda found: _shown_token(found[0]), text)
+    """Free text, such as an error of a library, cut and without the secrets that its form shows."""
+    is_cut, text = len(text) > LONGEST_MESSAGE, text[:LONGEST_MESSAGE]
+    end = len(text) if is_cut else None
+    text = _URL.sub(lambda found: f"{found['scheme']}{HIDDEN}" if found.end() == end else _shown_token(found[0]), text)
     text = _ASSIGNED.sub(lambda found: f"{found['name']}{found['sign']}{HIDDEN}", text)
-    return _AUTHORIZATION.sub(lambda found: f"{found[1]} {HIDDEN}", text)
+    text = _AUTHORIZATION.sub(lambda found: f"{found[1]} {HIDDEN}", text)
+    return f"{_BEGUN_AUTHORIZATION.sub('', text)}{CUT_MARK}" if is_cut else text
 
 
 def _shown_token(token: str) -> str:
@@ -120,10 +150,10 @@ def printable(text: str) -> str:
 
 def shell_line(arguments: Iterable[str]) -> str:
     """The arguments as one line that a shell splits into the same arguments, and that can be shown and pasted."""
-    return " ".join(_quoted(argument) for argument in arguments)
+    return " ".join(_shell_word(argument) for argument in arguments)
 
 
-def _quoted(argument: str) -> str:
+def _shell_word(argument: str) -> str:
     """The argument for bash, zsh, ksh and, if it can be shown as it is, for every sh and fish."""
     if not argument.isprintable():
         # This form can be shown: each byte that is not printable ASCII is an escape.
@@ -195,6 +225,12 @@ def some(names: Sequence[object], most: int) -> str:
     """The first `most` names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
+
+
+def some_names(names: Sequence[str], most: int) -> str:
+    """The same for names of others: each is cut."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(cut, names[:most])) + more
 
 
 def grouped(pairs: Iterable[tuple[str, _Why]]) -> dict[_Why, list[str]]:

@@ -38,6 +38,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
+from txnwatch.state.text import quoted
 
 
 class ProducerIdentity(NamedTuple):
@@ -93,10 +94,10 @@ def why_not(found: TransactionDescription) -> str | None:
             return str(problem)
         case UnknownTransactionalId(name, coordinator):
             return (
-                f"broker {coordinator}, its coordinator, does not know {name!r}: it never existed, or it expired. "
-                "Nobody can write under it, so there is nothing to fence"
+                f"broker {coordinator}, its coordinator, does not know {quoted(name)}: it never existed, or it "
+                "expired. Nobody can write under it, so there is nothing to fence"
             )
-    return None if identity_of(found) is not None else f"{found.transactional_id!r} has no epoch yet"
+    return None if identity_of(found) is not None else f"{quoted(found.transactional_id)} has no epoch yet"
 
 
 def is_fenced(found: DescribedTransaction, producer_id: ProducerId | None, epoch: ProducerEpoch | None) -> bool:

@@ -18,6 +18,7 @@ from txnwatch.state.model.incident import ExpectedOutcome, Refusal
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import SpanData, epoch_text
 from txnwatch.state.model.values import CoordinatorEpoch, DurationMs, TimestampMs
+from txnwatch.state.text import cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,9 @@ def _id_denied(case: Case) -> str | None:
         return "the transactional id is not known, and a list of prefixes is set" if has_lists else None
     for name in names:
         if policy.deny_id_prefixes and name.startswith(policy.deny_id_prefixes):
-            return f"{name} has a prefix of the deny list"
+            return f"{cut(name)} has a prefix of the deny list"
         if policy.id_prefixes and not name.startswith(policy.id_prefixes):
-            return f"{name} has no prefix of the allow list"
+            return f"{cut(name)} has no prefix of the allow list"
     return None
 
 
@@ -188,7 +189,7 @@ def _still_owned(case: Case) -> str | None:
         return found.why
     # The marker of this partition may count as written, but a new leader of the coordinators' log sends all again.
     if owner.is_ending and owner.producer_id == case.proven.row.producer_id:
-        return f"{owner.transactional_id} is {owner.state}: its coordinator will write the markers"
+        return f"{cut(owner.transactional_id)} is {owner.state}: its coordinator will write the markers"
     return None
 
 
@@ -221,8 +222,9 @@ def _may_be_reused(case: Case) -> str | None:
     if owner is None or not may_begin_again(owner, data):
         return None
     return (
-        f"{owner.transactional_id} still has producer id {row.producer_id} and {epoch_text(owner.producer_epoch)}: its "
-        "next transaction may begin at any moment, and the marker would end it; fence the id first"
+        f"{cut(owner.transactional_id)} still has producer id {row.producer_id} and "
+        f"{epoch_text(owner.producer_epoch)}: its next transaction may begin at any moment, and the "
+        "marker would end it; fence the id first"
     )
 
 

@@ -7,7 +7,7 @@ An unknown candidate waits until it is emitted again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -30,6 +30,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import CoordinatorEpoch, Problem
 from txnwatch.state.model.verdicts import Reason
+from txnwatch.state.text import cut, quoted, some
 
 # Combines the answers of all coordinators about one producer id. Pure: no I/O, no clock.
 #
@@ -37,6 +38,7 @@ from txnwatch.state.model.verdicts import Reason
 # of a fresh read use this function: the watcher, the abort, and the commands that read once.
 
 _MISSING = Problem("it was not described")
+_IDS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def names_in_log(candidate: SpanCandidate) -> frozenset[str]:
 
 def coordinator_reading(
     candidate: SpanCandidate,
-    descriptions: dict[str, TransactionDescription],
+    descriptions: Mapping[str, TransactionDescription],
     listing: TransactionListing,
 ) -> CoordinatorReading:
     """Combines the coordinators' answers; all callers use this function, so all apply the same checks.
@@ -73,7 +75,7 @@ def coordinator_reading(
     A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
     producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
     """
-    listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
+    listed = listing.of_producer(candidate.producer_id)
     read = names_in_log(candidate)
     names = sorted({row.transactional_id for row in listed} | read)
     problems: list[Problem] = []
@@ -81,7 +83,7 @@ def coordinator_reading(
     for name in names:
         description = descriptions.get(name, NotDescribed(name, _MISSING))
         if isinstance(description, NotDescribed):
-            problems.append(description.problem.of(f"transactional id {name!r}"))
+            problems.append(description.problem.of(f"transactional id {quoted(name)}"))
         elif isinstance(description, DescribedTransaction):
             doubt = _doubt(description, listed, listing)
             if doubt is not None:
@@ -93,7 +95,7 @@ def coordinator_reading(
     if problems:
         return CoordinatorReading(problem=problems[0])
     if len(names) > 1:
-        ids = ", ".join(map(repr, names))
+        ids = some([quoted(name) for name in names], _IDS_NAMED)
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
     missing = _whole(listing.problems)
@@ -108,14 +110,14 @@ def _whole(problems: Sequence[Problem]) -> Problem | None:
 
 
 def _doubt(
-    described: DescribedTransaction, listed: list[ListedTransaction], listing: TransactionListing
+    described: DescribedTransaction, listed: Sequence[ListedTransaction], listing: TransactionListing
 ) -> Problem | None:
     """Why another broker may be the coordinator: one that has lost the coordinators' log describes an old state."""
     name = described.transactional_id
     brokers = {row.coordinator for row in listed if row.transactional_id == name} | {described.coordinator}
     if len(brokers) > 1:
         numbers = ", ".join(str(broker) for broker in sorted(brokers))
-        return Problem(f"brokers {numbers} all answer as coordinators of {name}")
+        return Problem(f"brokers {numbers} all answer as coordinators of {cut(name)}")
     return _whole(listing.silent)
 
 
@@ -203,7 +205,7 @@ def assess_span(
 
 def held_by(owner: DescribedTransaction) -> SpanConfirmation:
     """The answer about a span that a live transaction holds, by its coordinator alone."""
-    return SpanConfirmation(Answer.REFUTED, f"{owner.transactional_id} holds the partition", description=owner)
+    return SpanConfirmation(Answer.REFUTED, f"{cut(owner.transactional_id)} holds the partition", description=owner)
 
 
 def unanswered(why: str) -> SpanConfirmation:
@@ -296,7 +298,7 @@ def _objections(
         yield SpanConfirmation(Answer.UNKNOWN, str(coordinator.problem))
     found = coordinator.description
     if found is not None and covers(found, candidate):
-        why = f"{found.transactional_id} is {found.state} and holds the partition"
+        why = f"{cut(found.transactional_id)} is {found.state} and holds the partition"
         yield SpanConfirmation(Answer.REFUTED, why, description=found)
 
 
@@ -339,11 +341,11 @@ def assess_transaction(candidate: TransactionCandidate, described: TransactionDe
         case NotDescribed(_, problem):
             return TransactionConfirmation(Answer.UNKNOWN, str(problem))
         case UnknownTransactionalId(name):
-            return TransactionConfirmation(Answer.REFUTED, f"{name} is not known")
+            return TransactionConfirmation(Answer.REFUTED, f"{cut(name)} is not known")
     is_same = (described.producer_id, described.start_ms) == (candidate.producer_id, view.start_ms)
     if view.state.is_prepare:
         is_same = is_same and described.producer_epoch == view.producer_epoch
     if not is_same or described.state is not view.state:
-        why = f"{view.transactional_id} is {described.state}, producer id {described.producer_id}"
+        why = f"{cut(view.transactional_id)} is {described.state}, producer id {described.producer_id}"
         return TransactionConfirmation(Answer.REFUTED, why, described)
     return TransactionConfirmation(Answer.CONFIRMED, "", described)

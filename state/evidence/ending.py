@@ -22,6 +22,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import NO_BARRIER, DurationMs, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
+from txnwatch.state.text import cut
 
 # Who wrote a marker, and whether a span is over, from fresh reads. There is no result without evidence.
 #
@@ -228,7 +229,7 @@ def partition_gone(now_ms: TimestampMs) -> Resolution:
 
 def refuted(now_ms: TimestampMs, owner: DescribedTransaction) -> Resolution:
     """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
-    detail = f"{owner.transactional_id} is {owner.state} and owns this transaction: its coordinator will end it"
+    detail = f"{cut(owner.transactional_id)} is {owner.state} and owns this transaction: its coordinator will end it"
     return _end(EndKind.REFUTED, EndedBy.COORDINATOR, now_ms, detail)
 
 

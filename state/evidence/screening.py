@@ -211,7 +211,7 @@ def screen(
     covered: list[tuple[SpanCandidate, DescribedTransaction]] = []
     unproven: list[tuple[SpanCandidate, str]] = []
     for span in spans:
-        reading = coordinator_reading(span, dict(descriptions), listing)
+        reading = coordinator_reading(span, descriptions, listing)
         if reading.problem is not None:
             unproven.append((span, str(reading.problem)))
         elif reading.description is not None and covers(reading.description, span):

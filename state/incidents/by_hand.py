@@ -40,6 +40,7 @@ from txnwatch.state.model.incident import (
 )
 from txnwatch.state.model.ports import NotSent
 from txnwatch.state.model.values import NO_TIME, Offset, PartitionOffset, ProducerId, TopicPartition
+from txnwatch.state.text import cut
 
 # What the abort by hand wants beside fresh reads. It publishes on the incident that a watch has opened, so nobody is
 # paged a second time; the watch ends it. Of the record on the topic it uses what identifies the incident, and the
@@ -203,7 +204,7 @@ class AbortByHand:
             return candidate, proof
         for _, described in found.covered:
             name, state = described.transactional_id, described.state
-            raise TxnwatchError(f"{partition}: it does not hang: {name} is {state} and holds the partition")
+            raise TxnwatchError(f"{partition}: it does not hang: {cut(name)} is {state} and holds the partition")
         for _, why in found.unproven:
             raise BrokerError(f"{partition}: could not read whether it hangs: {why}")
         absence = yield from ask(FindAbsence(partition))

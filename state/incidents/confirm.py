@@ -54,7 +54,7 @@ def confirm_spans(
     """Confirms hanging candidates; the proof depends on the order of the reads."""
     if not candidates:
         return []
-    partitions = [candidate.partition for candidate in candidates]
+    partitions = list(dict.fromkeys(candidate.partition for candidate in candidates))
     before = yield from ask(ReadPartitions(partitions))
     listing = yield from ask(ListTransactions([candidate.producer_id for candidate in candidates]))
     names = {row.transactional_id for row in listing.transactions}

@@ -334,6 +334,11 @@ def explain_partition(origin: Origin, partition: TopicPartition) -> str:
     return _command(origin, "explain", topic=partition.topic, partition=str(partition.partition))
 
 
+def describe_producers(origin: Origin, partition: TopicPartition) -> str:
+    """The command that lists the producers of the partition, with what each has open."""
+    return _command(origin, "describe-producers", topic=partition.topic, partition=str(partition.partition))
+
+
 def explain_id(origin: Origin, transactional_id: str) -> str:
     """The command that explains what the transactional id is doing."""
     return _command(origin, "explain", transactional_id=transactional_id)

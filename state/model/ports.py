@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from txnwatch.state.model.incident import IncidentEvent, WaitingGroup
@@ -113,12 +113,15 @@ class PartitionReading:
     log_start_offset: Offset | None = None
     producers: tuple[ActiveProducer, ...] = ()
     is_absent: bool = False
+    _open: Mapping[ProducerId, ActiveProducer] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        is_open = (row for row in reversed(self.producers) if row.txn_start_offset is not None)
+        object.__setattr__(self, "_open", {row.producer_id: row for row in is_open})  # of equal ids the first counts
 
     def open_transaction(self, producer_id: ProducerId) -> ActiveProducer | None:
         """The producer's open transaction on the partition, None if it has none."""
-        return next(
-            (row for row in self.producers if row.producer_id == producer_id and row.txn_start_offset is not None), None
-        )
+        return self._open.get(producer_id)
 
 
 class ListedTransaction(NamedTuple):
@@ -146,6 +149,17 @@ class TransactionListing:
     problems: tuple[Problem, ...] = ()
     silent: tuple[Problem, ...] = ()
     has_ids: bool = True
+    _rows: Mapping[ProducerId, list[ListedTransaction]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rows: dict[ProducerId, list[ListedTransaction]] = {}
+        for row in self.transactions:
+            rows.setdefault(row.producer_id, []).append(row)
+        object.__setattr__(self, "_rows", rows)
+
+    def of_producer(self, producer_id: ProducerId) -> Sequence[ListedTransaction]:
+        """The ids that have a producer id."""
+        return self._rows.get(producer_id, ())
 
 
 class MarkerSpec(NamedTuple):

@@ -45,7 +45,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     log_numbered,
 )
-from txnwatch.state.text import grouped, some
+from txnwatch.state.text import cut, grouped, some
 from txnwatch.streaming.admin import transaction_requests as messages
 from txnwatch.streaming.admin.kafka_settings import topic_settings
 from txnwatch.streaming.admin.transaction_requests import (
@@ -404,10 +404,10 @@ def described_with_log(cluster: Cluster, transactional_id: str) -> DescribedWith
 def _known(described: TransactionDescription) -> DescribedTransaction:
     match described:
         case NotDescribed(transactional_id, problem):
-            raise BrokerError(f"transactional id {transactional_id}: {problem}")
+            raise BrokerError(f"transactional id {cut(transactional_id)}: {problem}")
         case UnknownTransactionalId(transactional_id, coordinator):
             raise BrokerError(
-                f"transactional id {transactional_id}: its coordinator, broker {coordinator}, does not know it: it "
-                "never existed, or it expired (transactional.id.expiration.ms)"
+                f"transactional id {cut(transactional_id)}: its coordinator, broker {coordinator}, does not know it: "
+                "it never existed, or it expired (transactional.id.expiration.ms)"
             )
     return described

@@ -16,7 +16,7 @@ from support.browsers import Tab, a_tab
 from support.forwarder import Forwarder
 from support.page_client import a_stream
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, now_ms
-from txnwatch.page.live_picture import MOST_OF_ONE
+from txnwatch.page.live_picture import MOST
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web.server import WebServer
 from txnwatch.web.web_config import WebConfig, read_web_config
@@ -88,10 +88,10 @@ def test_messages_that_are_held_up_do_not_count(browser: Any) -> None:
 
 
 def test_without_a_stream_the_page_asks_every_5_s_and_the_stream_comes_back(browser: Any, serve: Serve) -> None:
-    """All streams of the address are taken."""
+    """All streams are taken, by one address."""
     url = serve(a_calm_cluster())
     with ExitStack() as streams:
-        for _ in range(MOST_OF_ONE):
+        for _ in range(MOST):
             assert streams.enter_context(a_stream(url)).status == 200
         with a_tab(browser, url) as tab:
             tab.until("All clear.")

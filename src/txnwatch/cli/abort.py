@@ -32,7 +32,7 @@ from txnwatch.cli.one_shot import (
     options_of,
     origin_of,
 )
-from txnwatch.cli.output import REFUSED, CommandAnswer, Line, write
+from txnwatch.cli.output import REFUSED, CommandAnswer, Line, Name, write
 from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
 from txnwatch.state.abort.rules import RULE_OF_REFUSAL, Refused
 from txnwatch.state.evidence.screening import Search
@@ -44,6 +44,7 @@ from txnwatch.state.model.incident import ActionResult, ExpectedOutcome, Inciden
 from txnwatch.state.model.ownership import ADVICE_MEANS
 from txnwatch.state.model.values import Offset, ProducerEpoch, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.state.text import cut
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -120,7 +121,7 @@ class Decided:
     txn_start_offset: Offset | None
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    transactional_id: str | None
+    transactional_id: Name | None
     reason: str | None
     expected_outcome: str
     outcome_doubt: str | None
@@ -240,8 +241,8 @@ def _show(parsed: argparse.Namespace, incident: IncidentEvent, result: str, deta
 
 def _about(incident: IncidentEvent) -> Iterator[str]:
     yield (
-        f"{start_of(incident).place}: producer id {incident.producer_id}, epoch "
-        f"{incident.producer_epoch}, transactional id {incident.transactional_id or 'unknown'}, {incident.reason}, "
+        f"{start_of(incident).place}: producer id {incident.producer_id}, epoch {incident.producer_epoch}, "
+        f"transactional id {cut(incident.transactional_id or 'unknown')}, {incident.reason}, "
         f"expected outcome {incident.expected_outcome}"
     )
     if incident.owner is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from txnwatch.cli.output import Time
+from txnwatch.cli.output import Name, Time
 from txnwatch.state.model.values import (
     CoordinatorEpoch,
     DurationMs,
@@ -34,7 +34,7 @@ class LogRow:
     partition: int | None
     offset: Offset | None
     timestamp_ms: Time | None
-    transactional_id: str | None
+    transactional_id: Name | None
     transaction_state: str | None
     producer_id: ProducerId | None
     producer_epoch: ProducerEpoch | None

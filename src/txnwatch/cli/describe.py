@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask, kafka_text
-from txnwatch.cli.output import CommandAnswer, NotChecked, Time
+from txnwatch.cli.output import CommandAnswer, Name, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.transaction import DescribedTransaction
 from txnwatch.state.model.values import (
@@ -24,6 +24,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TimestampMs,
 )
+from txnwatch.state.text import cut
 from txnwatch.streaming.admin.transactions import DescribedWithLog, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -36,7 +37,7 @@ class DescribedRow:
     """One transactional id. The duration is that of its open transaction, else of its last one."""
 
     coordinator_id: BrokerId
-    transactional_id: str
+    transactional_id: Name
     producer_id: ProducerId
     producer_epoch: ProducerEpoch | None
     transaction_state: str
@@ -87,8 +88,8 @@ def _answer(cluster: Cluster, ids: Sequence[str]) -> CommandAnswer:
         try:
             described = described_with_log(cluster, transactional_id)
         except BrokerError as exc:
-            who = f"transactional id {transactional_id}"
-            missing[who] = str(exc).removeprefix(f"{who}: ")
+            known_prefix = f"transactional id {cut(transactional_id)}: "
+            missing[f"transactional id {transactional_id}"] = str(exc).removeprefix(known_prefix)
             continue
         found.append(described)
         if described.problem is not None:

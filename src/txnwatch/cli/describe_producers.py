@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_partition_flags, ask, id32
-from txnwatch.cli.output import CommandAnswer, NotChecked, Time
+from txnwatch.cli.output import CommandAnswer, Name, NotChecked, Time
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.ports import ActiveProducer, ListedTransaction
 from txnwatch.state.model.values import (
@@ -35,7 +35,7 @@ class ProducerRow:
     last_sequence: int | None
     last_timestamp_ms: Time | None
     current_transaction_start_offset: Offset | None
-    transactional_id: str | None
+    transactional_id: Name | None
     transaction_state: str | None
 
 

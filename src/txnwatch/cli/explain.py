@@ -56,6 +56,7 @@ from txnwatch.state.model.transaction import (
 )
 from txnwatch.state.model.values import CoordinatorEpoch, PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
+from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -215,7 +216,7 @@ def _of_name(question: Question, parsed: argparse.Namespace) -> Explanation:
         explained = of_group_named(question, parsed.group)
         if explained is None:
             why = "; ".join(question.missing.values()) or "no broker lists this group"
-            raise BrokerError(f"consumer group {parsed.group}: {why}")
+            raise BrokerError(f"consumer group {cut(parsed.group)}: {why}")
         return explained
     name = parsed.transactional_id or parsed.target
     now = _described_now(question, name)
@@ -331,7 +332,7 @@ def _producer(batch: BatchPlace) -> str:
 def _of_owner(name: str | None, producer_id: ProducerId) -> str:
     if name is None:
         return nobody_has(producer_id)
-    return f"The producer id belongs to transactional id {name!r}."
+    return f"The producer id belongs to transactional id {quoted(name)}."
 
 
 def _end_lines(place: RecordPlace, owner: OwnerEnds) -> tuple[str, ...]:
@@ -410,7 +411,7 @@ def _lines(explained: Explanation, named: Named, advice: Advice | None) -> Itera
     if named.owner is not None:
         yield f"Call {_whom_to_call(named.owner)}: found by the {named.owner.found_by.replace('_', ' ')}."
     if named.application is not None:
-        yield f"Transactional id {explained.transactional_id!r}: {named.application.text}."
+        yield f"Transactional id {quoted(explained.transactional_id or '')}: {named.application.text}."
     if advice is not None:
         yield ADVICE_MEANS[advice]
 
@@ -423,4 +424,4 @@ def _groups(explained: Explanation, owners: OwnerLookup) -> Iterator[str]:
     for group_id in dict.fromkeys((*explained.affected_groups, *explained.waiting_groups)):
         owner = owners.of_group(group_id)
         if owner is not None:
-            yield f"Group {group_id}: {_whom_to_call(owner)}."
+            yield f"Group {cut(group_id)}: {_whom_to_call(owner)}."

@@ -57,7 +57,7 @@ from txnwatch.state.model.transaction import (
     UnknownTransactionalId,
 )
 from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition
-from txnwatch.state.text import some
+from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
@@ -144,7 +144,7 @@ def participants_of(records: Iterable[LogRecord]) -> set[TopicPartition]:
 
 def _gone(transactional_id: str, records: list[LogRecord]) -> str:
     tombstone = tombstone_of(records)
-    gone = f"{transactional_id}: no coordinator has this transactional id any more"
+    gone = f"{cut(transactional_id)}: no coordinator has this transactional id any more"
     if tombstone is None:
         return f"{gone}; its last record is at {place_of(records[-1])}."
     return f"{gone}: it has expired (transactional.id.expiration.ms). Its tombstone is at {place_of(tombstone)}."
@@ -181,7 +181,7 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
     names = [row.transactional_id for row in listing.transactions if row.producer_id == producer_id]
     if names:
         explained = of_known_id(question, names[0])
-        head = f"{text} is the producer id of transactional id {names[0]!r}."
+        head = f"{text} is the producer id of transactional id {quoted(names[0])}."
         return replace(explained, target=text, text=(head, *explained.text))
     owner = former_owner(question.cluster, producer_id)
     if owner.problem is not None:
@@ -190,7 +190,7 @@ def of_producer_id(question: Question, text: str) -> Explanation | None:
         return None
     head = former_text(producer_id, owner)
     if isinstance(owner.now, NotDescribed):
-        raise BrokerError(f"transactional id {owner.transactional_id}: {owner.now.problem}")
+        raise BrokerError(f"transactional id {cut(owner.transactional_id)}: {owner.now.problem}")
     if isinstance(owner.now, DescribedTransaction):
         return _superseded(question, text, owner.now, head)
     former = of_former_id(question, owner.transactional_id)
@@ -237,7 +237,7 @@ def of_name(question: Question, name: str, now: TransactionDescription) -> Expla
             first, *others = sorted(found, key=lambda one: one.state in NO_FINDING)
             return replace(first, text=(*first.text, *(line for other in others for line in other.text)))
     if isinstance(now, NotDescribed):
-        raise BrokerError(f"transactional id {name}: {now.problem}")
+        raise BrokerError(f"transactional id {cut(name)}: {now.problem}")
     unread = "".join(f"; {what} could not be read: {why}" for what, why in missing.items())
     raise BrokerError(_nothing(question, name) + unread)
 
@@ -278,8 +278,8 @@ def _nothing(question: Question, name: str) -> str:
         meant = None
     about = _missing_partition(question, meant) if meant is not None else ""
     return (
-        f"{name}: {about}no topic, consumer group or transactional id has this name: such an id never existed, or it "
-        "expired (transactional.id.expiration.ms) and compaction has removed its records"
+        f"{cut(name)}: {about}no topic, consumer group or transactional id has this name: such an id never existed, or "
+        "it expired (transactional.id.expiration.ms) and compaction has removed its records"
     )
 
 
@@ -296,7 +296,7 @@ def _missing_partition(question: Question, meant: TopicPartition) -> str:
         return f"topic {meant.topic} does not exist: it was deleted, or it never existed; "
     return (
         f"topic {meant.topic} was deleted, and with it all that was open on it: transactional id "
-        f"{last.transactional_id!r} had {meant} in a transaction at {utc(last.timestamp_ms)}; "
+        f"{quoted(last.transactional_id)} had {meant} in a transaction at {utc(last.timestamp_ms)}; "
     )
 
 
@@ -352,8 +352,8 @@ def with_waiting_groups(question: Question, partition: TopicPartition, explained
     for name, (span, why) in waits.items():
         lines = (
             (
-                f"But consumer group {name!r} waits: its committed offset of {partition} is pending in a transaction "
-                f"on {span.partition} ({UNSTABLE})."
+                f"But consumer group {quoted(name)} waits: its committed offset of {partition} is pending in a "
+                f"transaction on {span.partition} ({UNSTABLE})."
             ),
             waiting_means("It"),
             *why.text,
@@ -426,7 +426,7 @@ def of_group(question: Question, group: KnownGroup) -> Explanation:
 def _head(group: KnownGroup, offsets: Mapping[TopicPartition, Offset]) -> str:
     kind = f"{group.protocol or 'consumer'} group"
     away = " (no member is connected now)" if group.state == "Empty" else ""
-    head = f"{group.group_id}: a {kind}, state {group.state}{away}, at broker {group.coordinator}."
+    head = f"{cut(group.group_id)}: a {kind}, state {group.state}{away}, at broker {group.coordinator}."
     if group.is_share:
         return (
             f"{head} A share group commits no offsets, so it never waits for them: ask for a partition that it reads."

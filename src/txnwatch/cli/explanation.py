@@ -21,6 +21,7 @@ from txnwatch.state.evidence.screening import EndsBy, ExpectedEnd, Search, expec
 from txnwatch.state.incidents.event_builder import (
     HangingData,
     Origin,
+    describe_producers,
     end_hanging,
     explain_id,
     explain_partition,
@@ -49,6 +50,7 @@ from txnwatch.state.model.verdicts import (
     is_two_phase,
     reason_text,
 )
+from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import DescribedWithLog
 
 # What holds a partition.
@@ -204,7 +206,7 @@ def of_partition(
         *waiting_lines(groups.waiting_for(first.start)),
         *(f"Not all groups are known: {problem}." for problem in groups.problems),
     )
-    text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(others, found, groups))
+    text = (*explained.text[:1], held, *hurt, *explained.text[1:], *_others(origin, partition, others, found, groups))
     return replace(
         explained,
         hidden_records=hidden,
@@ -275,7 +277,7 @@ def _hanging(origin: Origin, span: SpanCandidate, proof: SpanConfirmation, now_m
     owner = described.transactional_id if described is not None else view_id
     outcome, doubt, _ = known_outcome(span, proof)
     written_ms = span.span.last_timestamp_ms
-    owned = f"Its owner is {owner!r}" if owner is not None else "It has no owner"
+    owned = f"Its owner is {quoted(owner)}" if owner is not None else "It has no owner"
     state = f", now {described.state} at broker {described.coordinator}" if described is not None else ""
     text = (
         f"{span.partition}: HANGING.",
@@ -333,7 +335,7 @@ def _covered(
     name = described.transactional_id
     head = f"{span.partition}: {end.state}. Its open transaction is in state {described.state}."
     began = since(described.start_ms, now_ms)
-    owner = f"Its owner is {name!r}, at broker {described.coordinator}: {described.state}{began}."
+    owner = f"Its owner is {quoted(name)}, at broker {described.coordinator}: {described.state}{began}."
     return Explanation(
         target=str(span.partition),
         state=end.state,
@@ -366,12 +368,26 @@ def _verdict_of(described: DescribedTransaction, found: Search) -> Verdict | Non
     return next((one.verdict for one, _ in found.overdue if one.view.transactional_id == name), None)
 
 
-def _others(others: Sequence[SpanCandidate], found: Search, groups: GroupsAround) -> list[str]:
-    """The open spans after the first: when the first has ended, the next one holds the last stable offset."""
+_OTHERS = 10
+
+
+def _others(
+    origin: Origin, partition: TopicPartition, others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
+) -> list[str]:
+    """The open spans after the first, at most _OTHERS: those that hang, then those whose owner is not known.
+
+    When the first span has ended, the next one in the log holds the last stable offset.
+    """
     hanging = {(span.partition, span.producer_id) for span, _ in found.hanging}
-    return [
+    unproven = {(span.partition, span.producer_id) for span, _ in found.unproven}
+
+    def rank(span: SpanCandidate) -> tuple[bool, bool]:
+        key = span.partition, span.producer_id
+        return key not in hanging, key not in unproven
+
+    lines = [
         line
-        for span in others
+        for span in sorted(others, key=rank)[:_OTHERS]
         for line in (
             (
                 f"Also open, at a higher offset: {'HANGING, ' if (span.partition, span.producer_id) in hanging else ''}"
@@ -380,6 +396,11 @@ def _others(others: Sequence[SpanCandidate], found: Search, groups: GroupsAround
             *waiting_lines(groups.waiting_for(span.start)),
         )
     ]
+    if len(others) > _OTHERS:
+        of_them = sum((span.partition, span.producer_id) in hanging for span in others)
+        hang = f" ({of_them} of all these {'hangs' if of_them == 1 else 'hang'})" if of_them else ""
+        lines.append(f"And {len(others) - _OTHERS} more{hang}: `{describe_producers(origin, partition)}` lists them.")
+    return lines
 
 
 # What a transactional id is doing and waits for.
@@ -404,7 +425,7 @@ def of_id(
     name, state = described.transactional_id, described.state
     data = open_data(described.producer_id, read)
     ended_ms = known.last.timestamp_ms if known.last is not None else None
-    text = [f"{name}: {state}. {_did(described, ended_ms, past)}", _producer(known)]
+    text = [f"{cut(name)}: {state}. {_did(described, ended_ms, past)}", _producer(known)]
     if data.open:
         text.append(f"But its producer has open data on {_names(data.open)}, which no transaction of this id owns.")
     if data.unread:
@@ -468,7 +489,7 @@ def _live_id(
     holds = open_data(described.producer_id, readings).open
     sooner = _sooner(origin, known, end)
     text = (
-        f"{name}: {state}{since(since_ms, now_ms)}.",
+        f"{cut(name)}: {state}{since(since_ms, now_ms)}.",
         _producer(known),
         f"It holds {_names(sorted(described.partitions)) or 'nothing'}; open data is on {_names(holds) or 'none'}.",
         how_it_ends,

@@ -67,6 +67,7 @@ from txnwatch.state.model.values import (
     SpanStart,
     TopicPartition,
 )
+from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.transactions import ClusterAdmin, init_producer_id
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
@@ -206,7 +207,7 @@ class Fence:
         why = why_not(found)
         if why is not None:
             error = BrokerError if isinstance(found, NotDescribed) else TxnwatchError
-            raise error(f"transactional id {self._id!r}: {why}")
+            raise error(f"transactional id {quoted(self._id)}: {why}")
         assert isinstance(found, DescribedTransaction)
         before = identity_of(found)
         assert before is not None
@@ -287,7 +288,7 @@ def _is_final(problem: Problem) -> bool:
 
 def what_it_ends(found: DescribedTransaction, before: ProducerIdentity, effect: str) -> Iterator[str]:
     """The lines that are shown before the question."""
-    yield f"transactional id {found.transactional_id}: {found.state}, {before}"
+    yield f"transactional id {cut(found.transactional_id)}: {found.state}, {before}"
     yield f"fence: {effect}."
     topics = frozenset(partition.topic for partition in found.partitions)
     advice = advice_about(taken_apart(Subject(found.transactional_id, topics=topics)))

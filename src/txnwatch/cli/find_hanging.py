@@ -26,7 +26,7 @@ from txnwatch.cli.one_shot import (
     id32,
     origin_of,
 )
-from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Names, NotChecked, Time
+from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Name, Names, NotChecked, Time
 from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
 from txnwatch.state.incidents.event_builder import Origin, named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
@@ -65,7 +65,7 @@ class FoundRow:
     """
 
     verdict: str
-    transactional_id: str | None
+    transactional_id: Name | None
     topic: Annotated[str | None, WIDE]
     partition: Annotated[int | None, WIDE]
     partitions: Names

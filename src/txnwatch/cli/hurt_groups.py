@@ -26,7 +26,7 @@ from txnwatch.state.model.values import (
     TimestampMs,
     TopicPartition,
 )
-from txnwatch.state.text import some
+from txnwatch.state.text import quoted, some
 
 _NAMED = 5  # groups, and partitions of a group, in the text; the JSON has all
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
@@ -69,8 +69,8 @@ def waiting_lines(groups: Sequence[WaitingGroup]) -> Iterable[str]:
     """What a transaction with pending offsets means for the groups."""
     for group in groups[:_NAMED]:
         yield (
-            f"Consumer group {group.group_id!r} waits: its committed offsets of {some(group.partitions, _NAMED)} are "
-            "pending in this transaction."
+            f"Consumer group {quoted(group.group_id)} waits: its committed offsets of "
+            f"{some(group.partitions, _NAMED)} are pending in this transaction."
         )
     if len(groups) > _NAMED:
         yield f"{len(groups) - _NAMED} more groups wait (`--format json` names them)."
@@ -92,7 +92,7 @@ def affected_lines(groups: Sequence[AffectedGroup], stable: Offset) -> Iterable[
     below = [one for one in groups if one.committed_offset != stable]
     for found, place in ((at_it, "have reached this offset"), (below, "have not reached it yet")):
         if found:
-            named = [f"{one.group_id!r} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]
+            named = [f"{quoted(one.group_id)} (at {one.committed_offset}, lag {one.hidden_lag})" for one in found]
             names = some(named, _NAMED)
             yield f"If they read with read_committed, these groups stop here; they {place}: {names}."
 

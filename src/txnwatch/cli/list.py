@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, ask, id64, int64, kafka_text
-from txnwatch.cli.output import CommandAnswer, Duration, NotChecked
+from txnwatch.cli.output import CommandAnswer, Duration, Name, NotChecked
 from txnwatch.cli.past_ids import FormerOwner, former_owner, former_text
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.ports import ListedTransaction
@@ -28,7 +28,7 @@ _LIVE = tuple(str(state) for state in TransactionState if state.is_live)
 class ListedRow:
     """One transactional id; timeout and age are set only while a transaction is open."""
 
-    transactional_id: str
+    transactional_id: Name
     coordinator: BrokerId
     producer_id: ProducerId
     transaction_state: str

@@ -33,7 +33,7 @@ from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
 from txnwatch.state.model.values import DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
-from txnwatch.state.text import grouped, printable, redacted, some, two_units
+from txnwatch.state.text import cut, grouped, printable, redacted, some, some_names, two_units
 
 # Lays out rows as lines of text that fit the terminal; without a terminal every row is one line.
 #
@@ -133,12 +133,12 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 
 # An incident event as one line of text.
 
-_GROUPS_NAMED = 2  # groups that are named; the event has all
+_GROUPS_NAMED, _PARTITIONS_NAMED = 2, 20  # that are named; the event has all
 _ALL_GROUPS = "`txnwatch status` names all"
 
 
 def event_line(event: IncidentEvent) -> str:
-    """Time, verdict, place, owner and effect of an event; control characters are escaped."""
+    """Time, verdict, place, owner and effect of an event; names are cut, and control characters are escaped."""
     parts = (utc(event.time_ms), _headline(event), where(event), *_details(event))
     return printable("  ".join(part for part in parts if part))
 
@@ -165,7 +165,7 @@ def where(event: IncidentEvent) -> str:
 
 def owner(event: IncidentEvent) -> str:
     """The owner: transactional id, producer id, epoch."""
-    name = event.transactional_id if event.transactional_id is not None else "(no transactional id)"
+    name = cut(event.transactional_id) if event.transactional_id is not None else "(no transactional id)"
     return f"{name} (producer id {event.producer_id}, epoch {event.producer_epoch})"
 
 
@@ -180,7 +180,8 @@ def _details(event: IncidentEvent) -> tuple[str, ...]:
         at = f" by the marker at {marker}" if marker is not None else ""
         return (owner(event), f"{event.resolution.how}{at}, open for {duration(event.age_ms)}")
     if event.topic is None:
-        pending = f"markers outstanding: {', '.join(event.pending_partitions)}" if event.pending_partitions else ""
+        named = some(event.pending_partitions, _PARTITIONS_NAMED)
+        pending = f"markers outstanding: {named}" if named else ""
         return (owner(event), _to_call(event), f"open for {duration(event.age_ms)}", pending)
     effect = (_stopped(event), _waiting(event), _hidden(event))
     return (owner(event), _to_call(event), _held(event), *effect, _since(event))
@@ -216,7 +217,7 @@ def _groups(label: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     where = f" ({_ALL_GROUPS})" if len(names) > _GROUPS_NAMED else ""
-    return f"{label}: {some(names, _GROUPS_NAMED)}{where}"
+    return f"{label}: {some_names(names, _GROUPS_NAMED)}{where}"
 
 
 def _hidden(event: IncidentEvent) -> str:
@@ -259,9 +260,10 @@ _NAMES_IN_CELL = 3
 
 
 def _names(value: tuple[str, ...]) -> str:
-    return some(value, _NAMES_IN_CELL) or NONE
+    return some_names(value, _NAMES_IN_CELL) or NONE
 
 
+Name = Annotated[str, FieldStyle(cut)]  # that a client has chosen
 Names = Annotated[tuple[str, ...], FieldStyle(_names)]
 
 
@@ -396,7 +398,7 @@ def _write_text(answer: CommandAnswer, stream: TextIO, *, is_wide: bool) -> None
     else:
         _write_table(answer, stream, is_wide=is_wide)
     for why, names in grouped(answer.not_checked).items():
-        print(printable(f"not checked: {some(names, _NAMED)}: {why}"), file=stream)
+        print(printable(f"not checked: {some_names(names, _NAMED)}: {why}"), file=stream)
     for kept in answer.left_out:
         print(printable(f"left out: {kept.count} {kept.what}: {kept.why}"), file=stream)
     for line in answer.notes:
@@ -541,14 +543,14 @@ class _CommandFormatter(logging.Formatter):
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, logger and message; the fields of an incident event as `incident`."""
+        """Time, level, logger and message; the fields of an incident event as `incident`, whole and as they are."""
+        event, message = getattr(record, _INCIDENT, None), record.getMessage()
         found: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redacted(record.getMessage()),
+            "message": redacted(message) if event is None else message,
         }
-        event = getattr(record, _INCIDENT, None)
         if event is not None:
             found["incident"] = asdict(event)
         return json_text(found)

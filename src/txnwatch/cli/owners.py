@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from txnwatch.cli.one_shot import add_connection_flags, add_output_flags, add_owners_flag, kafka_text
-from txnwatch.cli.output import CLEAN, DETAIL, CommandAnswer, write
+from txnwatch.cli.output import CLEAN, DETAIL, CommandAnswer, Name, write
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.owners.owner_table import OwnerTable
 from txnwatch.state.model.ownership import Certainty, FoundBy, IdMaker, Subject
@@ -24,7 +24,7 @@ class NameRow:
         note: what the form of a transactional id shows, and whether an application counts.
     """
 
-    name: str
+    name: Name
     kind: str
     owner: str | None
     contact: Annotated[str | None, DETAIL]

@@ -15,6 +15,7 @@ from txnwatch.cli.output import utc
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.model.transaction import DescribedTransaction, NotDescribed, TransactionDescription
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, ProducerId
+from txnwatch.state.text import quoted
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_records, read_views
@@ -76,7 +77,7 @@ def former_text(producer_id: ProducerId, owner: FormerOwner) -> str:
     """Who had a producer id, and why nobody has it now."""
     if owner.transactional_id is None:
         return nobody_has(producer_id)
-    had = f"Producer id {producer_id} was that of transactional id {owner.transactional_id!r}"
+    had = f"Producer id {producer_id} was that of transactional id {quoted(owner.transactional_id)}"
     if isinstance(owner.now, DescribedTransaction):
         return f"{had}, which has producer id {owner.now.producer_id} now."
     if isinstance(owner.now, NotDescribed):

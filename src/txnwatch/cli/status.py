@@ -29,6 +29,8 @@ from txnwatch.cli.output import (
     CommandAnswer,
     Duration,
     Line,
+    Name,
+    Names,
     NotChecked,
     Time,
     delivering,
@@ -183,13 +185,13 @@ class OpenIncident:
     reason: Annotated[str | None, DETAIL]
     topic: str | None
     partition: int | None
-    transactional_id: str | None
+    transactional_id: Name | None
     producer_id: Annotated[ProducerId, DETAIL]
     open_since_ms: Annotated[Time, DETAIL]
     age_ms: Duration
     hidden_records: int | None
-    stopped_groups: tuple[str, ...]
-    waiting_groups: Annotated[tuple[str, ...], DETAIL]
+    stopped_groups: Names
+    waiting_groups: Annotated[Names, DETAIL]
     incident_id: Annotated[str, DETAIL]
     owner: str | None
     contact: Annotated[str | None, DETAIL]

@@ -142,7 +142,7 @@ METRICS: tuple[Metric, ...] = (
         "refused_connections_total",
         _C,
         (),
-        "connections to the HTTP port that were closed at once, because too many were open, or too many of one address",
+        "connections to the HTTP port that were closed because too many were open: new ones, or idle ones for new ones",
     ),
     Metric(
         HEALTH,

@@ -203,8 +203,10 @@ class StreamOfOne(StreamingResponse):
 
 # The viewers: who gets a message, and when.
 
-MOST: Final = 64
-MOST_OF_ONE: Final = 8
+# All places may be those of one address, which is that of an ingress or a proxy. When there is none left, an address
+# that has more than another gives one up for it.
+
+MOST: Final = 64  # fewer than the connections of the server (web/connections.py)
 RETRY_MS: Final = 2_000
 BEAT_S: Final = 1.0
 
@@ -222,6 +224,7 @@ class Viewer:
     address: str
     waiting: bytes | None = None
     is_behind: bool = True
+    is_over: bool = False
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -236,7 +239,7 @@ class Viewers:
 
     snapshot: Callable[[], bytes]
     beat: Callable[[], bytes]
-    _viewers: set[Viewer] = field(default_factory=set)
+    _viewers: dict[Viewer, None] = field(default_factory=dict)
     _farewell: bytes | None = None
 
     def __len__(self) -> int:
@@ -244,16 +247,27 @@ class Viewers:
 
     def admit(self, address: str) -> Viewer | None:
         """A place for one more viewer of an address; None if there is none. `leave` gives it back."""
-        of_one = Counter(one.address for one in self._viewers)[address]
-        if self._farewell is not None or len(self._viewers) >= MOST or of_one >= MOST_OF_ONE:
+        if self._farewell is not None or (len(self._viewers) >= MOST and not self._has_made_room(address)):
             return None
         viewer = Viewer(address)
-        self._viewers.add(viewer)
+        self._viewers[viewer] = None
         return viewer
+
+    def _has_made_room(self, address: str) -> bool:
+        """Whether the last viewer of the address with the most of them has given its place up for this address."""
+        counts = Counter(one.address for one in self._viewers)
+        largest = max(counts, key=lambda one: counts[one])
+        if counts[largest] <= counts[address] + 1:
+            return False
+        last = next(one for one in reversed(self._viewers) if one.address == largest)
+        last.is_over = True
+        last.has_more.set()
+        self.leave(last)
+        return True
 
     def leave(self, viewer: Viewer) -> None:
         """Gives a place back."""
-        self._viewers.discard(viewer)
+        self._viewers.pop(viewer, None)
 
     def publish(self, change: bytes) -> None:
         """Gives a message to everybody; the same bytes to all."""
@@ -276,15 +290,16 @@ class Viewers:
         """The messages for one viewer, until the end; `before_each` is called before each of them."""
         before_each()
         yield b"retry: %d\n\n" % RETRY_MS
-        while self._farewell is None:
+        while self._farewell is None and not viewer.is_over:
             before_each()
             yield self._next(viewer)
-            viewer.has_more.clear()
+            if not viewer.is_over:
+                viewer.has_more.clear()
             if not viewer.is_behind and viewer.waiting is None and self._farewell is None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(viewer.has_more.wait(), BEAT_S)
         before_each()
-        yield self._farewell
+        yield self._farewell if self._farewell is not None else _NO_MORE
 
     def _next(self, viewer: Viewer) -> bytes:
         if viewer.is_behind:

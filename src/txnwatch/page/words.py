@@ -6,8 +6,8 @@ lasts: the reader counts it, so that it grows without a message. The first part 
 An event of the ledger has the owner by the table of this process. A link comes from that table alone, and the table has
 only http and https addresses.
 
-Law: text that a client has chosen (a transactional id, a topic, a group) passes `name`, which shows characters that
-cannot be printed as escapes and cuts the middle of a long text.
+Law: text that a client has chosen (a transactional id, a topic, a group) passes `name`, which cuts the middle of a long
+text and shows characters that cannot be printed as escapes.
 """
 
 from __future__ import annotations
@@ -32,18 +32,15 @@ from txnwatch.state.model.incident import (
 from txnwatch.state.model.ownership import ADVICE_MEANS, NO_OWNERS, IdMaker, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.state.model.verdicts import Verdict, rank, reason_text, undetected
-from txnwatch.state.text import printable, two_units
+from txnwatch.state.text import cut, printable, two_units
 
 Part = str | int
 LONGEST_NAME: Final = 160
-_HEAD, _TAIL = 48, 16
 
 
 def name(text: str, longest: int = LONGEST_NAME) -> str:
-    """Foreign text for a list: printable, and cut in the middle if it is long."""
-    if len(text) > longest:
-        text = f"{text[:_HEAD]} … {text[-_TAIL:]}"
-    return printable(text)
+    """Foreign text for a list: cut in the middle if it is long, and printable."""
+    return printable(cut(text, longest))
 
 
 def number(count: int) -> str:
@@ -150,7 +147,7 @@ def decision(event: IncidentEvent) -> str | None:
     if action.decision is Decision.DRY_RUN:
         return f"{who}: dry run"
     if action.decision is Decision.FENCE:
-        return printable(f"fence by an operator ({action.by}): {action.detail}")
+        return name(f"fence by an operator ({action.by}): {action.detail}", _LONGEST)
     result = {None: "announced", ActionResult.VERIFIED: "written and read again"}.get(action.result, str(action.result))
     return f"{who}: {action.decision.upper()} marker {result}"
 
@@ -224,7 +221,7 @@ def headline(
             missing = ", ".join(undetected(facts.access))
             return ["No hang.", f" In the view {facts.access}, {missing} are not detected."]
         case _:
-            return [*_unknown(truth, facts), *([f" Reason: {printable(problem)}."] if problem is not None else [])]
+            return [*_unknown(truth, facts), *([f" Reason: {name(problem, _LONGEST)}."] if problem is not None else [])]
 
 
 # By the name of the condition that is not met.

@@ -3,10 +3,13 @@
 Each peer gets every alert, as Prometheus does it: a balancer would give each alert to one of them. `AlertBook` decides
 without I/O and without a clock, and `AlertmanagerPeer` sends.
 
-The labels are the identity of an alert, so no client chooses one: the transactional id is an annotation. Annotations
-are shown by chat systems, which turn some text into a mention of everybody or into a link, and the templates of
-Alertmanager escape nothing. So text of others is made harmless: what is not printable, markup, mentions and links are
-shown as escapes.
+The labels are the identity of an alert, so the transactional id is an annotation. Annotations are shown by chat
+systems, which turn some text into a mention of everybody, a link, an image or bold type, and the templates of
+Alertmanager escape nothing. So in text of others, what is not printable and what Slack or Markdown takes for markup, a
+mention or a link is shown as an escape; a name with a dot before letters too, because chats make a link of a domain.
+Three values are not only text. `runbook_url` is a link of ours. `command` is for a code block, and is left out if a
+name in it is markup there or elsewhere; a domain in it is a link outside of a code block. The label `topic` is the name
+of the topic without markup, and may look like a domain: it has letters, digits, `.`, `_` and `-`.
 
 Law: a firing alert is sent again before it ends. An alert whose labels change is another alert for Alertmanager, so the
 former one is ended first; its labels are kept, also over a restart. An end is sent again for 15 minutes, in case
@@ -30,7 +33,7 @@ from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import DurationMs, TimestampMs, rfc3339
 from txnwatch.state.model.verdicts import RULE_OF, VERDICTS, Severity, Verdict
-from txnwatch.state.text import GIVEN_NAME, printable
+from txnwatch.state.text import CUT_MARK, GIVEN_NAME, printable
 
 ALERTS_PATH: Final = "/api/v2/alerts"
 STATUS_PATH: Final = "/api/v2/status"
@@ -151,7 +154,13 @@ NO_OWNER: Final = "none"
 LONGEST_TEXT: Final = 200
 LONGEST_COMMAND: Final = 1_000
 _RUNBOOK: Final = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md"
-_ACTIVE: Final = re.compile(r"[<>&@`]|://")
+# What is markup in Slack or in Markdown, or a link with `www.` or a scheme. An underscore within a word is none, and a
+# run of them begins no emphasis that no other one ends.
+_MARKUP: Final = re.compile(
+    r"[\\<>&@`*~\[\]|$^]|:(?=//|\w)|(?<=www)[.]|_++(?![^\W_])|\A[-+=\s]|\A#(?=[#\s]|\Z)|(?<=\A\d)[.](?=\s|\Z)|(?<=\A\d\d)[.](?=\s|\Z)",
+    re.IGNORECASE,
+)
+_DOMAIN: Final = re.compile(r"[.\u3002\uff0e\uff61](?=[^\W\d_]{2})")  # an end such as .example
 _GROUPS_NAMED: Final = 3
 
 
@@ -218,7 +227,9 @@ def _end(event: IncidentEvent, target: AlertmanagerTarget, now_ms: TimestampMs) 
 
 
 def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
-    place = {"topic": event.topic, "partition": str(event.partition)} if event.topic is not None else {}
+    place = {}
+    if event.topic is not None:
+        place = {"topic": _MARKUP.sub(_escaped, event.topic), "partition": str(event.partition)}
     return {
         **target.labels,
         "alertname": ALERT_NAMES[event.verdict],
@@ -263,11 +274,16 @@ def _description(event: IncidentEvent) -> str:
 
 
 def _command(event: IncidentEvent) -> str:
-    """The suggested command, or nothing: a command that is cut or escaped must not be pasted."""
+    """The suggested command, or where it is: a command that is cut or escaped must not be pasted."""
     command = event.suggested_command
     if command is None:
         return ""
-    is_text = command.isprintable() and not re.search(r"[<>&`]", command.replace(" && ", " "))
+    names = (event.topic or "", event.transactional_id or "")
+    is_text = (
+        command.isprintable()
+        and not re.search(r"[<>&`]", command.replace(" && ", " "))
+        and not any(map(_MARKUP.search, names))
+    )
     return (
         command
         if is_text and len(command) <= LONGEST_COMMAND
@@ -276,13 +292,22 @@ def _command(event: IncidentEvent) -> str:
 
 
 def harmless(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Text of others that no chat system takes for markup, a mention or a link, and of a limited length."""
-    shown = _ACTIVE.sub(_escaped, printable(text[: longest + 1]))
-    return shown if len(shown) <= longest else f"{shown[: longest - 1]}\u2026"
+    """Text of others that Slack and Markdown do not take for markup, a mention or a link, and of a limited length."""
+    kept = longest
+    shown = _inert(text if len(text) <= longest else f"{text[: kept - 1]}{CUT_MARK}")
+    while len(shown) > longest:  # its escapes are longer than what they show; none has more than 10 characters
+        kept -= max(1, (len(shown) - longest) // 10)
+        shown = _inert(f"{text[: kept - 1]}{CUT_MARK}")
+    return shown
+
+
+def _inert(text: str) -> str:
+    """The text with escapes. They are made after the cut, so that none is cut, and the mark makes nothing active."""
+    return printable(_DOMAIN.sub(_escaped, _MARKUP.sub(_escaped, text)))
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return ":\\x2f/" if found[0] == "://" else f"\\x{ord(found[0]):02x}"
+    return "".join(f"\\x{ord(one):02x}" if ord(one) <= 0xFF else f"\\u{ord(one):04x}" for one in found[0])
 
 
 # Which alerts a peer has, and which it gets next. Pure: no I/O, and time is an argument.

@@ -3,8 +3,8 @@
 Apart: targets.py makes the targets of both kinds, and this is one of them.
 
 A request is that of CloudEvents 1.0 over HTTP, structured or binary. The attributes are those of the events topic.
-Their text is made printable, because CloudEvents allows no control characters in them, and the subject is cut, because
-servers limit their headers; the event itself has the whole names.
+Their text is cut, because servers limit their headers, and made printable, because CloudEvents allows no control
+characters in them; the event itself has the whole names.
 
 The signature is that of Standard Webhooks: HMAC-SHA256 of the id, the time and the body, so a receiver can check who
 sent it, and that it is not an old request. The id is the same at each attempt: by it a receiver drops doubles.
@@ -32,7 +32,7 @@ from txnwatch.state.model.errors import SinkError
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.values import AT_ONCE, NO_TIME, DurationMs, TimestampMs
-from txnwatch.state.text import printable
+from txnwatch.state.text import cut, printable
 
 JSON: Final = "application/json"
 STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=UTF-8"
@@ -78,11 +78,12 @@ def signature_headers(event_id: str, body: bytes, keys: Sequence[bytes], now_ms:
 
 
 def _attributes(event: IncidentEvent) -> dict[str, str]:
-    return {name: _cut(printable(value)) for name, value in cloud_event_attributes(event).items()}
+    return {name: _short(value) for name, value in cloud_event_attributes(event).items()}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_ATTRIBUTE else f"{text[: LONGEST_ATTRIBUTE - 1]}\u2026"
+def _short(value: str) -> str:
+    """The value, cut before its escapes are made, and once more with them."""
+    return cut(printable(cut(value, LONGEST_ATTRIBUTE)), LONGEST_ATTRIBUTE)
 
 
 def _encoded(text: str) -> str:

@@ -2,11 +2,16 @@
 
 Apart: it limits the connections of any HTTP server; what is served, and to whom, is in server.py.
 
-Law: whatever its clients do, the server has at most `MOST` connections, and so as many descriptors. One address has at
-most `MOST_OF_ONE` of them, so that one client cannot keep the kubelet or Prometheus away. A further connection is
-closed at once. A request arrives within `REQUEST_S`, and its answer is read within `DEADLINE_S`. Both times begin when
-the connection is accepted, so they include the TLS handshake; for a later request on the same connection they begin
-with its first byte. A stream has no end, but each of its messages has `DEADLINE_S`.
+Law: whatever its clients do, the server has at most `MOST` connections, and so as many descriptors. A request arrives
+within `REQUEST_S`, and its answer is read within `DEADLINE_S`. Both times begin when the connection is accepted, so
+they include the TLS handshake; for a later request on the same connection they begin with its first byte. A stream has
+no end, but each of its messages has `DEADLINE_S`.
+
+Law: a client that has sent nothing takes no place from one that sends a request, such as a probe of the kubelet. If all
+places are taken, the new connection gets that of the one that has waited longest for its request, else that of the one
+that has left its answer unread for longest. Both cost nobody an answer. If all others are being answered, an address
+with many connections gives one up for an address with few; else the new connection is closed. Streams keep their
+places: the page has fewer of them than there are places.
 
 Each connection is accepted here and not by asyncio's own server, because TLS is chosen for each one: a context that
 asyncio's server was started with can be replaced later, but its `verify_mode` stays (a client without a certificate
@@ -19,9 +24,10 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, cast
+from enum import IntEnum
+from typing import Final, Protocol, TypeVar, cast
 
 import h11
 import uvicorn
@@ -32,7 +38,6 @@ from uvicorn.server import ServerState
 from txnwatch.web.web_config import TlsFiles
 
 MOST: Final = 128
-MOST_OF_ONE: Final = 32
 REQUEST_S: Final = 5.0
 DEADLINE_S: Final = 10.0  # the default scrape timeout of Prometheus
 _IDLE_S: Final = 10  # between two requests on one connection
@@ -41,36 +46,105 @@ _NO_DESCRIPTOR_S: Final = 0.1
 _TLS_END_S: Final = 1.0
 
 
+class ConnectionStage(IntEnum):
+    """What a connection does. The first ones give their place up first."""
+
+    WAITING = 0  # for a request, or for the rest of one
+    UNREAD = 1  # its client does not read the answer
+    ANSWERING = 2
+    STREAM = 3
+
+
+class PlaceHolder(Protocol):
+    """A connection that has a place."""
+
+    @property
+    def address(self) -> str:
+        """The address of its client."""
+
+    @property
+    def stage(self) -> ConnectionStage:
+        """What it does."""
+
+    @property
+    def since_s(self) -> float:
+        """When it began to do so."""
+
+
+H = TypeVar("H", bound=PlaceHolder)
+
+
+def to_close(held: Iterable[H], address: str) -> H | None:
+    """The connection that gives its place to a new one of this address; None if the new one gets none."""
+    known = [one for one in held if one.stage is not ConnectionStage.STREAM]
+    idle = [one for one in known if one.stage is not ConnectionStage.ANSWERING]
+    if idle:
+        return min(idle, key=lambda one: (one.stage, one.since_s))
+    counts = Counter(one.address for one in known)
+    largest = max(counts, key=lambda one: counts[one], default=address)
+    if counts[largest] <= counts[address] + 1:
+        return None
+    return min((one for one in known if one.address == largest), key=lambda one: one.since_s)
+
+
 class HttpConnection(H11Protocol):
     """One connection: the protocol of uvicorn with a deadline for each request.
 
     A request finds it as `connection` in the state of its ASGI scope.
+
+    Attributes:
+        address: of its client.
+        since_s: when its present stage began, by the clock of the loop.
+        opening: the task that accepts it.
     """
 
-    def __init__(self, config: uvicorn.Config, state: ServerState, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, state: ServerState, address: str, on_end: Callable[[HttpConnection], None]
+    ) -> None:
         super().__init__(config, state, {"connection": self})
+        self.address = address
+        self.opening: asyncio.Task[None] | None = None
         self._on_end = on_end
-        self._is_ending = False
+        self._is_made = self._is_ending = self._is_stream = False
         self._since_s: float | None = self.loop.time()
+        self.since_s = self._since_s
         self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def stage(self) -> ConnectionStage:
+        """What it does; before its handshake is over it waits."""
+        if not self._is_made:
+            return ConnectionStage.WAITING
+        if self._is_stream:
+            return ConnectionStage.STREAM
+        if self.transport.get_write_buffer_size():
+            return ConnectionStage.UNREAD
+        return ConnectionStage.ANSWERING if self._has_whole_request else ConnectionStage.WAITING
+
+    @property
+    def _has_whole_request(self) -> bool:
+        return self._since_s is not None and self.conn.their_state in {h11.DONE, h11.MUST_CLOSE}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The TLS handshake is over, or there is none."""
         super().connection_made(transport)
+        self._is_made = True
         self._end_at((self._since_s or self.loop.time()) + REQUEST_S)
 
     def data_received(self, data: bytes) -> None:
         """Gives the first byte of a request a deadline, and a longer one to the answer."""
         if self._since_s is None:
-            self._since_s = self.loop.time()
+            self._since_s = self.since_s = self.loop.time()
             self._end_at(self._since_s + REQUEST_S)
         super().data_received(data)
-        if self._since_s is not None and self.conn.their_state in {h11.DONE, h11.MUST_CLOSE}:
+        if self._since_s is not None and self._has_whole_request:
+            self.since_s = self.loop.time()
             self._end_at(self._since_s + DEADLINE_S)
 
     def on_response_complete(self) -> None:
         """The answer is written; the deadline stays until the client has read it."""
-        self._since_s = None
+        self._since_s, self._is_stream = None, False
+        self.since_s = self.loop.time()
         if not self.transport.get_write_buffer_size():
             self._has_no_deadline()
         super().on_response_complete()
@@ -80,6 +154,7 @@ class HttpConnection(H11Protocol):
         if self._is_ending:
             self.transport.abort()
             return
+        self._is_stream = True
         self._end_at(self.loop.time() + DEADLINE_S)
 
     def timeout_keep_alive_handler(self) -> None:
@@ -91,16 +166,23 @@ class HttpConnection(H11Protocol):
         self._is_ending = True
         self.shutdown()
 
+    def end_now(self) -> None:
+        """Ends it, whatever it does."""
+        if self._is_made:
+            self.transport.abort()
+        elif self.opening is not None:
+            self.opening.cancel()
+
     def connection_was_not_made(self) -> None:
         """Frees the place of a connection whose handshake has failed."""
-        self._on_end()
+        self._on_end(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the deadline and frees the place of the connection."""
         self._has_no_deadline()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        self._on_end()
+        self._on_end(self)
 
     def _end_at(self, when_s: float) -> None:
         self._has_no_deadline()
@@ -123,14 +205,14 @@ class Connections:
     Attributes:
         app: the application.
         tls: the certificates of the next connection; None without TLS.
-        on_refused: is called for each refused connection.
+        on_refused: is called for each connection that gets no place, or gives its place up.
     """
 
     app: ASGIApp
     tls: TlsFiles | None
     on_refused: Callable[[], None]
     _state: ServerState = field(default_factory=ServerState)
-    _addresses: Counter[str] = field(default_factory=Counter)
+    _held: dict[HttpConnection, None] = field(default_factory=dict)
     _opening: set[asyncio.Task[None]] = field(default_factory=set)
     _no_more: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -162,23 +244,26 @@ class Connections:
                 await asyncio.sleep(_NO_DESCRIPTOR_S)
                 continue
             self._take(accepted, str(address[0]))
+            await asyncio.sleep(0)  # the next one may wait already: the others have their turn first
 
     def _take(self, accepted: socket.socket, address: str) -> None:
-        if self._addresses.total() >= MOST or self._addresses[address] >= MOST_OF_ONE:
+        if len(self._held) >= MOST:
             self.on_refused()
-            accepted.close()
-            return
-        self._addresses[address] += 1
-        connection = HttpConnection(self._config, self._state, lambda: self._release(address))
-        task = asyncio.get_running_loop().create_task(self._open(accepted, connection))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+            closed = to_close(self._held, address)
+            if closed is None:
+                accepted.close()
+                return
+            self._release(closed)
+            closed.end_now()
+        connection = HttpConnection(self._config, self._state, address, self._release)
+        self._held[connection] = None
+        connection.opening = asyncio.get_running_loop().create_task(self._open(accepted, connection))
+        self._opening.add(connection.opening)
+        connection.opening.add_done_callback(self._opening.discard)
 
-    def _release(self, address: str) -> None:
-        self._addresses[address] -= 1
-        if not self._addresses[address]:
-            del self._addresses[address]
-        if not self._addresses:
+    def _release(self, connection: HttpConnection) -> None:
+        self._held.pop(connection, None)
+        if not self._held:
             self._no_more.set()
 
     async def _open(self, accepted: socket.socket, connection: HttpConnection) -> None:
@@ -192,7 +277,7 @@ class Connections:
             times = {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": _TLS_END_S}
         try:
             await loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **times)
-        except Exception:  # noqa: BLE001 - whatever ends a handshake frees the place of the connection
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - whatever ends a handshake frees its place
             connection.connection_was_not_made()
 
     def end_present(self) -> None:

@@ -11,6 +11,8 @@ Law:
       gateway, and the gateway keeps a connection for each thread.
     * Passwords are checked in a thread of their own, one after another: bcrypt is slow by design, and the loop has to
       answer the others. A client with wrong passwords keeps one core busy, not all.
+    * A request with Content-Length and Transfer-Encoding is answered, and its connection is closed (RFC 9112, 6.1): a
+      proxy may have found another end of it.
     * Nothing that a client sends is written to the log.
     * On a loopback address every path is only for a request with a name of this server. On another address the metrics
       and the probes answer any name, because Prometheus and load balancers have names of their own for this server.
@@ -281,6 +283,9 @@ async def _problem(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"{text}\n", error.status_code, error.headers)
 
 
+_LENGTHS: Final = {b"content-length", b"transfer-encoding"}
+
+
 class _Guard:
     """Asks for a user, if the web configuration has users, and gives every answer its headers."""
 
@@ -295,10 +300,11 @@ class _Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         web = self._web()
+        closing = [(b"connection", b"close")] if {name for name, _ in scope["headers"]} >= _LENGTHS else []
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = _completed(message["headers"], web.headers)
+                message["headers"] = [*_completed(message["headers"], web.headers), *closing]
             await send(message)
 
         if web.users is not None and not await self._is_known(web.users, scope):

@@ -16,7 +16,7 @@ from support.page_client import a_stream, applied, get
 from support.page_world import PageWorld, a_busy_cluster, a_calm_cluster, a_count, an_incident, now_ms
 from support.waiting import eventually
 from txnwatch.page import served_page
-from txnwatch.page.live_picture import MOST, MOST_OF_ONE, StreamOfOne, Viewers
+from txnwatch.page.live_picture import MOST, StreamOfOne, Viewers
 from txnwatch.page.truth import PageState
 from txnwatch.state.model.values import TimestampMs
 from txnwatch.web import server as server_module
@@ -66,19 +66,16 @@ def test_time_alone_makes_it_unknown() -> None:
         assert stream.until("delta")["set"]["status"]["state"] == PageState.UNKNOWN
 
 
-def test_one_viewer_too_many_is_asked_to_come_again() -> None:
+def test_viewers_behind_one_address_get_every_place_and_one_too_many_is_asked_to_come_again() -> None:
     world = a_calm_cluster()
     with world.served() as url, ExitStack() as viewers:
-        for number in range(MOST_OF_ONE):
+        for number in range(MOST):
             assert viewers.enter_context(a_stream(url)).until("snapshot") is not None, number
         with a_stream(url) as one_more:
             assert one_more.status == 503
         assert get(url, "/api/v1/stream").headers["Retry-After"] == "10"
-        for number in range(MOST - MOST_OF_ONE):
-            client = f"127.0.1.{number // MOST_OF_ONE + 1}"
-            assert viewers.enter_context(a_stream(url, client)).until("snapshot") is not None
-        with a_stream(url, "127.0.2.1") as one_more:
-            assert one_more.status == 503
+        with a_stream(url, "127.0.2.1") as of_another:
+            assert of_another.until("snapshot") is not None, "the address with the most viewers gives one place up"
         assert get(url, "/-/healthy", "127.0.2.1").status == 200
         viewers.close()
 
@@ -92,8 +89,26 @@ def test_one_viewer_too_many_is_asked_to_come_again() -> None:
 def test_viewers_that_come_at_once_do_not_pass_the_limit() -> None:
     world = a_calm_cluster()
     with world.served() as url, ExitStack() as open_ones, ThreadPoolExecutor(30) as pool:
-        streams = list(pool.map(lambda _: open_ones.enter_context(a_stream(url)), range(30)))
-        assert Counter(stream.status for stream in streams) == {200: MOST_OF_ONE, 503: 30 - MOST_OF_ONE}
+        streams = list(pool.map(lambda _: open_ones.enter_context(a_stream(url)), range(MOST + 30)))
+        assert Counter(stream.status for stream in streams) == {200: MOST, 503: 30}
+
+
+def test_a_place_goes_from_the_address_with_the_most_viewers_to_one_with_fewer() -> None:
+    viewers = Viewers(lambda: b"whole", lambda: b"beat")
+    of_proxy = [viewers.admit("10.0.0.1") for _ in range(MOST - 1)]
+    alone = viewers.admit("10.0.0.2")
+    assert viewers.admit("10.0.0.1") is None
+    new = viewers.admit("10.0.0.3")
+    assert new is not None
+    assert len(viewers) == MOST
+    last = of_proxy[-1]
+    assert last is not None
+    assert [one for one in (*of_proxy, alone, new) if one is not None and one.is_over] == [last]
+
+    async def rest() -> list[bytes]:
+        return [found async for found in viewers.messages(last, lambda: None)]
+
+    assert asyncio.run(rest()) == [b"retry: 2000\n\n", b": ended\n\n"]
 
 
 def test_a_viewer_that_goes_before_the_first_byte_gives_its_place_back() -> None:

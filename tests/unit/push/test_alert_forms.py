@@ -142,7 +142,7 @@ def test_a_hostile_text_is_only_text() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 32_767, "<" * 32_767, "\u202e" * 32_767])
 def test_a_long_text_is_cut(text: str) -> None:
-    assert len(harmless(text)) == LONGEST_TEXT
+    assert LONGEST_TEXT - 10 <= len(harmless(text)) <= LONGEST_TEXT, "no escape is cut"
     assert harmless(text).endswith("\u2026")
 
 

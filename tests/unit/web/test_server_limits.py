@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from support.certificates import Authority
+from support.held_connections import CLIENTS, PROBES, held, probes_answered, silent
 from support.metrics_process import MetricsProcess, metrics_process
 
 DESCRIPTORS = 256
 MOST = 128  # connections at a time
-MOST_OF_ONE = 32
 REFUSED = 1  # a connection that is about to be closed
 DEADLINE_S = 10.0
 ANSWER_BYTES = 32 << 20  # more than the buffers of a connection
@@ -72,21 +72,21 @@ def test_a_client_cannot_take_the_descriptors_of_the_process() -> None:
         connected(process, "127.0.0.1", 2 * DESCRIPTORS, flood)
         during = process.in_use(wanted=40)
         assert during.opened == 40, "the process can still reach its brokers"
-        assert before.descriptors < during.descriptors <= before.descriptors + MOST_OF_ONE + REFUSED
-        assert during.threads <= before.threads + MOST_OF_ONE
+        assert before.descriptors < during.descriptors <= before.descriptors + MOST + REFUSED
+        assert during.threads <= before.threads + MOST
         assert "txnwatch_up" in scraped(process, "127.0.0.2"), "the kubelet and Prometheus have other addresses"
         flood.close()
         assert eventually(lambda: process.in_use().descriptors == before.descriptors)
         refused = re.search(r"^txnwatch_refused_connections_total (\S+)$", scraped(process), re.MULTILINE)
         assert refused is not None
-        assert float(refused[1]) == 2 * DESCRIPTORS - MOST_OF_ONE
+        assert float(refused[1]) == 2 * DESCRIPTORS - MOST + 1, "the scrape took one more place"
 
 
 def test_many_clients_together_cannot_take_them_either() -> None:
     with metrics_process(DESCRIPTORS, None) as process, ExitStack() as flood:
         before = process.at_rest()
         for number in range(12):
-            connected(process, f"127.0.1.{number + 1}", MOST_OF_ONE, flood)
+            connected(process, f"127.0.1.{number + 1}", 32, flood)
         during = process.in_use(wanted=40)
         assert during.opened == 40
         assert during.descriptors <= before.descriptors + MOST + REFUSED
@@ -96,17 +96,49 @@ def test_many_clients_together_cannot_take_them_either() -> None:
         assert "txnwatch_up" in scraped(process)
 
 
-def test_a_refused_connection_is_closed_at_once() -> None:
+def test_the_connection_that_has_waited_longest_is_closed_at_once_for_a_new_one() -> None:
     with metrics_process(DESCRIPTORS, None) as process, ExitStack() as flood:
-        connected(process, "127.0.0.1", MOST_OF_ONE, flood)
-        (refused,) = connected(process, "127.0.0.1", 1, flood)
+        longest, *_ = connected(process, "127.0.0.1", MOST, flood)
+        (new,) = connected(process, "127.0.0.1", 1, flood)
         since = time.monotonic()
         with contextlib.suppress(ConnectionError):
-            assert refused.recv(1) == b""
+            assert longest.recv(1) == b""
         assert time.monotonic() - since < 2.0
+        new.sendall(REQUEST)
+        assert new.recv(15) == b"HTTP/1.1 200 OK"
 
 
-REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize(("addresses", "of_each"), [(4, 32), (1, 400), (100, 4)])
+def test_a_probe_is_answered_while_others_hold_connections(addresses: int, of_each: int, kind: str) -> None:
+    assert probes_answered(addresses, of_each, CLIENTS[kind]) == PROBES
+
+
+def test_a_probe_is_answered_while_others_make_no_handshake(authority: Authority) -> None:
+    tls = ssl.create_default_context(cafile=authority.certificate)
+    with metrics_process(2 * DESCRIPTORS, web_config(authority)) as process, held(process, 4, 100, silent):
+        assert "txnwatch_up" in scraped(process, "127.0.9.9", tls)
+
+
+def test_a_request_with_two_lengths_is_answered_and_its_connection_closed() -> None:
+    """A proxy that counts by Content-Length takes the second request for the body of the first."""
+    smuggled = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    lengths = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % (5 + len(smuggled))
+    with metrics_process(DESCRIPTORS, None) as process, ExitStack() as clients:
+        (client,) = connected(process, "127.0.0.1", 1, clients)
+        client.settimeout(5.0)
+        client.sendall(b"GET /-/ready HTTP/1.1\r\nHost: localhost\r\n" + lengths + smuggled)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := client.recv(4096):
+                answer += part
+    head, _, _ = answer.partition(b"\r\n\r\n")
+    assert head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503"))
+    assert b"connection: close" in head.lower().split(b"\r\n")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HEADERS = b"GET /metrics HTTP/1.1\r\n" + b"A: b\r\n" * 40
 CLIENT_HELLO = b"\x16\x03\x01\x02\x00" + b"\x01" * 512
 
