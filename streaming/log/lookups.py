@@ -422,6 +422,7 @@ class TransactionAround(BatchWalker):
         is_first_certain: whether the producer's data cannot begin below it: the range has everything up to that marker.
         epochs: the producer epochs of the data from there on, in order.
         marker: None if there is none up to the end, or compaction has emptied it.
+        earlier: the markers of the producer below the offset.
     """
 
     reads_records = False
@@ -434,6 +435,7 @@ class TransactionAround(BatchWalker):
         self.is_first_certain = start == FIRST_OFFSET
         self.epochs: dict[ProducerEpoch, None] = {}
         self.marker: Marker | None = None
+        self.earlier: list[Marker] = []
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -450,6 +452,8 @@ class TransactionAround(BatchWalker):
                 return
             if header.is_control:
                 self.first_offset, self.epochs, self.is_first_certain = None, {}, True
+                below = marker_at(buffer, at, header)
+                self.earlier += [below] if below is not None else []
             elif header.is_transactional:
                 self.first_offset = header.base_offset if self.first_offset is None else self.first_offset
                 self.epochs[header.producer_epoch] = None
@@ -471,7 +475,11 @@ def look_up(cluster: Cluster, place: PartitionOffset, reading: PartitionReading)
     batch = _batch_at(cluster, log, offset)
     if batch is None or batch.producer_id is None or batch.base_offset > offset:
         return RecordPlace(offset, log.start, log.end, stable, batch), None
-    if batch.is_control or not batch.is_transactional:
+    if batch.is_control:
+        around, problem = _around(cluster, log, batch, Offset(batch.base_offset - 1), is_open=False)
+        own = RecordPlace(offset, log.start, log.end, stable, batch, marker=around.marker, earlier=(*around.earlier,))
+        return own, problem
+    if not batch.is_transactional:
         return RecordPlace(offset, log.start, log.end, stable, batch), None
     row = reading.open_transaction(batch.producer_id)
     is_open = row is not None and row.start_offset <= offset
@@ -488,6 +496,7 @@ def look_up(cluster: Cluster, place: PartitionOffset, reading: PartitionReading)
         is_first_certain=is_described or around.is_first_certain,
         epochs=tuple(around.epochs),
         marker=around.marker,
+        earlier=tuple(around.earlier),
     )
     return found, problem
 
