@@ -304,8 +304,7 @@ def decision_after(
         return None
     if not is_its_own or is_completed:
         return decided._replace(is_final=True)
-    is_repeated = (view.state, producer_epoch) == (decided.state, decided.producer_epoch)
-    return decided if is_repeated else decision_of(view, producer_epoch, is_next=decided.is_next)
+    return decision_of(view, producer_epoch, is_next=decided.is_next)
 
 
 def is_decided(prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool) -> bool:

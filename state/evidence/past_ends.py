@@ -1,16 +1,15 @@
 """How the transactions of a transactional id have ended, and by whom, from the id's records in the coordinators' log.
 
-DescribeTransactions shows only the state that the id has now. The log also shows the Ongoing record before an end, and
-what follows it. Law: the records of one start are one end. A Prepare* whose append has failed stays in the log; only
-the last one before Complete* counts (decisions/0050).
+DescribeTransactions shows only the state that the id has now. The log also shows the Ongoing record before an end. Law:
+the records of one start are one end. A Prepare* whose append has failed stays in the log; only the last one before
+Complete* counts (decisions/0050).
 
 Three can end a transaction: its client; the coordinator at the transaction's timeout; and the coordinator for a new
 InitProducerId of the same id, which fences the client. state/detection/view.py tells the client from the coordinator by
 the epochs. A client with transaction.version 2 raises the epoch as a coordinator does, and what it does next proves
 nothing: the coordinator answers its late abort as if it had ended the transaction, and it continues under the raised
-epoch. The coordinator aborts at the timeout only once the timeout has passed. A fence can come later, too: the client
-repeats its InitProducerId until it is answered, so a record of it follows. Where the log shows no difference, the cause
-names all that are possible.
+epoch. The coordinator aborts at the timeout only once the timeout has passed; a new InitProducerId can come before
+that or after it. Where the log shows no difference, the cause names all that are possible.
 
 Then comes whose a marker is: which end has written it to a partition.
 
@@ -35,8 +34,8 @@ class EndCause(StrEnum):
     """Who ended a transaction, as far as the log shows it."""
 
     CLIENT = "client"
-    TIMEOUT = "timeout"
     FENCE = "fence"
+    COORDINATOR = "coordinator"
     TIMEOUT_OR_FENCE = "timeout_or_fence"
     CLIENT_OR_TIMEOUT = "client_or_timeout"
     CLIENT_OR_FENCE = "client_or_fence"
@@ -46,19 +45,19 @@ class EndCause(StrEnum):
 
 CAUSE_MEANS = {
     EndCause.CLIENT: "its client ended it",
-    EndCause.TIMEOUT: "its coordinator aborted it at its timeout, because its client had not ended it",
     EndCause.FENCE: (
         "its coordinator aborted it for a new InitProducerId: the application has started again, another instance has "
         "the same transactional id, or somebody has fenced it"
     ),
+    EndCause.COORDINATOR: "its coordinator aborted it, at its timeout or for a new InitProducerId",
     EndCause.TIMEOUT_OR_FENCE: (
-        "its coordinator aborted it, because its timeout had passed or for a new InitProducerId, for example because "
-        "the application has started again"
+        "its coordinator aborted it at its timeout, because its client had not ended it, or after its timeout for a "
+        "new InitProducerId"
     ),
     EndCause.CLIENT_OR_TIMEOUT: "its client aborted it after its timeout, or its coordinator did",
     EndCause.CLIENT_OR_FENCE: "its client aborted it, or its coordinator did for a new InitProducerId",
     EndCause.CLIENT_OR_COORDINATOR: (
-        "its client aborted it, or its coordinator did, because its timeout had passed or for a new InitProducerId"
+        "its client aborted it, or its coordinator did, at its timeout or for a new InitProducerId"
     ),
     EndCause.UNKNOWN: "the log no longer shows who ended it",
 }
@@ -80,7 +79,7 @@ class PastEnd(NamedTuple):
     """One end of a transaction.
 
     Attributes:
-        decided: the first record of its last decision.
+        decided: its last Prepare* record, or Complete* if the log has no other.
         complete_ms: when all its markers were written, by the coordinator's clock; None while they are not.
         open_for_ms: from its start to the decision; None if the start is not known.
         data_epoch: the producer epoch of its data; None if its Ongoing record is not in the log any more.
@@ -111,9 +110,8 @@ class _Ending:
     Attributes:
         ongoing: the record before the first decision, if it is an Ongoing record.
         is_whole: whether nothing is missing between the two, or between the decisions.
-        last: the first record of the last decision.
+        last: the last Prepare* record, or Complete* if the log has no other.
         first_ongoing: the first Ongoing record of the transaction.
-        next: the record that follows the end.
     """
 
     ongoing: CoordinatorView | None
@@ -121,13 +119,11 @@ class _Ending:
     last: CoordinatorView
     first_ongoing: CoordinatorView | None
     complete_ms: TimestampMs | None = None
-    next: CoordinatorView | None = None
 
     def take(self, view: CoordinatorView, *, is_consecutive: bool) -> None:
         """Takes another record with a decision about the transaction."""
         is_complete = view.state in COMPLETE_STATES
-        is_same = view.state.outcome == self.last.state.outcome
-        if not (is_same and (is_complete or view.producer_epoch == self.last.producer_epoch)):
+        if not (is_complete and view.state.outcome == self.last.state.outcome):
             self.last = view
             self.is_whole = self.is_whole and is_consecutive
         self.complete_ms = view.record_timestamp_ms if is_complete else None
@@ -150,20 +146,12 @@ class _Ending:
             return EndCause.CLIENT
         if end is None or end.open_for_ms is None:
             return EndCause.UNKNOWN
-        has_timed_out = end.open_for_ms >= self.last.timeout_ms if self._has_one_clock else None
-        if end.by is EndedBy.COORDINATOR:
-            return self._cause_of_coordinator(has_timed_out=has_timed_out)
-        if has_timed_out is None:
-            return EndCause.CLIENT_OR_COORDINATOR
-        return EndCause.CLIENT_OR_TIMEOUT if has_timed_out else EndCause.CLIENT_OR_FENCE
-
-    def _cause_of_coordinator(self, *, has_timed_out: bool | None) -> EndCause:
-        if has_timed_out is False:
-            return EndCause.FENCE
-        may_be_a_fence = self.complete_ms is None or (
-            self.next is not None and self.next.state is TransactionState.EMPTY
-        )
-        return EndCause.TIMEOUT_OR_FENCE if has_timed_out is None or may_be_a_fence else EndCause.TIMEOUT
+        is_coordinators = end.by is EndedBy.COORDINATOR
+        if not self._has_one_clock:
+            return EndCause.COORDINATOR if is_coordinators else EndCause.CLIENT_OR_COORDINATOR
+        if end.open_for_ms >= self.last.timeout_ms:
+            return EndCause.TIMEOUT_OR_FENCE if is_coordinators else EndCause.CLIENT_OR_TIMEOUT
+        return EndCause.FENCE if is_coordinators else EndCause.CLIENT_OR_FENCE
 
     @property
     def _has_one_clock(self) -> bool:
@@ -190,27 +178,24 @@ def _endings(records: Sequence[IdRecord]) -> list[_Ending]:
                 first_ongoing = view
             if last is not None and last.complete_ms is None and last.last.start_ms == view.start_ms:
                 found.pop()  # the append of its Prepare* has failed
-        if view is not None and view.state.outcome is not None:
-            if last is None or before is None or not _is_about(before, view):
+        if view is not None and view.state.outcome is not None and not _is_of_nothing(last, before, view):
+            if last is None or last.complete_ms is not None or last.last.start_ms != view.start_ms:
                 ongoing = before if before is not None and before.state is TransactionState.ONGOING else None
                 first = first_ongoing if ongoing is not None else None
                 complete_ms = view.record_timestamp_ms if view.state in COMPLETE_STATES else None
                 found.append(_Ending(ongoing, is_consecutive, view, first, complete_ms))
-            elif last.complete_ms is None:
+            else:
                 last.take(view, is_consecutive=is_consecutive)
-        elif last is not None and last.next is None:
-            last.next = view
         before = view
     return found
 
 
-def _is_about(before: CoordinatorView, view: CoordinatorView) -> bool:
-    """Whether a record with a decision is about the transaction of such a record directly before it.
-
-    An abort of an empty transaction keeps the start of the one before, which has ended: it is no end of a transaction.
-    """
-    is_begun = view.start_ms is not None or before.state.is_prepare
-    return before.state.outcome is not None and before.start_ms == view.start_ms and is_begun
+def _is_of_nothing(last: _Ending | None, before: CoordinatorView | None, view: CoordinatorView) -> bool:
+    """Whether a decision is an abort of an empty transaction, which keeps the start of the one that has ended last."""
+    if last is None or last.complete_ms is None or view.start_ms is None:
+        return False
+    is_begun = before is not None and before.state is TransactionState.ONGOING and before.start_ms == view.start_ms
+    return last.last.start_ms == view.start_ms and not is_begun
 
 
 # Whose a marker is. A marker names a producer id and an epoch; it has the clock of the partition's leader, and a

@@ -355,7 +355,10 @@ def _end_lines(place: RecordPlace, partition: TopicPartition, owner: OwnerEnds) 
 
 def _who(end: PastEnd | None) -> str:
     if end is None:
-        return "The coordinators' log no longer shows who ended it, or an administrator has written the marker."
+        return (
+            "The coordinators' log no longer shows who ended it, a coordinator has sent the marker a second time, or an "
+            "administrator has written the marker."
+        )
     after = f", {duration(end.open_for_ms)} after its start" if end.open_for_ms is not None else ""
     decided = utc(end.decided.record_timestamp_ms)
     return f"The coordinators' log has this decision at {decided}{after}: {CAUSE_MEANS[end.cause]}."

@@ -239,7 +239,7 @@ def unclaimed_text(partition: TopicPartition, producer_id: ProducerId, marker: M
     return (
         f"The log of {partition} has {_marker_text(producer_id, marker)}. No decision in the coordinators' log fits "
         "it: an administrator has written it (`txnwatch abort` or kafka-transactions.sh abort, with WriteTxnMarkers), "
-        f"or the log no longer shows its transaction. {who}."
+        f"a coordinator has sent it a second time, or the log no longer shows its transaction. {who}."
     )
 
 

@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Log, EndCause]] = {
     "committed": (OLD + committed(3, SOON_MS), C.CLIENT),
     "aborted by an old client": (OLD + aborted(3, SOON_MS), C.CLIENT),
     "aborted by an old client after its timeout": (OLD + aborted(3, LATE_MS), C.CLIENT),
-    "the timeout": (OLD + aborted(4, LATE_MS), C.TIMEOUT),
+    "the timeout, or a fence after it": (OLD + aborted(4, LATE_MS), C.TIMEOUT_OR_FENCE),
     "the timeout, then the application starts again, or a fence after the timeout": (
         OLD + aborted(4, LATE_MS) + init(5, LATE_MS + 19),
         C.TIMEOUT_OR_FENCE,
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Log, EndCause]] = {
     ),
     "the append of its commit has failed, then the timeout": (
         OLD + committed(3, LATE_MS)[:1] + aborted(4, LATE_MS + 5_000),
-        C.TIMEOUT,
+        C.TIMEOUT_OR_FENCE,
     ),
     "the append of the coordinator's abort has failed, and its client commits": (
         OLD + aborted(4, SOON_MS)[:1] + committed(3, SOON_MS + 5),
@@ -103,7 +103,7 @@ def test_who_ended_the_first_transaction(log: Log, cause: EndCause) -> None:
     assert history(log)[0].cause is cause
 
 
-BY_TWO = {"old": (OLD + aborted(4, SOON_MS), C.TIMEOUT_OR_FENCE)}
+BY_TWO = {"old": (OLD + aborted(4, SOON_MS), C.COORDINATOR)}
 BY_TWO["new"] = (NEW + aborted(4, LATE_MS, version=2), C.CLIENT_OR_COORDINATOR)
 
 
@@ -121,6 +121,12 @@ def test_the_records_of_one_start_are_one_end() -> None:
     assert (end.is_commit, end.complete_ms) == (True, SOON_MS + 10)
 
 
+def test_an_abort_of_nothing_is_no_end_behind_an_append_that_failed() -> None:
+    failed = of(S.ONGOING, 4, LATE_MS, version=2, start_ms=LATE_MS)
+    (end,) = history(NEW + committed(4, SOON_MS, version=2) + failed + aborted(5, LATE_MS + 5, version=2))
+    assert (end.is_commit, end.complete_ms) == (True, SOON_MS + 10)
+
+
 def test_a_decision_that_is_taken_back_is_no_end() -> None:
     assert not history(OLD + committed(3, SOON_MS)[:1] + OLD)
 
@@ -135,9 +141,9 @@ def test_a_tombstone_ends_nothing_and_hides_no_end() -> None:
     assert (end.is_commit, end.complete_ms, end.open_for_ms) == (True, SOON_MS + 10, SOON_MS - START_MS)
 
 
-def test_a_repeated_decision_is_one_end() -> None:
+def test_a_repeated_decision_is_one_end_and_the_last_one_counts() -> None:
     (end,) = history(OLD + of(S.PREPARE_COMMIT, 3, SOON_MS) + committed(3, SOON_MS + 1))
-    assert (end.decided.record_timestamp_ms, end.complete_ms) == (SOON_MS, SOON_MS + 11)
+    assert (end.decided.record_timestamp_ms, end.complete_ms) == (SOON_MS + 1, SOON_MS + 11)
 
 
 TWO = OLD + committed(3, SOON_MS) + of(S.ONGOING, 3, LATE_MS, start_ms=LATE_MS)
@@ -166,7 +172,10 @@ def test_an_epoch_that_one_end_alone_has_needs_no_clock(log: Log, at_ms: int) ->
 
 
 def test_of_two_transactions_with_one_epoch_the_time_chooses() -> None:
-    first, second = history(TWO + committed(3, LATE_MS + 5))
+    its_end = of(S.PREPARE_COMMIT, 3, LATE_MS + 5, start_ms=LATE_MS) + of(
+        S.COMPLETE_COMMIT, 3, LATE_MS + 15, start_ms=LATE_MS
+    )
+    first, second = history(TWO + its_end)
     for end, at_ms in ((first, SOON_MS - 3), (first, SOON_MS + 13), (second, LATE_MS + 2), (second, LATE_MS + 99)):
         assert ended_with([first, second], Marker(9, 3, True, 0, at_ms)) is end
 
