@@ -356,8 +356,8 @@ def _end_lines(place: RecordPlace, partition: TopicPartition, owner: OwnerEnds) 
 def _who(end: PastEnd | None) -> str:
     if end is None:
         return (
-            "The coordinators' log no longer shows who ended it, a coordinator has sent the marker a second time, or an "
-            "administrator has written the marker."
+            "The coordinators' log no longer shows who ended it, a coordinator has sent the marker a second time, "
+            "or an administrator has written the marker."
         )
     after = f", {duration(end.open_for_ms)} after its start" if end.open_for_ms is not None else ""
     decided = utc(end.decided.record_timestamp_ms)
