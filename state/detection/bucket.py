@@ -504,7 +504,7 @@ def _moved(producer: ProducerState, by_ms: DurationMs) -> ProducerState:
         for partition, span in producer.spans.items()
     }
     emissions = {name: _moved_emission(one, by_ms) for name, one in producer.emissions.items()}
-    return ProducerState(producer.producer_id, spans, view, emissions)
+    return ProducerState(producer.producer_id, spans, view, emissions, producer.begun)
 
 
 def _moved_emission(emission: Emission, by_ms: DurationMs) -> Emission:

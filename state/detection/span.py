@@ -212,7 +212,7 @@ def _with_span(producer: ProducerState, partition: TopicPartition, span: Span | 
         spans.pop(partition, None)
     else:
         spans[partition] = span
-    return ProducerState(producer.producer_id, spans, producer.view, producer.emissions)
+    return ProducerState(producer.producer_id, spans, producer.view, producer.emissions, producer.begun)
 
 
 def is_past(prior: Span, fact: ProducerSeen) -> bool:

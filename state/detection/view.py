@@ -39,7 +39,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     elapsed,
 )
-from txnwatch.state.model.verdicts import Verdict, family_of
+from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict, family_of
 
 # What a coordinator record inherits from the one before it: its participants, and who used its epoch.
 #
@@ -84,7 +84,7 @@ def follow(
     Args:
         prior: the view before: in the same range, or of the ranges before.
         view: what the newer record shows.
-        decided: the first record of the id in the range that decides a transaction.
+        decided: what the range decides first about the id.
         is_consecutive: False if something between the two was not read or is no longer there.
     """
     same = prior if prior is not None and is_consecutive and is_same_transaction(prior, view) else None
@@ -113,7 +113,7 @@ def _began_before_its_range(ended: CoordinatorView) -> bool:
 
 def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> CoordinatorView:
     """The view before a range once its transaction has ended, if the first record of the range ends it."""
-    if decided is None or decided.is_next is not None or decided.producer_epoch is None:
+    if decided is None or decided.is_next is not None or decided.producer_epoch is None or not decided.is_final:
         return prior
     if not prior.is_live or decided.start_ms != prior.start_ms:
         return prior
@@ -249,9 +249,9 @@ def at_its_end(view: CoordinatorView) -> CoordinatorView:
 
 # How a transaction that was live before a range has ended in it, and who ended it, by the coordinators' log alone.
 #
-# A range may show many transactions of an id, and its last record is of the last one. Only the first record that
-# decides a transaction (`FirstDecision`) can end one that began before. Law: it ends that transaction if both have the
-# same start, and
+# A range may show many transactions of an id, and its last record is of the last one. Only the first transaction that
+# it decides (`FirstDecision`) can be one that began before. Law: the decision is about that transaction if both have
+# the same start, and
 #
 #   * no record between the two is missing; or
 #   * it is a commit, because a coordinator never commits without an Ongoing record with another start; or
@@ -259,6 +259,9 @@ def at_its_end(view: CoordinatorView) -> CoordinatorView:
 #
 # The last condition is for compaction: it may leave nothing but an abort of an empty transaction, which keeps the start
 # of the transaction before and raises its epoch (transaction.version 2). That transaction may have committed.
+#
+# Law: a transaction has ended once its decision is final (decisions/0050). If the append of Prepare* fails, only the
+# coordinator's memory goes back to Ongoing: the record stays in the log, and another decision may follow it.
 #
 # Only a client commits. A client of version 0 or 1 aborts under the same epoch, and from version 2 on it raises the
 # epoch by one. A coordinator that aborts by itself, at the timeout or for a new InitProducerId, raises it in every
@@ -270,44 +273,95 @@ RAISES_EPOCH = 2  # the first transaction.version in which the client's EndTxn r
 _COMMIT = "commit"
 
 
-def end_of(prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool) -> TransactionEnd | None:
-    """The end of the live transaction in a view, None if what was read does not prove it.
+def decision_of(
+    view: CoordinatorView, producer_epoch: ProducerEpoch | None, *, is_next: bool | None
+) -> FirstDecision | None:
+    """The first decision about a transaction, by the record that has it; None if the record decides nothing."""
+    if view.state.outcome is None:
+        return None
+    is_final = view.state in COMPLETE_STATES
+    return FirstDecision(
+        view.state, view.start_ms, producer_epoch, view.log_offset, view.record_timestamp_ms, is_next, is_final
+    )
+
+
+def decision_after(
+    decided: FirstDecision, view: CoordinatorView, producer_epoch: ProducerEpoch | None, *, is_consecutive: bool
+) -> FirstDecision | None:
+    """The decision after another record of the id; None if the record takes it back.
+
+    Args:
+        decided: the decision before.
+        view: what the other record shows.
+        producer_epoch: that of the other record; None if it gives the id another producer id.
+        is_consecutive: whether nothing is missing since the decision.
+    """
+    is_its_own = view.start_ms == decided.start_ms and view.state.outcome is not None
+    is_completed = is_its_own and view.state is COMPLETED_AS.get(decided.state)
+    if decided.is_final or not (is_consecutive or (is_completed and producer_epoch == decided.producer_epoch)):
+        return decided
+    if view.state is TransactionState.ONGOING and view.start_ms == decided.start_ms:
+        return None
+    if not is_its_own or is_completed:
+        return decided._replace(is_final=True)
+    return decision_of(view, producer_epoch, is_next=decided.is_next)
+
+
+def is_decided(prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool) -> bool:
+    """Whether a decision is about the live transaction in a view; it may still be taken back.
 
     Args:
         prior: the view before the range.
-        decided: the first record of its transactional id in the range that decides a transaction.
+        decided: what the range decides first about its transactional id.
         is_consecutive: whether nothing is missing between the view and the range.
     """
     if decided is None or decided.start_ms != prior.start_ms:
-        return None
+        return False
     is_next = is_consecutive if decided.is_next is None else decided.is_next
-    if not (is_next or decided.state.outcome == _COMMIT or _is_the_only_abort(prior, decided)):
+    return is_next or decided.state.outcome == _COMMIT or _is_the_only_abort(prior, decided)
+
+
+def end_of(
+    prior: CoordinatorView,
+    decided: FirstDecision | None,
+    *,
+    is_consecutive: bool,
+    begun: CoordinatorView | None = None,
+) -> TransactionEnd | None:
+    """The end of the live transaction in a view, None if what was read does not prove it; arguments of `is_decided`.
+
+    `begun` is the Ongoing record of the transaction, if the view is later than that.
+    """
+    if decided is None or not decided.is_final or not is_decided(prior, decided, is_consecutive=is_consecutive):
         return None
+    if COMPLETED_AS.get(prior.state) is decided.state:  # the range has Complete*, and the view has its Prepare*
+        decided = decision_of(prior, prior.producer_epoch, is_next=None) or decided
     open_for_ms = elapsed(prior.start_ms, decided.record_timestamp_ms) if prior.start_ms is not None else None
-    return TransactionEnd(decided.state, _ended_by(prior, decided), decided.log_offset, open_for_ms)
+    return TransactionEnd(decided.state, _ended_by(begun or prior, decided), decided.log_offset, open_for_ms)
 
 
 def _is_the_only_abort(prior: CoordinatorView, decided: FirstDecision) -> bool:
     """Whether no abort of a later, empty transaction can look like this one."""
     if prior.state.is_prepare:
-        return prior.state.outcome == decided.state.outcome
+        is_same_epoch = decided.producer_epoch == prior.producer_epoch
+        return is_same_epoch and prior.state.outcome == decided.state.outcome
     if decided.producer_epoch == prior.producer_epoch:
         return True
     raised = prior.producer_epoch + 1
     return decided.producer_epoch == raised and prior.client_transaction_version >= RAISES_EPOCH
 
 
-def _ended_by(prior: CoordinatorView, decided: FirstDecision) -> EndedBy:
+def _ended_by(known: CoordinatorView, decided: FirstDecision) -> EndedBy:
+    """Who made a decision; `known` is the Ongoing record of the transaction, or else its Prepare* record."""
     if decided.state.outcome == _COMMIT:
         return EndedBy.CLIENT
-    is_begun = prior.state is TransactionState.ONGOING
-    began_with = prior.producer_epoch if is_begun else _began_with(prior)
-    ended_with = decided.producer_epoch if is_begun else prior.producer_epoch
+    began_with = known.producer_epoch if known.state is TransactionState.ONGOING else _began_with(known)
+    ended_with = decided.producer_epoch
     if began_with is None or ended_with is None:
         return EndedBy.UNKNOWN
     if ended_with == began_with:
         return EndedBy.CLIENT
-    may_be_client = prior.client_transaction_version >= RAISES_EPOCH and ended_with == began_with + 1
+    may_be_client = known.client_transaction_version >= RAISES_EPOCH and ended_with == began_with + 1
     return EndedBy.UNKNOWN if may_be_client else EndedBy.COORDINATOR
 
 
@@ -359,7 +413,7 @@ def after_record(
 ) -> Step:
     """The producer after a record about its transactional id that was read in the batch of barrier `barrier_number`.
 
-    `decided` is the first record of the id in the range that decides a transaction.
+    `decided` is what the range decides first about the id.
     """
     prior = producer.view
     if prior is not None and is_of_another_id(prior, view):
@@ -371,8 +425,11 @@ def after_record(
         followed = replace(followed, also_used_by=prior.also_used_by)
     if _has_older_data(producer, view, barrier_number):
         followed = used_before(followed)
-    end = end_of(prior, decided, is_consecutive=is_consecutive) if prior is not None else None
-    return _moved(producer, _first_seen(prior, followed), end)
+    followed = _first_seen(prior, followed)
+    if prior is None:
+        return _moved(producer, followed)
+    end = end_of(prior, decided, is_consecutive=is_consecutive, begun=producer.begun)
+    return _moved(producer, followed, end, is_decided=is_decided(prior, decided, is_consecutive=is_consecutive))
 
 
 def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_number: BarrierNumber) -> bool:
@@ -423,25 +480,55 @@ def _after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step
     return _moved(producer, dead)
 
 
-def _moved(producer: ProducerState, view: CoordinatorView, end: TransactionEnd | None = None) -> Step:
+def _moved(
+    producer: ProducerState, view: CoordinatorView, end: TransactionEnd | None = None, *, is_decided: bool = False
+) -> Step:
     """The producer with a newer view; ends the verdicts that were emitted about an earlier transaction or state.
 
-    `end` is how the transaction of the view before has ended, if that is known. The proof starts again on the
-    partitions that the view before held: perhaps no barrier has looked then, because the log was not read to its end.
+    `end` is how the transaction of the view before has ended, if that is known; `is_decided` is whether the log has
+    shown a decision about it. The proof starts again on the partitions that the view before held: perhaps no barrier
+    has looked then, because the log was not read to its end.
     """
     prior = producer.view
-    if prior is not None and prior.is_live:
+    if prior is None:
+        return Step(replace(producer, view=view))
+    if prior.is_live:
         let_go = prior.participants - (view.participants if view.is_live else frozenset())
         producer = held_between_barriers(producer, let_go)
+    is_same = end is None and view.start_ms == prior.start_ms
     emissions = dict(producer.emissions)
     emitted: list[Finding] = []
     for verdict in producer.emissions:
-        if prior is None or (family_of(prior) == family_of(view) and view.start_ms == prior.start_ms):
+        if is_same and _stays(verdict, prior, view, is_decided=is_decided):
             continue
         del emissions[verdict]
         if verdict != COVER:
-            emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), prior, view, end))
-    return Step(ProducerState(producer.producer_id, producer.spans, view, emissions), tuple(emitted))
+            about = _known_as(producer, prior, verdict)
+            emitted.append(TransactionMoved(producer.producer_id, Verdict(verdict), about, view, end))
+    begun = None
+    if view.state.is_prepare and any(map(_is_about_ongoing, emissions)):
+        begun = producer.begun or prior
+    return Step(ProducerState(producer.producer_id, producer.spans, view, emissions, begun), tuple(emitted))
+
+
+def _stays(verdict: str, prior: CoordinatorView, view: CoordinatorView, *, is_decided: bool) -> bool:
+    """Whether an emitted verdict is not over, as far as a newer view of the same transaction shows.
+
+    A transaction in Prepare* has not ended, so a verdict about Ongoing stays.
+    """
+    if verdict == COVER or not view.is_live:
+        return family_of(prior) == family_of(view)
+    is_in_its_state = RULE_OF[Verdict(verdict)].family is family_of(view)
+    return is_in_its_state or (is_decided and _is_about_ongoing(verdict))
+
+
+def _is_about_ongoing(verdict: str) -> bool:
+    return verdict != COVER and RULE_OF[Verdict(verdict)].family is Family.ONGOING
+
+
+def _known_as(producer: ProducerState, prior: CoordinatorView, verdict: str) -> CoordinatorView:
+    """The view that a verdict is about."""
+    return producer.begun if producer.begun is not None and _is_about_ongoing(verdict) else prior
 
 
 def _after_log_notice(producer: ProducerState, notice: PartitionNotice) -> Step:

@@ -202,6 +202,12 @@ def _ending(end: TransactionEnd, before: CoordinatorView) -> str:
     return f"{aborted}, {end.open_for_ms} ms after its start, with a timeout of {before.timeout_ms} ms"
 
 
+def _is_being_ended(incident: IncidentEvent, owner: DescribedTransaction) -> bool:
+    """Whether the coordinator has decided about a transaction that was Ongoing, and has not completed it."""
+    is_one = owner.producer_id == incident.producer_id and owner.start_ms == incident.open_since_ms
+    return is_one and owner.state.is_prepare and RULE_OF[incident.verdict].family is Family.ONGOING
+
+
 def _described_end(incident: IncidentEvent, owner: DescribedTransaction, now_ms: TimestampMs) -> Resolution | None:
     """The resolution by the answer of the coordinator, if it shows how this transaction ended, and not a later one.
 
@@ -291,11 +297,13 @@ def transaction_end(
 ) -> Resolution | None:
     """The end of an incident about a transaction: its coordinator no longer has this transaction in this state.
 
-    What the coordinator has now may be a later transaction, which shows no end.
+    What the coordinator has now may be a later transaction, which shows no end. Nor is Prepare* an end.
     """
     if isinstance(owner, UnknownTransactionalId):
         return no_longer_open(now_ms, "the coordinator no longer has the id")
-    if isinstance(owner, DescribedTransaction) and not is_same_transaction(owner, incident):
+    if not isinstance(owner, DescribedTransaction) or _is_being_ended(incident, owner):
+        return None
+    if not is_same_transaction(owner, incident):
         found = _described_end(incident, owner, now_ms)
         return found or no_longer_open(now_ms, f"the coordinator has the id in state {owner.state}")
     return None

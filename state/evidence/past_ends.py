@@ -1,11 +1,17 @@
 """How the transactions of a transactional id have ended, and by whom, from the id's records in the coordinators' log.
 
-DescribeTransactions shows only the state that the id has now. The log also shows the Ongoing record before an end, and
-what follows it. Three can end a transaction: its client; the coordinator at the transaction's timeout; and the
-coordinator for a new InitProducerId of the same id, which fences the client. state/detection/view.py tells the client
-from the coordinator by the epochs. Of the coordinator's two reasons, the timeout must have passed for the first one. A
-client with transaction.version 2 raises the epoch as a coordinator does. Only this client can begin the next
-transaction under the raised epoch without an InitProducerId; without such a record, it stays open who it was.
+DescribeTransactions shows only the state that the id has now. The log also shows the Ongoing record before an end. Law:
+the records of one start are one end. A Prepare* whose append has failed stays in the log; only the last one before
+Complete* counts (decisions/0050).
+
+Three can end a transaction: its client; the coordinator at the transaction's timeout; and the coordinator for a new
+InitProducerId of the same id, which fences the client. state/detection/view.py tells the client from the coordinator by
+the epochs. A client with transaction.version 2 raises the epoch as a coordinator does, and what it does next proves
+nothing: the coordinator answers its late abort as if it had ended the transaction, and it continues under the raised
+epoch. The coordinator aborts at the timeout only once the timeout has passed; a new InitProducerId can come before
+that or after it. Where the log shows no difference, the cause names all that are possible.
+
+Then comes whose a marker is: which end has written it to a partition.
 
 Pure: no I/O, no clock.
 """
@@ -13,36 +19,46 @@ Pure: no I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from txnwatch.state.detection.view import begun, end_of
-from txnwatch.state.model.facts import FirstDecision, TransactionEnd
+from txnwatch.state.detection.view import RAISES_EPOCH, begun, decision_of, end_of
+from txnwatch.state.model.facts import TransactionEnd
 from txnwatch.state.model.incident import EndedBy
-from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.transaction import COMPLETE_STATES, CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.values import DurationMs, ProducerEpoch, TimestampMs, TopicPartition
 
 
 class EndCause(StrEnum):
     """Who ended a transaction, as far as the log shows it."""
 
     CLIENT = "client"
-    TIMEOUT = "timeout"
     FENCE = "fence"
+    COORDINATOR = "coordinator"
+    TIMEOUT_OR_FENCE = "timeout_or_fence"
     CLIENT_OR_TIMEOUT = "client_or_timeout"
     CLIENT_OR_FENCE = "client_or_fence"
+    CLIENT_OR_COORDINATOR = "client_or_coordinator"
     UNKNOWN = "unknown"
 
 
 CAUSE_MEANS = {
     EndCause.CLIENT: "its client ended it",
-    EndCause.TIMEOUT: "its coordinator aborted it at its timeout, because its client had not ended it",
     EndCause.FENCE: (
         "its coordinator aborted it for a new InitProducerId: the application has started again, another instance has "
         "the same transactional id, or somebody has fenced it"
     ),
+    EndCause.COORDINATOR: "its coordinator aborted it, at its timeout or for a new InitProducerId",
+    EndCause.TIMEOUT_OR_FENCE: (
+        "its coordinator aborted it at its timeout, because its client had not ended it, or after its timeout for a "
+        "new InitProducerId"
+    ),
     EndCause.CLIENT_OR_TIMEOUT: "its client aborted it after its timeout, or its coordinator did",
     EndCause.CLIENT_OR_FENCE: "its client aborted it, or its coordinator did for a new InitProducerId",
+    EndCause.CLIENT_OR_COORDINATOR: (
+        "its client aborted it, or its coordinator did, at its timeout or for a new InitProducerId"
+    ),
     EndCause.UNKNOWN: "the log no longer shows who ended it",
 }
 
@@ -63,94 +79,175 @@ class PastEnd(NamedTuple):
     """One end of a transaction.
 
     Attributes:
-        decided: the first record that decides it.
+        decided: its last Prepare* record, or Complete* if the log has no other.
         complete_ms: when all its markers were written, by the coordinator's clock; None while they are not.
         open_for_ms: from its start to the decision; None if the start is not known.
+        data_epoch: the producer epoch of its data; None if its Ongoing record is not in the log any more.
     """
 
     decided: CoordinatorView
     cause: EndCause
     complete_ms: TimestampMs | None
     open_for_ms: DurationMs | None
+    data_epoch: ProducerEpoch | None
 
     @property
     def is_commit(self) -> bool:
         """Whether it was committed."""
         return self.decided.state.outcome == "commit"
 
+    @property
+    def is_of_shared_epoch(self) -> bool:
+        """Whether other transactions of an old client may have ended under the same epoch."""
+        is_raised = self.data_epoch is not None and self.decided.producer_epoch != self.data_epoch
+        return self.decided.client_transaction_version < RAISES_EPOCH and not is_raised
+
+
+@dataclass(slots=True)
+class _Ending:
+    """The records of one transaction from its last Ongoing record on.
+
+    Attributes:
+        ongoing: the record before the first decision, if it is an Ongoing record.
+        is_whole: whether nothing is missing between the two, or between the decisions.
+        last: the last Prepare* record, or Complete* if the log has no other.
+        first_ongoing: the first Ongoing record of the transaction.
+    """
+
+    ongoing: CoordinatorView | None
+    is_whole: bool
+    last: CoordinatorView
+    first_ongoing: CoordinatorView | None
+    complete_ms: TimestampMs | None = None
+
+    def take(self, view: CoordinatorView, *, is_consecutive: bool) -> None:
+        """Takes another record with a decision about the transaction."""
+        is_complete = view.state in COMPLETE_STATES
+        if not (is_complete and view.state.outcome == self.last.state.outcome):
+            self.last = view
+            self.is_whole = self.is_whole and is_consecutive
+        self.complete_ms = view.record_timestamp_ms if is_complete else None
+
+    def end(self) -> PastEnd:
+        """The end that these records show."""
+        proven = self._proven()
+        open_for_ms = proven.open_for_ms if proven is not None else None
+        data_epoch = self.ongoing.producer_epoch if self.ongoing is not None else None
+        return PastEnd(self.last, self._cause(proven), self.complete_ms, open_for_ms, data_epoch)
+
+    def _proven(self) -> TransactionEnd | None:
+        decided = decision_of(self.last, self.last.producer_epoch, is_next=self.is_whole)
+        if self.ongoing is None or decided is None:
+            return None
+        return end_of(begun(self.ongoing), decided._replace(is_final=True), is_consecutive=self.is_whole)
+
+    def _cause(self, end: TransactionEnd | None) -> EndCause:
+        if self.last.state.outcome == "commit" or (end is not None and end.by is EndedBy.CLIENT):
+            return EndCause.CLIENT
+        if end is None or end.open_for_ms is None:
+            return EndCause.UNKNOWN
+        is_coordinators = end.by is EndedBy.COORDINATOR
+        if not self._has_one_clock:
+            return EndCause.COORDINATOR if is_coordinators else EndCause.CLIENT_OR_COORDINATOR
+        if end.open_for_ms >= self.last.timeout_ms:
+            return EndCause.TIMEOUT_OR_FENCE if is_coordinators else EndCause.CLIENT_OR_TIMEOUT
+        return EndCause.FENCE if is_coordinators else EndCause.CLIENT_OR_FENCE
+
+    @property
+    def _has_one_clock(self) -> bool:
+        """Whether one coordinator has stamped the start and the decision."""
+        first = self.first_ongoing
+        if first is None or first.last_update_ms != first.start_ms:
+            return False  # the record with which it began is missing
+        return first.coordinator_epoch == self.last.coordinator_epoch
+
 
 def past_ends(records: Sequence[IdRecord]) -> list[PastEnd]:
     """The ends that the records of one id show, oldest first; a Complete* record without its Prepare* is one too."""
-    found: list[PastEnd] = []
-    for at, record in enumerate(records):
-        view = record.view
-        if view is None or view.state.outcome is None:
-            continue
-        before = records[at - 1].view if at else None
-        if before is not None and before.state.is_prepare and _are_one(before, view):
-            found[-1] = found[-1]._replace(complete_ms=None if view.state.is_prepare else view.record_timestamp_ms)
-            continue
-        following = next((later.view for later in records[at + 1 :] if not _ends(later.view, view)), None)
-        end = _end(before, view, is_consecutive=record.is_consecutive)
-        complete_ms = None if view.state.is_prepare else view.record_timestamp_ms
-        open_for_ms = end.open_for_ms if end is not None else None
-        found.append(PastEnd(view, _cause(end, before, view, following), complete_ms, open_for_ms))
+    return [ending.end() for ending in _endings(records)]
+
+
+def _endings(records: Sequence[IdRecord]) -> list[_Ending]:
+    found: list[_Ending] = []
+    before: CoordinatorView | None = None
+    first_ongoing: CoordinatorView | None = None
+    for view, is_consecutive in records:
+        last = found[-1] if found else None
+        if view is not None and view.state is TransactionState.ONGOING:
+            if first_ongoing is None or first_ongoing.start_ms != view.start_ms:
+                first_ongoing = view
+            if last is not None and last.complete_ms is None and last.last.start_ms == view.start_ms:
+                found.pop()  # the append of its Prepare* has failed
+        if view is not None and view.state.outcome is not None and not _is_of_nothing(last, before, view):
+            if last is None or last.complete_ms is not None or last.last.start_ms != view.start_ms:
+                ongoing = before if before is not None and before.state is TransactionState.ONGOING else None
+                first = first_ongoing if ongoing is not None else None
+                complete_ms = view.record_timestamp_ms if view.state in COMPLETE_STATES else None
+                found.append(_Ending(ongoing, is_consecutive, view, first, complete_ms))
+            else:
+                last.take(view, is_consecutive=is_consecutive)
+        before = view
     return found
 
 
-def ended_with(ends: Sequence[PastEnd], marker: Marker) -> PastEnd | None:
-    """The end whose marker this is: of this outcome and epoch, decided before the marker and complete after it."""
-    return next(
-        (
-            end
-            for end in reversed(ends)
-            if end.is_commit is marker.commit
-            and end.decided.producer_epoch == marker.producer_epoch
-            and end.decided.state.is_prepare
-            and end.decided.record_timestamp_ms <= marker.timestamp_ms
-            and (end.complete_ms is None or marker.timestamp_ms <= end.complete_ms)
-        ),
-        None,
-    )
+def _is_of_nothing(last: _Ending | None, before: CoordinatorView | None, view: CoordinatorView) -> bool:
+    """Whether a decision is an abort of an empty transaction, which keeps the start of the one that has ended last."""
+    if last is None or last.complete_ms is None or view.start_ms is None:
+        return False
+    is_begun = before is not None and before.state is TransactionState.ONGOING and before.start_ms == view.start_ms
+    return last.last.start_ms == view.start_ms and not is_begun
 
 
-def _are_one(prepared: CoordinatorView, complete: CoordinatorView) -> bool:
-    return prepared.state.outcome == complete.state.outcome and prepared.start_ms == complete.start_ms
+# Whose a marker is. A marker names a producer id and an epoch; it has the clock of the partition's leader, and a
+# decision that of the coordinator.
+#
+# Law: the epoch, the kind and the order of the markers say whose a marker is. Only the transactions of an old client
+# share an epoch (transaction.version 0 and 1): between those, the time chooses. A coordinator that takes a log over
+# sends the markers of each Prepare* again, and leaders append them a second time. Such a marker has the same epoch and
+# kind as one before it, and a higher coordinator epoch than all before it. An administrator repeats the coordinator
+# epoch that the partition has.
+
+CLOCKS_APART_MS: Final = DurationMs(5_000)  # how much the clocks of two brokers may differ in the choice by time
 
 
-def _ends(later: CoordinatorView | None, decided: CoordinatorView) -> bool:
-    """Whether a later record is about the same end."""
-    return later is not None and later.state.outcome is not None and _are_one(decided, later)
+def ends_on(ends: Sequence[PastEnd], partition: TopicPartition) -> list[PastEnd]:
+    """The ends that have written a marker to a partition; those whose Prepare* record the log no longer has stay."""
+    return [end for end in ends if not end.decided.state.is_prepare or partition in end.decided.participants]
 
 
-def _end(before: CoordinatorView | None, view: CoordinatorView, *, is_consecutive: bool) -> TransactionEnd | None:
-    if before is None or before.state is not TransactionState.ONGOING:
-        return None
-    decided = FirstDecision(
-        view.state, view.start_ms, view.producer_epoch, view.log_offset, view.record_timestamp_ms, is_consecutive
-    )
-    return end_of(begun(before), decided, is_consecutive=is_consecutive)
+def ended_with(ends: Sequence[PastEnd], marker: Marker, earlier: Sequence[Marker] = ()) -> PastEnd | None:
+    """The end that has written a marker; `earlier` are the markers of its producer before it, in the order of the log.
+
+    None if no end of the log fits it.
+    """
+    left, own = list(ends), None
+    used: list[PastEnd] = []
+    highest = -1
+    for one in (*earlier, marker):
+        own = _nearest(left, one)
+        if own is not None:
+            left.remove(own)
+            used.append(own)
+        elif one.coordinator_epoch > highest >= 0:
+            own = next((end for end in reversed(used) if _has_epoch_and_kind(end, one)), None)
+        highest = max(highest, one.coordinator_epoch)
+    return own
 
 
-def _cause(
-    end: TransactionEnd | None,
-    before: CoordinatorView | None,
-    view: CoordinatorView,
-    following: CoordinatorView | None,
-) -> EndCause:
-    if view.state.outcome == "commit" or (end is not None and end.by is EndedBy.CLIENT):
-        return EndCause.CLIENT
-    if end is None or before is None or end.open_for_ms is None:
-        return EndCause.UNKNOWN
-    has_timed_out = end.open_for_ms >= before.timeout_ms
-    if end.by is EndedBy.COORDINATOR:
-        return EndCause.TIMEOUT if has_timed_out else EndCause.FENCE
-    if following is not None and _goes_on(view, following):
-        return EndCause.CLIENT
-    return EndCause.CLIENT_OR_TIMEOUT if has_timed_out else EndCause.CLIENT_OR_FENCE
+def _nearest(ends: Sequence[PastEnd], marker: Marker) -> PastEnd | None:
+    fitting = [end for end in reversed(ends) if _has_epoch_and_kind(end, marker)]
+    alone = next((end for end in fitting if not end.is_of_shared_epoch), None)
+    near = min(fitting, key=lambda end: _apart_ms(end, marker), default=None)
+    is_near = near is not None and _apart_ms(near, marker) <= CLOCKS_APART_MS
+    return alone or (near if is_near else None)
 
 
-def _goes_on(decided: CoordinatorView, following: CoordinatorView) -> bool:
-    """Whether the client has begun its next transaction under the epoch that the end gave it."""
-    is_same = (following.producer_epoch, following.log_partition) == (decided.producer_epoch, decided.log_partition)
-    return following.state is TransactionState.ONGOING and is_same
+def _has_epoch_and_kind(end: PastEnd, marker: Marker) -> bool:
+    is_own_epoch = end.decided.producer_epoch == marker.producer_epoch
+    return end.is_commit is marker.commit and is_own_epoch and end.decided.state.is_prepare
+
+
+def _apart_ms(end: PastEnd, marker: Marker) -> DurationMs:
+    """How long before the decision, or after the end, a marker was written; 0 if it was between the two."""
+    late_ms = marker.timestamp_ms - end.complete_ms if end.complete_ms is not None else 0
+    return DurationMs(max(end.decided.record_timestamp_ms - marker.timestamp_ms, late_ms, 0))

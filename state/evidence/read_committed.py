@@ -92,7 +92,9 @@ class RecordPlace:
         is_first_certain: whether its transaction cannot have begun below `first_offset`.
         epochs: the producer epochs of the data of its transaction; more than one shows that data of an earlier one was
             absorbed.
-        marker: the marker that ended its transaction; None while it is open, or if it could not be read.
+        marker: the marker that ended its transaction, or that is at the offset; None while the transaction is open, or
+            if it could not be read.
+        earlier: the markers of the same producer below the offset that were read, in the order of the log.
     """
 
     offset: Offset
@@ -105,6 +107,7 @@ class RecordPlace:
     is_first_certain: bool = False
     epochs: tuple[ProducerEpoch, ...] = ()
     marker: Marker | None = None
+    earlier: tuple[Marker, ...] = ()
 
 
 def _has_owner(place: RecordPlace) -> bool:

@@ -34,10 +34,13 @@ from txnwatch.state.model.values import (
 
 
 class FirstDecision(NamedTuple):
-    """The first record of a transactional id in a range that decides a transaction: Prepare*, or Complete* without it.
+    """What a range decides about one transaction of an id: the first one that has a Prepare* or Complete* record in it.
+
+    A coordinator whose append of Prepare* has failed goes back to Ongoing, and the record stays in the log. So a later
+    Prepare* of the same transaction replaces the one before, and an Ongoing record of it takes the decision back.
 
     Attributes:
-        state: the state in the record.
+        state: the state in the last Prepare* record of the transaction, or in Complete* if the range has only that.
         start_ms: when that transaction began. A new one has another start, but an abort of nothing keeps the start of
             the transaction before.
         producer_epoch: the producer epoch of the record; None if the record gives the id another producer id.
@@ -45,14 +48,17 @@ class FirstDecision(NamedTuple):
         record_timestamp_ms: when the record was appended.
         is_next: whether the record directly follows an Ongoing record of the same transaction in the range; None if it
             is the first record of the id, and nothing in the range is missing before it.
+        is_final: whether nothing can take the decision back: the range has Complete*, or a record of what followed the
+            transaction, and nothing is missing before that record.
     """
 
     state: TransactionState
     start_ms: TimestampMs | None
     producer_epoch: ProducerEpoch | None
-    log_offset: int
+    log_offset: Offset
     record_timestamp_ms: TimestampMs
     is_next: bool | None
+    is_final: bool
 
 
 class TransactionEnd(NamedTuple):

@@ -324,12 +324,16 @@ class ProducerState(ModelValue, frozen=True):
 
     `emissions` has one entry per emitted time-based verdict, and one under COVER for questions to the coordinator about
     its spans. Each span has its own `emission`.
+
+    `begun` is the Ongoing record of a transaction with a verdict about Ongoing, while the log shows Prepare*. This is
+    not final, so the verdict has not ended.
     """
 
     producer_id: ProducerId
     spans: dict[TopicPartition, Span] = field(default_factory=dict)
     view: CoordinatorView | None = None
     emissions: dict[str, Emission] = field(default_factory=dict)
+    begun: CoordinatorView | None = None
 
     @property
     def is_awaited(self) -> bool:

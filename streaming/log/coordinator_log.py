@@ -65,6 +65,7 @@ class LogRecord(NamedTuple):
         timestamp_ms: the broker's clock at the append.
         value: None for a tombstone.
         whole_from: from this offset on, no offset up to the record is missing; None if that is not known.
+        coordinator_epoch: the leader epoch under which the record was appended.
     """
 
     partition: int | None
@@ -73,6 +74,7 @@ class LogRecord(NamedTuple):
     transactional_id: str
     value: TransactionLogValue | None
     whole_from: Offset | None = None
+    coordinator_epoch: CoordinatorEpoch | None = None
 
 
 @dataclass(slots=True)
@@ -188,7 +190,8 @@ def history_of(records: Iterable[LogRecord]) -> list[IdRecord]:
         whole_from = record.whole_from
         is_consecutive = before is not None and whole_from is not None and before.offset >= whole_from
         value, partition = record.value, record.partition or 0
-        found.append(IdRecord(view_of(record, value, partition, None) if value is not None else None, is_consecutive))
+        view = view_of(record, value, partition, record.coordinator_epoch) if value is not None else None
+        found.append(IdRecord(view, is_consecutive))
         before = record
     return found
 
@@ -206,13 +209,12 @@ def records_of(
     for at, header in walk(buffer):
         if header.is_control:
             continue
+        whole = whole_from.get(header.base_offset) if whole_from is not None else None
+        by = CoordinatorEpoch(header.leader_epoch)
         for record in records(buffer, at, header):
-            found = logged_record(record)
-            if found is not None:
-                whole = whole_from.get(header.base_offset) if whole_from is not None else None
-                yield LogRecord(
-                    log_partition, found.offset, found.timestamp_ms, found.transactional_id, found.value, whole
-                )
+            one = logged_record(record)
+            if one is not None:
+                yield LogRecord(log_partition, one.offset, one.timestamp_ms, one.transactional_id, one.value, whole, by)
 
 
 def logs_of(cluster: Cluster) -> list[TopicPartition]:

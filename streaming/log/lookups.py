@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -373,14 +373,23 @@ OFFSETS_BACK = 1_000  # below the end of each partition
 _MOST_BYTES = 16 << 20  # of records, in all
 
 
+def is_sent_again(earlier: Sequence[Marker], marker: Marker) -> bool:
+    """Whether a marker is the same as the last one of its producer; behind that one, it ends nothing if no data is."""
+    return bool(earlier) and (earlier[-1].commit, earlier[-1].producer_epoch) == (marker.commit, marker.producer_epoch)
+
+
 class MarkersOfProducers(BatchWalker):
-    """Keeps the markers of each producer in [start, end), in the order of the log; a fold for `read_ranges`."""
+    """Keeps the markers of each producer in [start, end), in the order of the log; a fold for `read_ranges`.
+
+    A marker that is there again, without data of its producer between the two, has ended nothing: it is left out.
+    """
 
     reads_records = False
 
     def __init__(self, start: Offset, end: Offset) -> None:
         super().__init__(start, end)
         self.found: dict[ProducerId, list[Marker]] = {}
+        self._written: set[ProducerId] = set()  # has data behind its last marker
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -389,9 +398,17 @@ class MarkersOfProducers(BatchWalker):
             WireError: bytes that no broker writes.
         """
         for at, header in self.headers(buffer):
-            marker = marker_at(buffer, at, header) if header.is_control else None
-            if marker is not None:
-                self.found.setdefault(header.producer_id, []).append(marker)
+            producer_id = header.producer_id
+            if not header.is_control:
+                self._written.add(producer_id)
+                continue
+            marker = marker_at(buffer, at, header)
+            if marker is None:
+                continue
+            markers = self.found.setdefault(producer_id, [])
+            if producer_id in self._written or not is_sent_again(markers, marker):
+                markers.append(marker)
+            self._written.discard(producer_id)
 
 
 def last_markers(
@@ -422,6 +439,7 @@ class TransactionAround(BatchWalker):
         is_first_certain: whether the producer's data cannot begin below it: the range has everything up to that marker.
         epochs: the producer epochs of the data from there on, in order.
         marker: None if there is none up to the end, or compaction has emptied it.
+        earlier: the markers of the producer below the offset; of one that was sent again, the last.
     """
 
     reads_records = False
@@ -434,6 +452,7 @@ class TransactionAround(BatchWalker):
         self.is_first_certain = start == FIRST_OFFSET
         self.epochs: dict[ProducerEpoch, None] = {}
         self.marker: Marker | None = None
+        self.earlier: list[Marker] = []
 
     def feed(self, buffer: memoryview | bytes) -> None:
         """Walks the `records` of one Fetch response.
@@ -444,11 +463,15 @@ class TransactionAround(BatchWalker):
         for at, header in self.headers(buffer):
             if header.producer_id != self.producer_id:
                 continue
-            if header.is_control and header.base_offset > self.offset:
-                self.marker = marker_at(buffer, at, header)
-                self.position = self.end
-                return
             if header.is_control:
+                marker = marker_at(buffer, at, header)
+                if marker is not None and self.first_offset is None and is_sent_again(self.earlier, marker):
+                    self.earlier.pop()
+                if header.base_offset > self.offset:
+                    self.marker = marker
+                    self.position = self.end
+                    return
+                self.earlier += [marker] if marker is not None else []
                 self.first_offset, self.epochs, self.is_first_certain = None, {}, True
             elif header.is_transactional:
                 self.first_offset = header.base_offset if self.first_offset is None else self.first_offset
@@ -471,7 +494,11 @@ def look_up(cluster: Cluster, place: PartitionOffset, reading: PartitionReading)
     batch = _batch_at(cluster, log, offset)
     if batch is None or batch.producer_id is None or batch.base_offset > offset:
         return RecordPlace(offset, log.start, log.end, stable, batch), None
-    if batch.is_control or not batch.is_transactional:
+    if batch.is_control:
+        around, problem = _around(cluster, log, batch, Offset(batch.base_offset - 1), is_open=False)
+        own = RecordPlace(offset, log.start, log.end, stable, batch, marker=around.marker, earlier=(*around.earlier,))
+        return own, problem
+    if not batch.is_transactional:
         return RecordPlace(offset, log.start, log.end, stable, batch), None
     row = reading.open_transaction(batch.producer_id)
     is_open = row is not None and row.start_offset <= offset
@@ -488,6 +515,7 @@ def look_up(cluster: Cluster, place: PartitionOffset, reading: PartitionReading)
         is_first_certain=is_described or around.is_first_certain,
         epochs=tuple(around.epochs),
         marker=around.marker,
+        earlier=tuple(around.earlier),
     )
     return found, problem
 

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from txnwatch.state.detection.view import begun, follow
+from txnwatch.state.detection.view import begun, decision_after, decision_of, follow
 from txnwatch.state.model.completion_latency import End, Tally
 from txnwatch.state.model.facts import FirstDecision, TransactionalIdGone, TransactionSeen
 from txnwatch.state.model.transaction import COMPLETE_STATES, CoordinatorView, TransactionState
@@ -222,6 +222,8 @@ class TransactionFold(BatchWalker):
         owner = self._owner.get(transactional_id)
         if owner is not None:
             use = owner, transactional_id
+            if use in self._decided and not self._decided[use].is_final:
+                del self._decided[use]  # what follows is of another life of the id, and proves nothing about this one
             self._views[use] = replace(self._views[use], state=TransactionState.DEAD, log_offset=offset)
 
     def _value(self, record: LoggedRecord, value: TransactionLogValue, leader_epoch: LeaderEpoch) -> None:
@@ -260,16 +262,23 @@ class TransactionFold(BatchWalker):
             self._ended.setdefault(use, Tally()).finish(prior, end)
 
     def _decide(self, use: Use, view: CoordinatorView, producer_epoch: ProducerEpoch | None) -> None:
-        """Keeps the first record that decides a transaction."""
-        if use in self._decided or view.state.outcome is None:
-            return
+        """Keeps what the range decides first, with the next record of the id."""
+        before = self._decided.pop(use, None)
+        if before is None:
+            decided = decision_of(view, producer_epoch, is_next=self._is_next(use, view))
+        else:
+            is_consecutive = before.log_offset >= self.last_hole_end
+            decided = decision_after(before, view, producer_epoch, is_consecutive=is_consecutive)
+        if decided is not None:
+            self._decided[use] = decided
+
+    def _is_next(self, use: Use, view: CoordinatorView) -> bool | None:
+        """Whether a record directly follows an Ongoing record of the same transaction; None if none is before it."""
         prior = self._views.get(use)
-        is_next = None if prior is None and self.last_hole_end <= self.start else False
-        if prior is not None and prior.state is TransactionState.ONGOING and prior.start_ms == view.start_ms:
-            is_next = prior.log_offset >= self.last_hole_end
-        self._decided[use] = FirstDecision(
-            view.state, view.start_ms, producer_epoch, view.log_offset, view.record_timestamp_ms, is_next
-        )
+        if prior is None:
+            return None if self.last_hole_end <= self.start else False
+        is_same = prior.state is TransactionState.ONGOING and prior.start_ms == view.start_ms
+        return is_same and prior.log_offset >= self.last_hole_end
 
     def _supersede(self, former: Use, view: CoordinatorView, successor: ProducerId, end: End | None) -> None:
         self._time(former, end)

@@ -101,9 +101,7 @@ def test_an_abort_of_an_old_client_is_its_own(cluster: Cluster, partition: Topic
     assert "all clear" in tell(str(partition))
 
 
-def test_an_abort_of_a_new_client_may_be_a_fence_until_it_goes_on(
-    cluster: Cluster, partition: TopicPartition, tell: Tell
-) -> None:
+def test_an_abort_of_a_new_client_may_be_a_fence(cluster: Cluster, partition: TopicPartition, tell: Tell) -> None:
     producer = begun(cluster, partition, version=12)
     producer.end(commit=False, version=5)
     await_state(cluster, producer, S.COMPLETE_ABORT)

@@ -21,6 +21,7 @@ from dataclasses import replace
 from unittest import mock
 
 from simulation import run as running
+from simulation.failed_appends import FAILED_APPEND
 from simulation.faults import FAULTS
 from simulation.forger import EVIL, Forger, RacedSink
 from simulation.oracle import Oracle
@@ -324,7 +325,9 @@ def run_race(seed: int) -> tuple[list[str], Counter[str]]:
         # A coordinator that forgets what it has decided, between the last look and the marker, is beyond any look.
         usual = [name for name in FAULTS if name not in {"unclean failover of the log", "forgotten id"}]
         names = [name for name in usual if rng.random() < 0.3] + ["lost marker", "stray write"]
-        world = World(Setting(clients=1 + rng.randrange(3), faults=frozenset(names)), random.Random(seed + 1))
+        world = World(
+            Setting(clients=1 + rng.randrange(3), faults=frozenset({*names, FAILED_APPEND})), random.Random(seed + 1)
+        )
         actors = Actors(world, truth, most_between=1 + rng.randrange(20))
         problems: list[str] = []
         for _ in range(_RACES):

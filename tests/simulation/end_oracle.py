@@ -45,6 +45,7 @@ class EndOracle:
     world: World
     decided: set[tuple[OneTransaction, EndKind]] = field(default_factory=set)
     ended_by: dict[tuple[OneTransaction, EndKind], set[EndedBy]] = field(default_factory=lambda: defaultdict(set))
+    authors: dict[int, tuple[TransactionLogValue, EndedBy]] = field(default_factory=dict)  # by the identity of a value
 
     def __post_init__(self) -> None:
         coordinators = self.world.coordinators
@@ -64,14 +65,17 @@ class EndOracle:
             decision = decision_in(known, value)
             if decision is not None:
                 self.decided.add(decision)
+                author = self.authors.get(id(value))
+                self.ended_by[decision] |= {author[1]} if author is not None else set()
             enter(known, value)
 
         coordinators.end, coordinators.fence, coordinators.enter = ended, fenced, entered  # type: ignore[method-assign]
 
     def _appended(self, known: Transaction, by: EndedBy) -> None:
-        decision = decision_in(known, known.pending.value) if known.pending is not None else None
-        if decision is not None:
-            self.ended_by[decision].add(by)
+        """Notes who has made a coordinator append a decision; it counts once the coordinator takes it into memory."""
+        value = known.pending.value if known.pending is not None else None
+        if value is not None and decision_in(known, value) is not None:
+            self.authors.setdefault(id(value), (value, by))
 
     def check(self, moved: TransactionMoved) -> Iterator[str]:
         """Checks the end of one incident."""

@@ -8,19 +8,25 @@ from unittest import mock
 
 from msgspec.structs import replace
 
+from simulation.failed_appends import FAILED_APPEND
 from simulation.mutants import Wrapped
 from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting
 from support.facts import DictStore
 from txnwatch.state.detection import view
-from txnwatch.state.detection.view import end_of
+from txnwatch.state.detection.view import decision_of, end_of
 from txnwatch.state.model.facts import Fact, FirstDecision, TransactionEnd
 from txnwatch.state.model.findings import Finding, TransactionMoved
 from txnwatch.state.model.incident import EndedBy
 from txnwatch.state.model.transaction import CoordinatorView
+from txnwatch.state.model.values import ProducerEpoch
+from txnwatch.streaming.log import transaction_fold
+from txnwatch.streaming.source.tasks import TaskPlan
 
 SLOW = with_setting(USUAL, pause_ms=120_000, rate=8.0)  # transactions are reported, and several follow in one batch
+
+APPENDS_FAIL = with_setting(SLOW, faults=frozenset({FAILED_APPEND}), failing=1.0)
 
 
 class TheNewestStateIsTheEnd(WorldReader):
@@ -36,14 +42,30 @@ def _by_newest(found: Finding) -> Finding:
     return replace(found, end=TransactionEnd(found.view.state, EndedBy.UNKNOWN, found.view.log_offset, None))
 
 
+class TheFirstDecisionIsTheEnd(WorldReader):
+    """Nothing can take back a Prepare* record."""
+
+    def read(self, plan: TaskPlan) -> list[Fact]:
+        def final(view: CoordinatorView, epoch: ProducerEpoch | None, *, is_next: bool | None) -> FirstDecision | None:
+            decided = decision_of(view, epoch, is_next=is_next)
+            return decided._replace(is_final=True) if decided is not None else None
+
+        with mock.patch.object(transaction_fold, "decision_of", final):
+            return super().read(plan)
+
+
 class EveryAbortIsTheClients(Wrapped):
     """Whoever has raised the epoch: the client has aborted."""
 
     def patch(self) -> AbstractContextManager[object]:
         def by_client(
-            prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool
+            prior: CoordinatorView,
+            decided: FirstDecision | None,
+            *,
+            is_consecutive: bool,
+            begun: CoordinatorView | None = None,
         ) -> TransactionEnd | None:
-            end = end_of(prior, decided, is_consecutive=is_consecutive)
+            end = end_of(prior, decided, is_consecutive=is_consecutive, begun=begun)
             return end._replace(by=EndedBy.CLIENT) if end is not None else None
 
         return mock.patch.object(view, "end_of", by_client)
@@ -52,4 +74,5 @@ class EveryAbortIsTheClients(Wrapped):
 MUTANTS_OF_ENDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (TheNewestStateIsTheEnd, SLOW, 6),
     (EveryAbortIsTheClients, SLOW, 0),
+    (TheFirstDecisionIsTheEnd, APPENDS_FAIL, 0),
 )

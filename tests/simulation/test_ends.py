@@ -6,7 +6,8 @@ import os
 from collections import Counter
 from dataclasses import replace
 
-from simulation.mutants_of_ends import SLOW
+from simulation.failed_appends import FAILED_APPEND
+from simulation.mutants_of_ends import APPENDS_FAIL, SLOW
 from simulation.run import report, run, shrink
 from support.seeds import in_proportion
 
@@ -20,6 +21,17 @@ def test_no_end_of_a_transaction_is_false() -> None:
         outcome = run(seed, SLOW)
         assert not outcome.problems, report(shrink(outcome))
         seen += outcome.seen
+    assert seen["transaction committed"] > SEEDS // 4
+    assert seen["transaction aborted"] > SEEDS
+
+
+def test_no_end_is_false_if_appends_fail_and_stay() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
+        outcome = run(seed, APPENDS_FAIL)
+        assert not outcome.problems, report(shrink(outcome))
+        seen += outcome.seen
+    assert seen[FAILED_APPEND] > 5 * SEEDS
     assert seen["transaction committed"] > SEEDS // 4
     assert seen["transaction aborted"] > SEEDS
 

@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace as with_changes
 
+from simulation.failed_appends import FAILED_APPEND
 from simulation.faults import FAULTS
 from simulation.mutants_of_shared_ids import SHARED_AND_AWAY
 from simulation.reader import ReaderListing, WorldReader
@@ -60,6 +61,7 @@ NEEDED = frozenset(
         "span hangs",
         "throttled",
         TWO_IDS,
+        FAILED_APPEND,
         "two ids, candidate unknown",
         *FAULTS,
     }

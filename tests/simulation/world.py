@@ -17,6 +17,7 @@ from simulation.client import Client
 from simulation.clocks import WorldClocks
 from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, MarkerOnItsWay
 from simulation.encoding import Data, Mark
+from simulation.failed_appends import FAILED_APPEND, fail_appends
 from simulation.faults import FAULTS
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
@@ -57,6 +58,7 @@ class Setting:
         pause_ms: how much time passes at most between two batches.
         sharing: in how many worlds, of all, two transactional ids may have one producer id.
         keeping_epochs: in how many worlds, of all, a leader that restarts may have its leader epoch of before.
+        failing: in how many worlds, of all, appends of coordinators may fail and stay in the log.
     """
 
     clients: int = MOST_CLIENTS
@@ -70,9 +72,10 @@ class Setting:
     clocks_differ: bool = True
     only_new_data_fails: bool = False
     has_times: bool = False
-    faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS})
+    faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS, FAILED_APPEND})
     sharing: float = 0.15
     keeping_epochs: float = 0.3
+    failing: float = 0.15
     pause_ms: int = 300
 
 
@@ -102,6 +105,7 @@ class World:
         replaced: the topic ids that were replaced by a topic of the same name, with the tick of that.
         shared: producer ids that two transactional ids have had.
         keeps_epochs: whether a leader of the coordinators' log may restart and have its leader epoch of before.
+        is_healing: whether no fault happens any more.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same as text, kept only on request.
     """
@@ -121,6 +125,7 @@ class World:
     seen: Counter[str] = field(default_factory=Counter)
     shared: set[int] = field(init=False)
     keeps_epochs: bool = field(init=False)
+    is_healing: bool = False
 
     def __post_init__(self) -> None:
         chance = random.Random(f"restarts {self.rng.getstate()[1][:8]}")  # of its own: other draws stay the same
@@ -137,6 +142,7 @@ class World:
         self.clients = [self._client(number) for number in range(MOST_CLIENTS)]
         self.unacknowledged: list[Unacknowledged] = []
         self.shared = share_producer_ids(self)
+        fail_appends(self)
         self._actions = _actions(self)
 
     def _client(self, number: int) -> Client:
@@ -342,6 +348,7 @@ class World:
     def heal(self) -> None:
         """Ends all faults: leaders return, clients end, and the coordinators complete what they can."""
         self.note("--- the cluster heals; what is lost on a disk of data stays so ---")
+        self.is_healing = True
         self.hidden, self.is_log_hidden = set(), False
         for log in self.logs:
             log.unreadable.clear()

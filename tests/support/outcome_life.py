@@ -29,19 +29,16 @@ def outcome_of(*, commit: bool) -> str:
     return "commit" if commit else "abort"
 
 
-def first_decision(record: CoordinatorView, prior: CoordinatorView | None, *, is_consecutive: bool) -> FirstDecision:
-    """The first record of a range that decides a transaction, as the fold of a range keeps it."""
+def decision_with(
+    decided: FirstDecision | None, record: CoordinatorView, prior: CoordinatorView | None, *, is_consecutive: bool
+) -> FirstDecision | None:
+    """What a range decides first, with another record of it, as the fold of a range keeps it."""
+    if decided is not None:
+        return lineage.decision_after(decided, record, record.producer_epoch, is_consecutive=is_consecutive)
     is_next = None if prior is None and is_consecutive else False
     if prior is not None and prior.state is S.ONGOING and prior.start_ms == record.start_ms:
         is_next = is_consecutive
-    return FirstDecision(
-        record.state,
-        record.start_ms,
-        record.producer_epoch,
-        record.log_offset,
-        record.record_timestamp_ms,
-        is_next,
-    )
+    return lineage.decision_of(record, record.producer_epoch, is_next=is_next)
 
 
 class LifeRecord(NamedTuple):
@@ -292,7 +289,7 @@ class IdLife:
             self.shown_at = self.barrier
         known: CoordinatorView | None = None
         decided: FirstDecision | None = None
-        follows = True
+        follows = is_whole = True
         for number in range(self.read_to, len(self.log)):
             state, epoch, start_ms, held, by = self.log[number]
             is_consecutive = self.rng.random() < 0.97
@@ -301,8 +298,8 @@ class IdLife:
                 continue
             fact = transaction(number, state, *held, producer_epoch=epoch, start_ms=start_ms, coordinator_epoch=by)
             one, is_consecutive = begun(fact.view), is_consecutive and not self.missed
-            if decided is None and state.outcome is not None:
-                decided = first_decision(fact.view, known, is_consecutive=is_consecutive)
+            is_whole = is_consecutive and (is_whole or decided is None)
+            decided = decision_with(decided, fact.view, known, is_consecutive=is_whole)
             if known is None:
                 known, follows = one, is_consecutive
             else:

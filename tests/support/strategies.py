@@ -319,7 +319,10 @@ transactions_seen = st.builds(
     st.lists(latencies, max_size=2).map(tuple),
     st.none() | ends,
     st.booleans(),
-    st.none() | st.builds(FirstDecision, _decisions, st.none() | times, st.none() | epochs, offsets, times, _nexts),
+    st.none()
+    | st.builds(
+        FirstDecision, _decisions, st.none() | times, st.none() | epochs, offsets, times, _nexts, st.booleans()
+    ),
 )
 ids_gone = st.builds(TransactionalIdGone, st.sampled_from(["checkout-1", "käse"]), log_numbers, offsets)
 open_described = st.builds(OpenDescribed, data_partitions, producer_ids, epochs, offsets, st.none() | times, times)

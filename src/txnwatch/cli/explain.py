@@ -40,7 +40,7 @@ from txnwatch.cli.one_shot import (
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
 from txnwatch.cli.past_ids import OwnerEnds, nobody_has, owner_of
-from txnwatch.state.evidence.past_ends import CAUSE_MEANS, ended_with
+from txnwatch.state.evidence.past_ends import CAUSE_MEANS, PastEnd, ended_with, ends_on
 from txnwatch.state.evidence.read_committed import VISIBILITY_MEANS, BatchPlace, RecordPlace, Visibility, visibility
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.event_builder import advice_about, explain_id, explain_partition, topics_of
@@ -49,12 +49,11 @@ from txnwatch.state.model.incident import ExpectedOutcome, partition_of
 from txnwatch.state.model.ownership import ADVICE_MEANS, Advice, IdMaker, Named, OwnerLookup, OwningTeam, Subject
 from txnwatch.state.model.transaction import (
     DescribedTransaction,
-    Marker,
     TransactionDescription,
     TransactionState,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import CoordinatorEpoch, PartitionOffset, ProducerId, TopicPartition
+from txnwatch.state.model.values import PartitionOffset, ProducerId, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy, Verdict
 from txnwatch.state.text import cut, quoted
 from txnwatch.streaming.admin.groups import ClusterGroups
@@ -238,8 +237,6 @@ def _described_now(question: Question, name: str) -> TransactionDescription:
 # The batch header, the markers and the leader show it; the record itself is never read. What the coordinators' log adds
 # is the owner, and who ended the transaction: it may no longer be there, and then the answer says so.
 
-_ANY_EPOCH = CoordinatorEpoch(0)  # the end that belongs to a marker does not depend on it
-
 
 def _what_became_of(question: Question, target: PartitionOffset) -> Explanation:
     """Explains one offset.
@@ -269,7 +266,7 @@ def _what_became_of(question: Question, target: PartitionOffset) -> Explanation:
     if batch is None or batch.producer_id is None or seen not in _OF_A_TRANSACTION:
         return base
     owner = owner_of(question.cluster, batch.producer_id)
-    lines = (_of_owner(owner.transactional_id, batch.producer_id), *_end_lines(place, owner))
+    lines = (_of_owner(owner.transactional_id, batch.producer_id), *_end_lines(place, partition, owner))
     step = explain_id(question.origin, owner.transactional_id) if owner.transactional_id is not None else None
     return replace(base, transactional_id=owner.transactional_id, next=step, text=(*base.text, *lines))
 
@@ -335,14 +332,14 @@ def _of_owner(name: str | None, producer_id: ProducerId) -> str:
     return f"The producer id belongs to transactional id {quoted(name)}."
 
 
-def _end_lines(place: RecordPlace, owner: OwnerEnds) -> tuple[str, ...]:
+def _end_lines(place: RecordPlace, partition: TopicPartition, owner: OwnerEnds) -> tuple[str, ...]:
     """How and when the transaction ended on the partition, and who ended it."""
     marker, batch = place.marker, place.batch
-    if batch is not None and batch.commit is not None:
-        own = Marker(batch.base_offset, batch.producer_epoch, batch.commit, _ANY_EPOCH, batch.timestamp_ms)
-        return (_who(owner, own),)
     if marker is None:
         return ()
+    who = _who(ended_with(ends_on(owner.ends, partition), marker, place.earlier))
+    if batch is not None and batch.is_control:
+        return (who,)
     how = "committed" if marker.commit else "aborted"
     begun = "It was "
     if place.first_offset is not None:
@@ -354,14 +351,15 @@ def _end_lines(place: RecordPlace, owner: OwnerEnds) -> tuple[str, ...]:
             "Its data has more than one producer epoch: data of an earlier transaction, which had lost its marker, was "
             f"{how} together with this one."
         )
-    lines.append(_who(owner, marker))
-    return tuple(lines)
+    return (*lines, who)
 
 
-def _who(owner: OwnerEnds, marker: Marker) -> str:
-    end = ended_with(owner.ends, marker)
+def _who(end: PastEnd | None) -> str:
     if end is None:
-        return "The coordinators' log no longer shows who ended it, or an administrator has written the marker."
+        return (
+            "The coordinators' log no longer shows who ended it, a coordinator has sent the marker a second time, "
+            "or an administrator has written the marker."
+        )
     after = f", {duration(end.open_for_ms)} after its start" if end.open_for_ms is not None else ""
     decided = utc(end.decided.record_timestamp_ms)
     return f"The coordinators' log has this decision at {decided}{after}: {CAUSE_MEANS[end.cause]}."

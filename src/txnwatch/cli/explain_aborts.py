@@ -17,7 +17,7 @@ from txnwatch.cli.compose import PublishedEvents, Question
 from txnwatch.cli.explanation import Explanation, MarkerByHand
 from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import owner_of
-from txnwatch.state.evidence.past_ends import PastEnd
+from txnwatch.state.evidence.past_ends import PastEnd, ended_with, ends_on
 from txnwatch.state.model.errors import BadEventError, BrokerError, TxnwatchError
 from txnwatch.state.model.incident import (
     Action,
@@ -39,8 +39,6 @@ from txnwatch.streaming.log.lookups import OFFSETS_BELOW, closing_marker, last_m
 
 RECENT_MS: Final = DurationMs(86_400_000)
 MOST_CLAIMS: Final = 3
-# A marker and the coordinators' log have timestamps of two brokers.
-_SKEW_MS: Final = DurationMs(5_000)
 _MOST_MARKERS = 3  # whose writers are looked up
 _MOST_PARTITIONS = 20  # near whose ends markers are searched for
 
@@ -137,7 +135,7 @@ def _unclaimed(
         ends, marker = about.ends, markers[-1]
         if ends is None:
             ends = owner_of(question.cluster, producer_id).ends
-        if is_last_by_hand(ends, markers):
+        if is_last_by_hand(ends_on(ends, partition), markers):
             text = unclaimed_text(partition, producer_id, marker, published.problem)
             yield text, _in_log(partition, producer_id, marker)
 
@@ -229,21 +227,8 @@ def seen(claim: IncidentEvent, marker: Marker) -> MarkerByHand:
 
 
 def is_last_by_hand(ends: Sequence[PastEnd], markers: Sequence[Marker]) -> bool:
-    """Whether no end of the id is left for its last marker on a partition: each end has one marker there."""
-    left, own = list(ends), None
-    for marker in markers:
-        own = next((end for end in left if _can_be_of(end, marker)), None)
-        left = [end for end in left if end is not own]
-    return own is None
-
-
-def _can_be_of(end: PastEnd, marker: Marker) -> bool:
-    return (
-        end.is_commit is marker.commit
-        and end.decided.producer_epoch == marker.producer_epoch
-        and end.decided.record_timestamp_ms - _SKEW_MS <= marker.timestamp_ms
-        and (end.complete_ms is None or marker.timestamp_ms <= end.complete_ms + _SKEW_MS)
-    )
+    """Whether no end of the id is left for its last marker on a partition, by the order of its markers there."""
+    return ended_with(ends, markers[-1], markers[:-1]) is None
 
 
 def unclaimed_text(partition: TopicPartition, producer_id: ProducerId, marker: Marker, problem: str | None) -> str:
@@ -254,7 +239,7 @@ def unclaimed_text(partition: TopicPartition, producer_id: ProducerId, marker: M
     return (
         f"The log of {partition} has {_marker_text(producer_id, marker)}. No decision in the coordinators' log fits "
         "it: an administrator has written it (`txnwatch abort` or kafka-transactions.sh abort, with WriteTxnMarkers), "
-        f"or the log no longer shows its transaction. {who}."
+        f"a coordinator has sent it a second time, or the log no longer shows its transaction. {who}."
     )
 
 

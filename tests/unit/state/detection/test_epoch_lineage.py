@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.facts import ORDERS, PAYMENTS, transaction
-from support.outcome_life import first_decision
+from support.outcome_life import decision_with
 from support.outcomes import first_leader, said
 from txnwatch.state.detection.view import begun, follow, is_unused
 from txnwatch.state.evidence.outcome import expected_outcome
@@ -49,8 +49,7 @@ def in_ranges(records: list[Record], cuts: Iterable[int]) -> CoordinatorView:
         decided: FirstDecision | None = None
         for offset in range(start, end):
             one = read(offset, records[offset])
-            if decided is None and one.state.outcome is not None:
-                decided = first_decision(one, view, is_consecutive=True)
+            decided = decision_with(decided, one, view, is_consecutive=True)
             view = one if view is None else follow(view, one)
         assert view is not None
         known = follow(known, view, decided)
@@ -246,13 +245,17 @@ def test_the_use_of_an_epoch_is_not_known_if_the_end_of_the_transaction_before_m
     records = [init(0), *ended(COMMIT, 0, 1), (S.ONGOING, 1, 2_000, ORDERS)]
     first, rest = after(records[:2]), after(records[2:])
     assert rest.epoch_use is EpochUse.NEXT
-    decided = first_decision(read(2, records[2]), None, is_consecutive=True)
+    prepared = decision_with(None, read(2, records[2]), None, is_consecutive=True)
+    assert prepared is not None
+    decided = decision_with(prepared, read(3, records[3]), None, is_consecutive=True)
+    assert decided is not None
     assert follow(first, rest, decided).epoch_use is EpochUse.RAISED
     unproven: dict[str, tuple[CoordinatorView | None, FirstDecision | None, bool]] = {
         "nothing was known before": (None, decided, True),
         "records before the range are missing": (first, decided, False),
         "records in the range are missing": (first, decided._replace(is_next=False), True),
         "the end was not read": (first, None, True),
+        "the decision can be taken back": (first, prepared, True),
         "the end is of another transaction": (first, decided._replace(start_ms=999), True),
         "the end gives another producer id": (first, decided._replace(producer_epoch=None), True),
         "another leader has appended the end": (replace(first, coordinator_epoch=9), decided, True),

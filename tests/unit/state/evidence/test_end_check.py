@@ -106,7 +106,7 @@ TRANSACTIONS = {
     "a later transaction": (LATE, replace(SAME, start_ms=LATER_MS), UNKNOWN),
     "another producer": (LATE, replace(SAME, producer_id=4712), UNKNOWN),
     "committed": (LATE, COMMITTED, ("committed", "client")),
-    "being committed": (LATE, replace(COMMITTED, state=TransactionState.PREPARE_COMMIT), ("committed", "client")),
+    "being committed": (LATE, replace(COMMITTED, state=TransactionState.PREPARE_COMMIT), NOTHING),
     "a later one was committed": (LATE, replace(COMMITTED, start_ms=LATER_MS), UNKNOWN),
     "one of another producer was committed": (LATE, replace(COMMITTED, producer_id=4712), UNKNOWN),
     "aborted under its epoch": (LATE, ABORTED, ("aborted", "client")),

@@ -90,7 +90,30 @@ CASES: dict[str, Case] = {
         BEGUN_2, [*commit(68, START_MS, **RAISES), *abort(69, START_MS, **RAISES)], K.COMMITTED, B.CLIENT
     ),
     "a partition is added first": Case(BEGUN, [*ADDED, *commit(EPOCH, START_MS), *init(68)], K.COMMITTED, B.CLIENT),
-    "prepared, and not yet complete": Case(BEGUN, abort(68, START_MS)[:1], K.ABORTED, B.COORDINATOR),
+    "the append of its commit fails, and its coordinator aborts it": Case(
+        BEGUN, [*commit(EPOCH, START_MS)[:1], *abort(68, START_MS), *init(69)], K.ABORTED, B.COORDINATOR
+    ),
+    "the append of its commit fails, and a client that raises the epoch, or its coordinator, aborts it": Case(
+        BEGUN_2, [*commit(68, START_MS, **RAISES)[:1], *abort(68, START_MS, **RAISES), *init(69)], K.ABORTED, B.UNKNOWN
+    ),
+    "the append of its abort fails, and its client goes on and commits": Case(
+        BEGUN, [*abort(68, START_MS)[:1], *ADDED, *commit(EPOCH, START_MS), *NEXT_ABORTS], K.COMMITTED, B.CLIENT
+    ),
+    "both appends of its coordinator's abort fail, then one does not": Case(
+        BEGUN, [*abort(68, START_MS)[:1], *abort(68, START_MS)[:1], *abort(68, START_MS)], K.ABORTED, B.COORDINATOR
+    ),
+    "the append of its Complete* fails once": Case(
+        BEGUN, [*commit(EPOCH, START_MS), of(S.COMPLETE_COMMIT), *init(68)], K.COMMITTED, B.CLIENT
+    ),
+    "the append of its commit fails, and compaction has left an abort that may be of nothing": Case(
+        BEGUN_2,
+        [*commit(68, START_MS, **RAISES)[:1], None, None, *abort(69, START_MS, **RAISES)[1:]],
+        K.NO_LONGER_OPEN,
+        B.UNKNOWN,
+    ),
+    "stuck, and the append of its commit has failed": Case(
+        [*BEGUN_2, *commit(68, START_MS, **RAISES)[:1]], abort(68, START_MS, **RAISES), K.ABORTED, B.UNKNOWN
+    ),
     "it moves to another producer id": Case(
         BEGUN_2,
         [of(S.PREPARE_COMMIT, 68, next_producer_id=OTHER), of(S.COMPLETE_COMMIT, 0, **ROTATED), *begun(0, **ROTATED)],
@@ -181,6 +204,13 @@ def test_the_end_of_a_transaction_is_its_own_for_any_division_of_the_reading(cas
         assert found == [(case.how, case.by)], cuts
 
 
+@pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+def test_a_decision_that_can_be_taken_back_ends_nothing(state: S) -> None:
+    assert not resolutions(Case(BEGUN, [of(state)], K.ABORTED, B.UNKNOWN), ())
+    assert not resolutions(Case(BEGUN, [of(state), *ADDED], K.ABORTED, B.UNKNOWN), ())
+    assert not resolutions(Case(BEGUN, [of(state), *ADDED], K.ABORTED, B.UNKNOWN), (2,))
+
+
 def test_a_range_that_is_read_twice_ends_the_transaction_once() -> None:
     case = CASES["aborted at its timeout, and the next one commits"]
     run, log = BucketRun(), [*case.before, *case.after]
@@ -188,8 +218,8 @@ def test_a_range_that_is_read_twice_ends_the_transaction_once() -> None:
     run.pass_time(600_000)
     run.batch()
     read(run, log, 1, 2)
-    again = read(run, log, 1, len(log))
-    assert not [one for one in again if isinstance(one, TransactionMoved)]
+    emitted = [one for _ in range(2) for one in read(run, log, 1, len(log))]
+    assert len([one for one in emitted if isinstance(one, TransactionMoved)]) == 1
 
 
 def test_the_detail_has_the_place_and_the_age_of_an_abort() -> None:
