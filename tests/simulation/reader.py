@@ -226,7 +226,18 @@ class WorldReader:
             self.judged = NextBarrierDue(end.barrier, self.due_ms(result.emitted))
         unread = [gap for gap in result.emitted if isinstance(gap, OutstandingGap | ReadLimitReached)]
         self.gaps = {gap.partition: gap.gap if isinstance(gap, OutstandingGap) else gap.from_offset for gap in unread}
+        self._note_read(end, result.barrier)
         return True
+
+    def _note_read(self, end: SourceOffset, barrier: Barrier) -> None:
+        """How far the log is read, of the partitions that were read to a listed end once."""
+        known = self.world.read_whole_to
+        for at, position in end.read_positions.items():
+            if is_data(at) or position.topic_id != self.world.logs[at.partition].topic_id:
+                continue
+            gap = self.gaps.get(at, position.offset)
+            if at.partition in known or (at not in self.gaps and at not in barrier.stale_coordinator):
+                known[at.partition] = gap if isinstance(gap, int) else 0
 
     def requests_after(self, emitted: list[Finding]) -> set[RereadRequest]:
         """What the driver asks its source for."""

@@ -1,5 +1,9 @@
 """The fault that gives one producer id to two transactional ids: a quorum, or a log, that was restored from a backup.
 
+Law: both ids stand in what the reader has read of a partition of the log when this partition loses its leader, if the
+reader has read it once (`has_unread_owner`). Without this law nothing could be told while a partition has no leader:
+docs/decisions/0053 has the argument, and what remains of the case.
+
 Its chances come from a source of their own, so a world without it stays the same.
 """
 
@@ -8,6 +12,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 from unittest import mock
+
+from simulation.encoding import LoggedValue
+from simulation.partition import PartitionLog
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -42,3 +50,16 @@ def share_producer_ids(world: World) -> set[int]:
 
     coordinators.init = init_with_another  # type: ignore[method-assign]
     return shared
+
+
+def has_unread_owner(world: World, log: PartitionLog) -> bool:
+    """Whether a record about a shared producer id is not read, in a log partition that was read to an end before."""
+    is_log = log.partition.topic == TRANSACTION_STATE_TOPIC
+    read_to = world.read_whole_to.get(log.partition.partition) if is_log else None
+    return read_to is not None and any(
+        isinstance(entry.body, LoggedValue)
+        and entry.body.value is not None
+        and entry.body.value.producer_id in world.shared
+        for entry in log.entries
+        if entry.offset >= read_to
+    )

@@ -97,6 +97,7 @@ class World:
             once, and they never hang then.
         hidden, is_log_hidden: topics that the reader may not see; whether a proxy answers that the log is not there.
         read_to: how far the reader has read each partition of the coordinators' log.
+        read_whole_to: the same for those that were read to a listed end once, below the first offset that was not read.
         replaced: the topic ids that were replaced by a topic of the same name, with the tick of that.
         shared: producer ids that two transactional ids have had.
         seen: what happened how often, for those who want to know what a run was about.
@@ -114,6 +115,7 @@ class World:
     hidden: set[str] = field(default_factory=set)
     is_log_hidden: bool = False
     read_to: dict[int, int] = field(default_factory=dict)
+    read_whole_to: dict[int, int] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
     shared: set[int] = field(init=False)
@@ -151,6 +153,7 @@ class World:
     def create_log(self) -> None:
         """The coordinators' log under an id of its own, and nothing in it; coordinators remember what it holds."""
         self.log_number += 1
+        self.read_whole_to.clear()
         self.logs[:] = [
             PartitionLog(TopicPartition(TRANSACTION_STATE_TOPIC, number), f"log-id-{self.log_number}")
             for number in range(self.setting.logs)

@@ -116,6 +116,7 @@ def test_a_better_reason_from_the_log_stays() -> None:
 WHOLE = TransactionListing(())
 SHORT = TransactionListing((), (Problem("broker 2 did not answer"),))
 DENIED = TransactionListing((), (Problem("no DESCRIBE", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),))
+AWAY = TransactionListing((), (Problem("__transaction_state-3: has no leader"),))
 LISTED = TransactionListing((ListedTransaction(NAME, PRODUCER, S.EMPTY, 1),))
 TWICE = TransactionListing(tuple(ListedTransaction(NAME, PRODUCER, S.EMPTY, broker) for broker in (1, 2)))
 SILENT = Problem("coordinator 2: timed out")
@@ -202,17 +203,47 @@ COORDINATORS = {
         DENIED,
         CoordinatorReading(problem=Problem("no DESCRIBE")),
     ),
-    "known from the log and described, a part of the log has no leader now: a second id may have begun there": (
+    "known from the log and described, another part of the log was read and has no leader now": (
         KNOWN,
         {NAME: COMPLETE},
-        SHORT,
-        CoordinatorReading(problem=SHORT.problems[0]),
+        AWAY,
+        CoordinatorReading(COMPLETE, unlisted=AWAY.problems[0]),
+    ),
+    "the same, but that part was never read: a second id may stand there": (
+        msgspec.structs.replace(KNOWN, is_log_read=False),
+        {NAME: COMPLETE},
+        AWAY,
+        CoordinatorReading(problem=AWAY.problems[0]),
+    ),
+    "the same, and the log names nobody: the id may have begun there a moment before": (
+        CANDIDATE,
+        {},
+        AWAY,
+        CoordinatorReading(problem=AWAY.problems[0]),
+    ),
+    "the same, and an id is listed that the log does not name: the log proves nothing about this producer id": (
+        CANDIDATE,
+        {NAME: COMPLETE},
+        TransactionListing(LISTED.transactions, AWAY.problems),
+        CoordinatorReading(problem=AWAY.problems[0]),
+    ),
+    "the same, and the log names two ids": (
+        SHARED,
+        {NAME: COMPLETE, SECOND: UnknownTransactionalId(SECOND, 2)},
+        AWAY,
+        TWO_IDS,
     ),
     "the same, and some ids are hidden": (
         KNOWN,
         {NAME: COMPLETE},
-        TransactionListing((), (*DENIED.problems, *SHORT.problems)),
-        CoordinatorReading(problem=Problem("no DESCRIBE; broker 2 did not answer")),
+        TransactionListing((), (*DENIED.problems, *AWAY.problems)),
+        CoordinatorReading(COMPLETE, unlisted=Problem("no DESCRIBE; __transaction_state-3: has no leader")),
+    ),
+    "the same, and its own part is the one without a leader": (
+        KNOWN,
+        {NAME: NotDescribed(NAME, Problem("COORDINATOR_NOT_AVAILABLE"))},
+        AWAY,
+        CoordinatorReading(problem=Problem(f"transactional id {NAME!r}: COORDINATOR_NOT_AVAILABLE")),
     ),
     "the log that was read may not name a second id, but the listing is whole": (
         msgspec.structs.replace(KNOWN, is_log_read=False),
@@ -233,11 +264,23 @@ COORDINATORS = {
         CoordinatorReading(problem=UNHEARD.problems[0]),
     ),
     "known from the log, gone at its coordinator": (KNOWN, {NAME: UNKNOWN_ID}, WHOLE, NOBODY),
+    "known from the log, gone at its coordinator, another part of the log has no leader": (
+        KNOWN,
+        {NAME: UNKNOWN_ID},
+        AWAY,
+        CoordinatorReading(unlisted=AWAY.problems[0]),
+    ),
     "known from the log, gone, but not every broker answered": (
         KNOWN,
         {NAME: UNKNOWN_ID},
-        SHORT,
-        CoordinatorReading(problem=SHORT.problems[0]),
+        UNHEARD,
+        CoordinatorReading(problem=UNHEARD.problems[0]),
+    ),
+    "gone at one broker, and another one lists it": (
+        KNOWN,
+        {NAME: UNKNOWN_ID},
+        TransactionListing((ListedTransaction(NAME, PRODUCER, S.ONGOING, 2),)),
+        CoordinatorReading(problem=Problem(f"brokers 1, 2 all answer as coordinators of {NAME}")),
     ),
     "hidden by a missing right": (
         KNOWN,
