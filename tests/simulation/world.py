@@ -18,6 +18,7 @@ from simulation.clocks import WorldClocks
 from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, MarkerOnItsWay
 from simulation.encoding import Data, Mark
 from simulation.faults import FAULTS
+from simulation.long_faults import begin_long_faults
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from simulation.shared_ids import TWO_IDS, share_producer_ids
@@ -134,6 +135,7 @@ class World:
         self.unacknowledged: list[Unacknowledged] = []
         self.shared = share_producer_ids(self)
         self._actions = _actions(self)
+        begin_long_faults(self)
 
     def _client(self, number: int) -> Client:
         log = self.rng.randrange(MOST_LOGS) % self.setting.logs
@@ -339,7 +341,8 @@ class World:
             for marker in [self.coordinators.markers.pop() for _ in range(len(self.coordinators.markers))]:
                 self.deliver_marker(marker)
             for known in list(self.coordinators.transactions.values()):
-                self.coordinators.fence(known)
+                if known.transactional_id not in self.coordinators.abandoned:
+                    self.coordinators.fence(known)
             self.complete()
             self.tick += 1
             self.look()
@@ -351,6 +354,7 @@ class World:
         busy = any(
             not known.is_free or (known.value is not None and known.value.state.value == "Ongoing")
             for known in self.coordinators.transactions.values()
+            if known.transactional_id not in self.coordinators.abandoned
         )
         return not busy and not self.coordinators.markers and not self.unacknowledged and self._is_replicated()
 

@@ -171,3 +171,15 @@ def test_the_time_of_an_end_is_not_measured_from_a_record_of_the_other_id() -> N
     run.batch(of_second(2, S.COMPLETE_COMMIT))
     assert run.ended == []
     assert PRODUCER in run.store.rows
+
+
+def test_a_tombstone_ends_the_id_on_its_own_part_of_the_log_only() -> None:
+    """Partitions were added to the log: an id has old records on another one, and they expire there (KAFKA-7771)."""
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS, log_partition=5))
+    run.batch(gone(9, log_partition=1))
+    assert run.producer().view == view_after(transaction(1, S.ONGOING, ORDERS, log_partition=5))
+    run.batch(gone(9, log_partition=5))
+    view = run.producer().view
+    assert view is not None
+    assert view.state is S.DEAD
