@@ -279,9 +279,7 @@ def _named(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
 def _reached(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
     """What is read to its listed end. Of data, the barrier itself names what is not."""
     unread = barrier.stale_coordinator.union(filter(is_log, bucket.lacking(*UNREAD)))
-    for partition in bucket.lacking(
-        Lack.RANGE_BEGUN, Lack.NEW_READING_BEGUN, Lack.RECREATED, Lack.FIRST_READING
-    ):
+    for partition in bucket.lacking(Lack.RANGE_BEGUN, Lack.NEW_READING_BEGUN, Lack.RECREATED, Lack.FIRST_READING):
         if partition not in unread:
             yield partition, ReadEvent.REACHED, FIRST_OFFSET
         if is_log(partition) and not unread:

@@ -15,7 +15,8 @@ NOT ENDED: the span of a candidate has ended, or a live transaction included it 
 FALSE END: the end of a hang by a marker was reported, and the span hung continuously.
 FALSE STRAY: a stray write was reported, but all data belongs to one transaction, never hung and never lost its marker.
 GAP: a gap never closed.
-UNTOLD HANG: nothing moves any more, or a part of the log has no leader, and a candidate of a true hang, whose owner can be asked, is not confirmed.
+UNTOLD HANG: nothing moves any more, or a part of the log has no leader. The owner of a true hang can be asked, and the
+fresh read does not confirm its candidate.
 UNREPORTED HANG, UNREPORTED PARTITION: nothing moves any more, and a hang or a hidden partition was not reported.
 
 `time_oracle.py` checks the verdicts that depend on time, and `end_oracle.py` how their transactions end.

@@ -1,4 +1,4 @@
-"""Faults that last: each alone, all together, and among all other faults. No verdict is false, and no hang is missed."""
+"""Faults that last, each alone and among all other faults: no verdict is false, and no hang is missed."""
 
 from __future__ import annotations
 

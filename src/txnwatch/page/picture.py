@@ -51,6 +51,7 @@ from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
+from txnwatch.state.text import printable
 
 LANES: Final = 60
 BEHIND: Final = 3
@@ -96,6 +97,7 @@ class Knowledge:
             is_ready=seen.is_ready,
             is_log_read=reach.is_log_read if reach is not None else None,
             unproven=reach.unproven if reach is not None else None,
+            undecided=reach.undecided_spans if reach is not None else None,
             open_verdicts=verdicts,
             unread=seen.unread,
             undelivered=seen.undelivered,
@@ -241,6 +243,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
     urgent = [event for event in incidents if event.verdict not in CALM]
     reach = seen.reach if seen.reach is not None else Reach()
     unproven = [str(one) for one in reach.named[:NAMED]]
+    undecided = [printable(one) for one in reach.undecided[:NAMED]]
     stopped = {one for event in incidents for one in groups(event, GroupState.STOPPED)}
     at_risk = {one for event in incidents for one in groups(event, GroupState.AT_RISK)} - stopped
     totals = seen.totals
@@ -250,7 +253,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "why": truth.why,
         "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
         "headline": headline(
-            truth, facts, urgent, unproven, seen.problem, lambda event: held_places(event, known.spans)
+            truth, facts, urgent, unproven, undecided, seen.problem, lambda event: held_places(event, known.spans)
         ),
         "detail": _detail(known, urgent, stopped, at_risk),
         "problem": seen.problem,
@@ -261,6 +264,8 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "view": known.store.access,
         "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
         "unproven_names": unproven,
+        "undecided": facts.undecided,
+        "undecided_names": undecided,
         "unread_log_partitions": reach.of_log,
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,

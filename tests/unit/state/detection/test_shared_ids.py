@@ -136,7 +136,10 @@ AWAY = frozenset({log_numbered(9)})
 FIRST_READINGS = {
     "read to its end at once": ([{"first_readings": AWAY}], True),
     "it has no leader since the start": ([{"first_readings": AWAY, "stale_coordinator": AWAY}], False),
-    "not read to its end yet": ([{"first_readings": AWAY, "stale_coordinator": AWAY}, {"stale_coordinator": AWAY}], False),
+    "not read to its end yet": (
+        [{"first_readings": AWAY, "stale_coordinator": AWAY}, {"stale_coordinator": AWAY}],
+        False,
+    ),
     "read to its end later": ([{"first_readings": AWAY, "stale_coordinator": AWAY}, {}], True),
     "read once, and without a leader since": ([{"first_readings": AWAY}, {"stale_coordinator": AWAY}], True),
 }
