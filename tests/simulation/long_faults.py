@@ -26,7 +26,7 @@ MORE_LOGS = "partitions added to the log"
 NOBODY_ENDS = "a two-phase transaction that nobody ends"
 LONG_FAULTS = (LOG_AWAY, MORE_LOGS, NOBODY_ENDS)
 _LATEST = {LOG_AWAY: 1_000, MORE_LOGS: 100, NOBODY_ENDS: 400}  # the last step before which a fault begins
-_SHARE_AT_ONCE = 0.3
+_SHARE_SOON, _SOON = 0.3, 60
 _SHARE_OF_TOMBSTONES = 0.02
 
 
@@ -39,7 +39,9 @@ def begin_long_faults(world: World) -> None:
         NOBODY_ENDS: _nobody_ends,
     }
     wanted = [(name, kinds[name](world, random.Random(chance.random()))) for name in LONG_FAULTS]
-    at = {name: 0 if chance.random() < _SHARE_AT_ONCE else chance.randrange(_LATEST[name]) for name in LONG_FAULTS}
+    at = {
+        name: chance.randrange(_SOON if chance.random() < _SHARE_SOON else _LATEST[name]) for name in LONG_FAULTS
+    }
     chosen = [(at[name], act) for name, act in wanted if name in world.setting.faults]
     if not chosen:
         return
