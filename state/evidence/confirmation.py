@@ -42,13 +42,15 @@ from txnwatch.state.model.verdicts import Reason
 #
 #   * The controller gives a producer id to one transactional id, once. Only a cluster that was restored from a backup
 #     gives it to a second one, and then both stand in what was read.
-#   * So if the log that was read names A for P, what is not read cannot name another id: neither what was written to a
-#     partition after the last read and before its leader went away, nor what is unreadable. A record of A itself is in
-#     the partition of A only. That partition has a leader, because A is described now, by this leader.
+#   * So if the log names A for P, what is not read cannot name another id: neither what was written to a partition
+#     after the last read and before its leader went away, nor what is unreadable. A record of A itself is in the
+#     partition of A only. That partition has a leader, because A is described now, by this leader.
+#   * The listing of this leader names A as well as the log does: it is the memory of the log. The state does not keep
+#     ids that were idle when reading began. Such an id holds nothing, and a record of its next transaction is read.
 #   * An id that has begun a transaction with P holds P in the record (proof.py, (a)). So data that was open when every
 #     partition was read to its listed end can belong only to ids that were read, on a restored cluster too.
-#   * If the log that was read does not name P, P may be new, and its first record may be what was not read. Then only
-#     the listing answers. The same applies until each partition was read to an end once.
+#   * If neither names P, P may be new, and its first record may be what was not read. Then only the whole listing
+#     answers. The same applies until each partition was read to an end once.
 #
 # What remains: a restored cluster, where the second id begins its first transaction in the moment between the last read
 # of its partition and the loss of its leader. Nobody can see this. The hang is told, and no abort is made, because an
@@ -85,15 +87,14 @@ def coordinator_reading(
 
     The answer about an id counts only if no other broker may be its coordinator: no other broker listed it, and none
     was silent. "No id has the producer id" counts only if the listing is complete. "No other id has it" counts if the
-    listing is complete; or if the watcher has read a record of the producer id, and every partition of the log to an
-    end. Then an id that its coordinator has forgotten counts too: it was the only one.
+    listing is complete; or if an id with the producer id is known, and the watcher has read every partition of the log
+    to an end. Then an id that its coordinator has forgotten counts too: it was the only one.
 
     A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
     producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
     """
     listed = [row for row in listing.transactions if row.producer_id == candidate.producer_id]
-    read = names_in_log(candidate)
-    names = sorted({row.transactional_id for row in listed} | read)
+    names = sorted({row.transactional_id for row in listed} | names_in_log(candidate))
     problems: list[Problem] = []
     found: list[DescribedTransaction] = []
     for name in names:
@@ -113,7 +114,7 @@ def coordinator_reading(
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
     missing = _whole(listing.problems)
-    if missing is not None and not (read and candidate.is_log_read):
+    if missing is not None and not (names and candidate.is_log_read):
         return CoordinatorReading(problem=missing)
     return CoordinatorReading(found[0] if found else None, unlisted=missing)
 

@@ -39,9 +39,7 @@ def begin_long_faults(world: World) -> None:
         NOBODY_ENDS: _nobody_ends,
     }
     wanted = [(name, kinds[name](world, random.Random(chance.random()))) for name in LONG_FAULTS]
-    at = {
-        name: chance.randrange(_SOON if chance.random() < _SHARE_SOON else _LATEST[name]) for name in LONG_FAULTS
-    }
+    at = {name: chance.randrange(_SOON if chance.random() < _SHARE_SOON else _LATEST[name]) for name in LONG_FAULTS}
     chosen = [(at[name], act) for name, act in wanted if name in world.setting.faults]
     if not chosen:
         return

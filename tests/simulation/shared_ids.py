@@ -10,12 +10,15 @@ Its chances come from a source of their own, so a world without it stays the sam
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from unittest import mock
 
 from simulation.encoding import LoggedValue
 from simulation.partition import PartitionLog
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, is_data
+from txnwatch.streaming.source.offsets import SourceOffset
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -63,3 +66,18 @@ def has_unread_owner(world: World, log: PartitionLog) -> bool:
         for entry in log.entries
         if entry.offset >= read_to
     )
+
+
+def note_read(world: World, end: SourceOffset, barrier: Barrier, gaps: Mapping[TopicPartition, object]) -> None:
+    """Takes how far a reader has read the log; and how far without a gap, if it has read a partition to an end once.
+
+    `gaps` has the first offset that was not read; something else is a partition that has to be read from its beginning.
+    """
+    for at, position in end.read_positions.items():
+        if is_data(at):
+            continue
+        world.read_to[at.partition] = position.offset
+        is_whole = at not in gaps and at not in barrier.stale_coordinator
+        if position.topic_id == world.logs[at.partition].topic_id and (is_whole or at.partition in world.read_whole_to):
+            gap = gaps.get(at, position.offset)
+            world.read_whole_to[at.partition] = gap if isinstance(gap, int) else 0

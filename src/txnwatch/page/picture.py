@@ -242,8 +242,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
     truth = known.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
     reach = seen.reach if seen.reach is not None else Reach()
-    unproven = [str(one) for one in reach.named[:NAMED]]
-    undecided = [printable(one) for one in reach.undecided[:NAMED]]
+    lacking = _unproven(reach, facts)
     stopped = {one for event in incidents for one in groups(event, GroupState.STOPPED)}
     at_risk = {one for event in incidents for one in groups(event, GroupState.AT_RISK)} - stopped
     totals = seen.totals
@@ -253,7 +252,8 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "why": truth.why,
         "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
         "headline": headline(
-            truth, facts, urgent, unproven, undecided, seen.problem, lambda event: held_places(event, known.spans)
+            *(truth, facts, urgent, lacking["unproven_names"], lacking["undecided_names"], seen.problem),
+            lambda event: held_places(event, known.spans),
         ),
         "detail": _detail(known, urgent, stopped, at_risk),
         "problem": seen.problem,
@@ -263,10 +263,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "ready": seen.is_ready,
         "view": known.store.access,
         "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
-        "unproven_names": unproven,
-        "undecided": facts.undecided,
-        "undecided_names": undecided,
-        "unread_log_partitions": reach.of_log,
+        **lacking,
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,
         "stopped_targets": [name(one) for one in seen.stopped],
@@ -283,6 +280,16 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         ],
         "worst": urgent[0].incident_id if urgent else None,
         "search_command": _search(known.store.origin),
+    }
+
+
+def _unproven(reach: Reach, facts: Facts) -> dict[str, Any]:
+    """What nothing is proven about: the first few partitions, and the first open data with its reasons."""
+    return {
+        "unproven_names": [str(one) for one in reach.named[:NAMED]],
+        "undecided": facts.undecided,
+        "undecided_names": [printable(one) for one in reach.undecided[:NAMED]],
+        "unread_log_partitions": reach.of_log,
     }
 
 
