@@ -139,6 +139,11 @@ class RunningLedger:
         return self.ledger.counts
 
     @property
+    def undecided(self) -> list[str]:
+        """The open data that fresh reads prove nothing about for long, with the reasons."""
+        return self.ledger.answers.undecided.lasting(self.now_ms())
+
+    @property
     def outboxes(self) -> list[TopicOutbox | MirrorQueue]:
         """All queues, for the metrics."""
         return [self.topic, *self.mirrors]

@@ -333,7 +333,7 @@ class Watch:
         now_ms = wall_clock_ms()
         seen = KnownNow(
             incidents=ledger.incidents,
-            reach=Reach(evidence.unproven, is_log_read=evidence.is_log_read),
+            reach=Reach(evidence.unproven, is_log_read=evidence.is_log_read, undecided=ledger.undecided),
             is_ready=is_ready,
             watched=Watched(*self.sinks.watched(now_ms)),
             undelivered=ledger.topic.waiting,

@@ -157,6 +157,7 @@ class SinkSet:
             self.missing_evidence,
             self.is_ready,
             lambda: self.ledger.topic.waiting,
+            lambda: self.ledger.undecided,
         )
 
     def _mirrors(self, targets: list[HeartbeatTarget]) -> list[MirrorQueue]:

@@ -241,6 +241,8 @@ def _events(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> I
         if bracket is not None and bracket.is_scanned:
             yield partition, ReadEvent.DESCRIBED_AS_READ, FIRST_OFFSET
     yield from _noticed(batch, reports_partitions=reports_partitions)
+    for partition in sorted(batch.barrier.first_readings):
+        yield partition, ReadEvent.BEGINS, FIRST_OFFSET
     if reports_partitions:
         for partition in sorted({partition for census in batch.censuses for partition in census.failed_scanned}):
             yield partition, ReadEvent.UNDESCRIBED, FIRST_OFFSET
@@ -277,7 +279,7 @@ def _named(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
 def _reached(bucket: BucketState, barrier: Barrier) -> Iterator[_Event]:
     """What is read to its listed end. Of data, the barrier itself names what is not."""
     unread = barrier.stale_coordinator.union(filter(is_log, bucket.lacking(*UNREAD)))
-    for partition in bucket.lacking(Lack.RANGE_BEGUN, Lack.NEW_READING_BEGUN, Lack.RECREATED):
+    for partition in bucket.lacking(Lack.RANGE_BEGUN, Lack.NEW_READING_BEGUN, Lack.RECREATED, Lack.FIRST_READING):
         if partition not in unread:
             yield partition, ReadEvent.REACHED, FIRST_OFFSET
         if is_log(partition) and not unread:

@@ -71,7 +71,14 @@ def _ask_about_owner(producer: ProducerState, context: BarrierContext) -> Step:
     held = {} if is_old else {at: span for at, span in producer.spans.items() if view is not None and view.holds(at)}
     others = {at: span for at, span in producer.spans.items() if at not in held}
     step = _ask_for_owner(replace(producer, view=None, spans=others), context)
-    return Step(replace(step.producer, view=view, spans={**step.producer.spans, **held}), step.emitted)
+    asked = step.emitted if view is None else tuple(map(_without_log, step.emitted))
+    return Step(replace(step.producer, view=view, spans={**step.producer.spans, **held}), asked)
+
+
+def _without_log(asked: Finding) -> Finding:
+    """A question in which the known owner is left out: an id that a coordinator lists is not the only one then."""
+    assert isinstance(asked, OwnerInDoubt)
+    return OwnerInDoubt(replace(asked.candidate, is_log_read=False))
 
 
 def _ask_for_owner(producer: ProducerState, context: BarrierContext) -> Step:

@@ -292,11 +292,13 @@ class BarrierContext:
 
     @property
     def is_log_read(self) -> bool:
-        """Whether every partition of the coordinators' log is read to an end that this barrier has listed.
+        """Whether every partition of the coordinators' log was read to a listed end once, since its reading began.
 
-        Only then does the log name every transactional id that may have written what the barrier shows.
+        Then a producer id that the log names has no other owner than those that it names: evidence/confirmation.py has
+        the argument. A partition may have no leader now, or a range that cannot be read.
         """
-        return not (self.barrier.stale_coordinator or self.unread.logs or self.unread.recreated)
+        is_used = self.policy.coordinator_access is CoordinatorAccess.LOG and self.barrier.has_coordinator_log
+        return is_used and not (self.unread.never or self.unread.recreated)
 
     def had_election(self, view: CoordinatorView | None) -> bool:
         """Whether the log that can name the owner had an election after the last barrier and before it was read now.

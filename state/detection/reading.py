@@ -51,12 +51,14 @@ class Lack(StrEnum):
     RECREATED = "the re-created log"
     NAME = "its topic in the metadata"
     DESCRIPTION = "its description"
+    FIRST_READING = "its first reading"
 
 
 class ReadEvent(StrEnum):
     """What a batch shows about the reading of a partition; the value is used in the docs."""
 
     LIMITED = "the read limit of the batch is reached"
+    BEGINS = "log: its reading has not begun, or begins"
     UNREADABLE = "a range cannot be read"
     LOST = "data: a range is lost, or the log is truncated"
     CUT = "log: a range is lost, or the log is truncated"
@@ -141,11 +143,17 @@ LACKS: dict[Lack, LackRow] = {
         "the beginning of a transaction, and then only a census shows it",
         is_unproven=False,
     ),
+    Lack.FIRST_READING: LackRow(
+        "the partition of the coordinators' log was never read to a listed end: it may name a second owner of any "
+        "producer id",
+        is_unproven=False,
+    ),
 }
 
 # A row `NOTHING` applies to every partition, whatever else it lacks. A cell that is not here changes nothing.
 READING_TRANSITIONS: dict[tuple[Lack, ReadEvent], Next] = {
     (Lack.NOTHING, ReadEvent.LIMITED): Next(Lack.REST),
+    (Lack.NOTHING, ReadEvent.BEGINS): Next(Lack.FIRST_READING),
     (Lack.NOTHING, ReadEvent.UNREADABLE): Next(Lack.RANGE),
     (Lack.NOTHING, ReadEvent.LOST): Next(Lack.CENSUS),
     (Lack.NOTHING, ReadEvent.CUT): Next(Lack.NEW_READING, Besides.NEW_NUMBER),
@@ -169,6 +177,8 @@ READING_TRANSITIONS: dict[tuple[Lack, ReadEvent], Next] = {
     (Lack.NAME, ReadEvent.UNANSWERED): Next(Lack.NOTHING),
     (Lack.DESCRIPTION, ReadEvent.DESCRIBED): Next(Lack.NOTHING),
     (Lack.DESCRIPTION, ReadEvent.DELETED): Next(Lack.NOTHING),
+    (Lack.FIRST_READING, ReadEvent.REACHED): Next(Lack.NOTHING),
+    (Lack.FIRST_READING, ReadEvent.REPLACED): Next(Lack.NOTHING),
 }
 
 # What a notice means for a partition, of the topics and of the coordinators' log. For that log, a rest is a range that
@@ -311,6 +321,7 @@ class Unread(NamedTuple):
         gaps: data partitions with a range that was listed and could not be read, or is lost.
         rests: data partitions that a batch did not read to their ends because of its read limit.
         logs: partitions of the coordinators' log with a range that was listed and could not be read, or is lost.
+        never: partitions of the coordinators' log that were never read to a listed end.
         recreated: partitions of a re-created coordinators' log that is not completely read yet, with the number of the
             new reading; views of an earlier reading do not count.
     """
@@ -318,6 +329,7 @@ class Unread(NamedTuple):
     gaps: AbstractSet[TopicPartition] = frozenset()
     rests: AbstractSet[TopicPartition] = frozenset()
     logs: AbstractSet[TopicPartition] = frozenset()
+    never: AbstractSet[TopicPartition] = frozenset()
     recreated: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
@@ -326,7 +338,7 @@ ALL_READ: Final = Unread()
 
 def unread_in(readings: Mapping[TopicPartition, Reading]) -> Unread:
     """What is unread, by the readings of a bucket."""
-    gaps, rests, logs = set[TopicPartition](), set[TopicPartition](), set[TopicPartition]()
+    gaps, rests, logs, never = (set[TopicPartition]() for _ in range(4))
     recreated: dict[TopicPartition, int] = {}
     for partition, reading in readings.items():
         lacks = reading.lacks
@@ -334,8 +346,10 @@ def unread_in(readings: Mapping[TopicPartition, Reading]) -> Unread:
             continue
         if Lack.REST in lacks:
             rests.add(partition)
+        if Lack.FIRST_READING in lacks:
+            never.add(partition)
         if Lack.RECREATED in lacks:
             recreated[partition] = reading.number
         if not lacks.keys().isdisjoint(UNREAD):
             (logs if is_log(partition) else gaps).add(partition)
-    return Unread(gaps, rests, logs, recreated)
+    return Unread(gaps, rests, logs, never, recreated)

@@ -470,9 +470,13 @@ def is_newer(prior: CoordinatorView, view: CoordinatorView) -> bool:
 
 
 def _after_tombstone(producer: ProducerState, fact: TransactionalIdGone) -> Step:
-    """The producer after a tombstone: the coordinator has forgotten the id."""
+    """The producer after a tombstone: the coordinator has forgotten the id.
+
+    An id has records on two partitions of the log if partitions were added to it (KAFKA-7771). The old ones expire
+    where they are, and the coordinator that the id has now does not read them.
+    """
     view = producer.view
-    if view is None or view.transactional_id != fact.transactional_id:
+    if view is None or (view.transactional_id, view.log_partition) != (fact.transactional_id, fact.log_partition):
         return Step(producer)
     if fact.log_offset <= view.log_offset and not view.is_unseen:
         return Step(producer)

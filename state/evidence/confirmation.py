@@ -36,6 +36,26 @@ from txnwatch.state.text import cut, quoted, some
 #
 # Law: every id that may have written the data is described, and an answer that may be old proves nothing. All callers
 # of a fresh read use this function: the watcher, the abort, and the commands that read once.
+#
+# Whose a producer id is. Data names a producer id P, and the question is whether an id that we do not ask may own it.
+# A listing by all coordinators answers it, but a partition of the log without a leader lists nothing. The log answers
+# it as well, if the watcher has read each partition to an end that it has listed, at any time since its reading began:
+#
+#   * The controller gives a producer id to one transactional id, once. Only a cluster that was restored from a backup
+#     gives it to a second one, and then both stand in what was read.
+#   * So if the log names A for P, what is not read cannot name another id: neither what was written to a partition
+#     after the last read and before its leader went away, nor what is unreadable. A record of A itself is in the
+#     partition of A only. That partition has a leader, because A is described now, by this leader.
+#   * The listing of this leader names A as well as the log does: it is the memory of the log. The state does not keep
+#     ids that were idle when reading began. Such an id holds nothing, and a record of its next transaction is read.
+#   * An id that has begun a transaction with P holds P in the record (proof.py, (a)). So data that was open when every
+#     partition was read to its listed end can belong only to ids that were read, on a restored cluster too.
+#   * If neither names P, P may be new, and its first record may be what was not read. Then only the whole listing
+#     answers. The same applies until each partition was read to an end once.
+#
+# What remains: a restored cluster, where the second id begins its first transaction in the moment between the last read
+# of its partition and the loss of its leader. Nobody can see this. The hang is told, and no abort is made, because an
+# abort waits for the whole listing (docs/decisions/0053).
 
 _MISSING = Problem("it was not described")
 _IDS_NAMED = 5
@@ -67,31 +87,28 @@ def coordinator_reading(
 ) -> CoordinatorReading:
     """Combines the coordinators' answers; all callers use this function, so all apply the same checks.
 
-    The description of an id counts only if no other broker may be its coordinator: no other broker listed it, and none
+    The answer about an id counts only if no other broker may be its coordinator: no other broker listed it, and none
     was silent. "No id has the producer id" counts only if the listing is complete. "No other id has it" counts if the
-    listing is complete; or if only rights are missing in it, and the watcher has read records of the producer id and
-    every partition of the log.
+    listing is complete; or if an id with the producer id is known, and the watcher has read every partition of the log
+    to an end. Then an id that its coordinator has forgotten counts too: it was the only one.
 
     A cluster that was restored from a backup may give a producer id to a second transactional id. If any id with the
     producer id holds the span, its marker will come. If none does, it is not known which id has written the data.
     """
     listed = listing.of_producer(candidate.producer_id)
-    read = names_in_log(candidate)
-    names = sorted({row.transactional_id for row in listed} | read)
+    names = sorted({row.transactional_id for row in listed} | names_in_log(candidate))
     problems: list[Problem] = []
     found: list[DescribedTransaction] = []
     for name in names:
         description = descriptions.get(name, NotDescribed(name, _MISSING))
         if isinstance(description, NotDescribed):
             problems.append(description.problem.of(f"transactional id {quoted(name)}"))
+        elif (doubt := _doubt(description, listed, listing)) is not None:
+            problems.append(doubt)
         elif isinstance(description, DescribedTransaction):
-            doubt = _doubt(description, listed, listing)
-            if doubt is not None:
-                problems.append(doubt)
-            elif covers(description, candidate):
+            if covers(description, candidate):
                 return CoordinatorReading(description)
-            else:
-                found.append(description)
+            found.append(description)
     if problems:
         return CoordinatorReading(problem=problems[0])
     if len(names) > 1:
@@ -99,10 +116,9 @@ def coordinator_reading(
         problem = Problem(f"transactional ids {ids} have the same producer id {candidate.producer_id}")
         return CoordinatorReading(problem=problem)
     missing = _whole(listing.problems)
-    lacks_only_rights = all(problem.is_denied for problem in listing.problems)
-    if found and read and candidate.is_log_read and lacks_only_rights:
-        return CoordinatorReading(found[0], unlisted=missing)
-    return CoordinatorReading(found[0] if found and missing is None else None, missing)
+    if missing is not None and not (names and candidate.is_log_read):
+        return CoordinatorReading(problem=missing)
+    return CoordinatorReading(found[0] if found else None, unlisted=missing)
 
 
 def _whole(problems: Sequence[Problem]) -> Problem | None:
@@ -110,7 +126,9 @@ def _whole(problems: Sequence[Problem]) -> Problem | None:
 
 
 def _doubt(
-    described: DescribedTransaction, listed: Sequence[ListedTransaction], listing: TransactionListing
+    described: DescribedTransaction | UnknownTransactionalId,
+    listed: Sequence[ListedTransaction],
+    listing: TransactionListing,
 ) -> Problem | None:
     """Why another broker may be the coordinator: one that has lost the coordinators' log describes an old state."""
     name = described.transactional_id

@@ -178,6 +178,7 @@ def read_anew(evidence: ProvenHang, found: SpanConfirmation) -> Plan[tuple[Prove
 
 CANDIDATES_AT_A_TIME = 200
 GONE_MS = DurationMs(7_200_000)  # the state repeats an unsettled candidate at least once an hour
+LASTING_MS = DurationMs(30_000)
 
 T = TypeVar("T")
 
@@ -246,16 +247,48 @@ def _transaction(candidate: TransactionCandidate) -> Hashable:
 
 
 @dataclass(slots=True)
+class Undecided:
+    """Open data about which the last fresh read has proven nothing, and why. It may hang.
+
+    Law: a leader election alone is not told. So an answer counts if nothing better has come for `LASTING_MS`.
+    """
+
+    _spans: dict[Hashable, tuple[str, TimestampMs, TimestampMs]] = field(default_factory=dict)
+
+    def take(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> None:
+        """Takes the answer about a span."""
+        key = _span(candidate)
+        if found.answer is not Answer.UNKNOWN:
+            self._spans.pop(key, None)
+            return
+        since_ms = self._spans[key][1] if key in self._spans else now_ms
+        self._spans[key] = f"{candidate.start}: {found.why}", since_ms, now_ms
+
+    def over(self, ends: Iterable[SpanEnded]) -> None:
+        """Drops spans that have ended."""
+        for ended in ends:
+            self._spans.pop((ended.partition, ended.producer_id), None)
+
+    def lasting(self, now_ms: TimestampMs) -> list[str]:
+        """The spans that are undecided for long, with the reasons, the oldest first."""
+        self._spans = {key: one for key, one in self._spans.items() if now_ms - one[2] < GONE_MS}
+        lasting = [(since_ms, text) for text, since_ms, _ in self._spans.values() if now_ms - since_ms >= LASTING_MS]
+        return [text for _, text in sorted(lasting)]
+
+
+@dataclass(slots=True)
 class Answers:
     """Counts the answers about candidates.
 
     Attributes:
         counts: confirmations by verdict and answer, for the metrics.
         said: the candidates without an answer; one that does not come again is forgotten.
+        undecided: the spans among them.
     """
 
     counts: Counter[str]
     said: Said[str] = field(default_factory=lambda: Said(GONE_MS))
+    undecided: Undecided = field(default_factory=Undecided)
 
     def is_confirmed(self, verdict: Verdict, what: str, answer: Answer, why: str) -> Plan[bool]:
         """Counts an answer. An unknown answer is reported once, because missing evidence must be visible."""

@@ -186,6 +186,7 @@ class SpanIncidents:
             if found.answer is Answer.REFUTED and not self._was_only_asked(found):
                 self.refuted.add(candidate.partition)
             what = str(candidate.start)
+            self.answers.undecided.take(candidate, found, now_ms)
             if (yield from self.answers.is_confirmed(candidate.verdict, what, found.answer, found.why)):
                 policy = policies.get(candidate.partition.topic)
                 yield from self._confirmed(candidate, whole[candidate], policy, around.get(candidate.partition))

@@ -43,6 +43,7 @@ CONTENT_TYPE: Final = "application/json"
 MAX_BYTES: Final = 128 * 1024
 ACTIVE_MS: Final = DurationMs(60_000)  # since an evaluation: several heartbeats, and one slow batch
 MOST_NAMES: Final = 3
+MOST_NAME: Final = 300
 MISSED_MS: Final = DurationMs(86_400_000)
 AHEAD_MS: Final = DurationMs(60_000)  # how far another machine's clock may be ahead of ours
 
@@ -60,6 +61,8 @@ class Heartbeat:
             ones, census-only ones that are not described, and those of `__transaction_state`. `unproven_names` has
             the first few, those of `__transaction_state` before the others.
         furthest_behind: unread offsets of the partition that is furthest behind.
+        undecided_spans: how much open data may hang, and fresh reads have neither confirmed nor refuted it for half a
+            minute. `undecided_names` has the first few, with the reasons.
         unread_log_partitions: how many of `unproven_partitions` are partitions of `__transaction_state`.
         is_coordinator_read: whether at least a part of `__transaction_state` is read to its end: else nothing at all is
             proven. Without that log (`coordinator_view`), whether the watch reads at all.
@@ -83,6 +86,8 @@ class Heartbeat:
     unread_log_partitions: int
     is_coordinator_read: bool
     coordinator_view: str
+    undecided_spans: int
+    undecided_names: tuple[str, ...]
     is_ready: bool | None = None
     undelivered_events: int | None = None
     topics_digest: str | None = None
@@ -115,13 +120,14 @@ class Heartbeat:
 TopicRecord = IncidentEvent | Heartbeat | Overwritten | BadEventError
 
 
-_is_name = is_text(300)
+_is_name = is_text(MOST_NAME)
 
 
 def _are_names(value: Any) -> bool:  # noqa: ANN401 - a decoded value
     return isinstance(value, list) and len(value) <= MOST_NAMES and all(map(_is_name, value))
 
 
+LISTS: Final = ("unproven_names", "undecided_names")
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "instance": is_text(NAME_BYTES),
     "version": is_text(255),
@@ -130,9 +136,16 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "evaluated_ms": is_number(0, LAST_TIME_MS),
     "barrier": is_number(0, INT64),
     **dict.fromkeys(
-        ("scanned_partitions", "census_partitions", "unproven_partitions", "unread_log_partitions"), is_number(0, INT32)
+        (
+            "scanned_partitions",
+            "census_partitions",
+            "unproven_partitions",
+            "unread_log_partitions",
+            "undecided_spans",
+        ),
+        is_number(0, INT32),
     ),
-    "unproven_names": _are_names,
+    **dict.fromkeys(LISTS, _are_names),
     "furthest_behind": is_number(0, INT64),
     "is_coordinator_read": lambda value: type(value) is bool,
     "coordinator_view": lambda value: value in tuple(CoordinatorAccess),
@@ -172,7 +185,7 @@ def from_bytes(value: bytes, key: str) -> Heartbeat:
     wrong = invalid_field(found)
     if wrong is not None:
         raise BadEventError(SkipReason.INVALID, f"expected a heartbeat: {wrong} has an invalid value")
-    heartbeat = Heartbeat(**{**found, "unproven_names": tuple(found["unproven_names"])})
+    heartbeat = Heartbeat(**{**found, **{name: tuple(found[name]) for name in LISTS}})
     if heartbeat.key != key:
         raise BadEventError(SkipReason.WRONG_KEY, "expected a heartbeat under its own instance's key")
     return heartbeat
@@ -205,11 +218,15 @@ class Missing(Enum):
     HANGS = auto()
     LOG = auto()
     DATA = auto()
+    DECISION = auto()  # whether some open data hangs
     WATCHER = auto()  # it is silent
 
 
 class Uncovered(NamedTuple):
-    """Partitions that an active watcher proves nothing about: the names that are known, and how many more there are."""
+    """What an active watcher proves nothing about: the names that are known, and how many more there are.
+
+    These are partitions, or open data with the reason (DECISION).
+    """
 
     watcher: Heartbeat
     missing: Missing
@@ -289,6 +306,9 @@ def _uncovered_by(beat: Heartbeat, *, is_log_read: bool) -> Iterator[Uncovered]:
     if beat.coordinator_view == CoordinatorAccess.NONE:
         yield Uncovered(beat, Missing.HANGS)
     yield from _part(beat, Missing.DATA, beat.unproven_partitions - beat.unread_log_partitions)
+    if beat.undecided_spans:
+        more = max(0, beat.undecided_spans - len(beat.undecided_names))
+        yield Uncovered(beat, Missing.DECISION, beat.undecided_names, more)
 
 
 def _part(beat: Heartbeat, missing: Missing, count: int) -> Iterator[Uncovered]:

@@ -188,7 +188,9 @@ class Ledger:
         yield from self._listen(now_ms)
         for end in self.book.silence.ends_to_publish(self.store.known, now_ms):
             yield Change(end, NextStep.PUBLISH_AGAIN)
-        self._queues.over(one for one in emitted if isinstance(one, SpanEnded))
+        ends = [one for one in emitted if isinstance(one, SpanEnded)]
+        self._queues.over(ends)
+        self.answers.undecided.over(ends)
         yield Within(CONFIRM_BUDGET_MS, self._emitted(emitted, now_ms))
         yield Within(CONFIRM_BUDGET_MS, self.checks.check(now_ms))
 

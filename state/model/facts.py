@@ -328,6 +328,8 @@ class Barrier(Variant, frozen=True):
             end: between the listing and the reading, an election can have removed listed records.
         clock_set_by_ms: by how much our own clock was set since the last pair: forward, or back if it is negative.
         begun: data partitions that this batch reads for the first time.
+        first_readings: partitions of the coordinators' log that this batch reads for the first time, or whose leader
+            has not answered yet.
     """
 
     number: BarrierNumber
@@ -346,6 +348,7 @@ class Barrier(Variant, frozen=True):
     elected: frozenset[TopicPartition] = frozenset()
     clock_set_by_ms: DurationMs = NO_TIME
     begun: frozenset[TopicPartition] = frozenset()
+    first_readings: frozenset[TopicPartition] = frozenset()
 
 
 Fact = (

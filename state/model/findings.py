@@ -42,9 +42,8 @@ class SpanCandidate(Variant, frozen=True):
     Inside CoverInDoubt and OwnerInDoubt, and with the verdict `late`, the barriers prove nothing about an owner.
 
     `first_barrier` found it uncovered, `second_barrier` found it still open and uncovered. `log_epoch`,
-    `is_begun_under_it` and `proof` are as in Witness, at `second_barrier`. `is_log_read`: `second_barrier` has listed
-    all partitions of the coordinators' log, and they are read to these ends: so the log names all ids with the producer
-    id.
+    `is_begun_under_it` and `proof` are as in Witness, at `second_barrier`. `is_log_read`: every partition of the
+    coordinators' log was read to a listed end once, so a producer id that the log names has no other owner.
     """
 
     verdict: Verdict

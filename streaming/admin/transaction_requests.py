@@ -285,7 +285,13 @@ def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
         return {}, {TRANSACTION_STATE_TOPIC: Problem("the metadata lacks some of its partitions")}
     leaders = {log_numbered(number): info for number, info in topic.partitions.items()}
     leaderless = (log for log, info in leaders.items() if info.leader is None)
-    return leaders, _of_all(leaderless, Problem("has no leader: its ids cannot be listed"))
+    return leaders, {str(log): _leaderless(topic.replicas.get(log.partition, ())) for log in leaderless}
+
+
+def _leaderless(replicas: Sequence[BrokerId]) -> Problem:
+    """Why the ids of a partition cannot be listed, and which brokers have it."""
+    brokers = f" until one of its replicas is back: broker {' or '.join(map(str, replicas))}" if replicas else ""
+    return Problem(f"has no leader: its ids cannot be listed{brokers}")
 
 
 def _why_not_shown(cluster: Cluster) -> Problem:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import base64
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from txnwatch.state.model.ports import UNKNOWN_PARTITION
-from txnwatch.state.model.values import BrokerId, ErrorCode, LeaderEpoch, Problem, TopicPartition
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    ErrorCode,
+    LeaderEpoch,
+    Problem,
+    TopicPartition,
+)
 from txnwatch.streaming.client.connection import problem_of
 from txnwatch.streaming.client.notations import Endpoint
 from txnwatch.streaming.wire.primitives import present
@@ -25,12 +32,17 @@ class PartitionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic in a Metadata response; `topic_id` is empty before Kafka 2.8."""
+    """A topic in a Metadata response; `topic_id` is empty before Kafka 2.8.
+
+    Attributes:
+        replicas: the brokers of each partition of the coordinators' log; empty for other topics.
+    """
 
     name: str
     topic_id: str
     partitions: dict[int, PartitionInfo]
     error: Problem | None = None
+    replicas: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
 
     @property
     def is_hidden(self) -> bool:
@@ -115,6 +127,10 @@ def metadata_of(response: Any) -> Metadata:
                     for partition in topic.partitions
                 },
                 error=_error_of(topic),
+                replicas={
+                    partition.partition_index: tuple(sorted(map(BrokerId, partition.replica_nodes)))
+                    for partition in (topic.partitions if topic.name == TRANSACTION_STATE_TOPIC else ())
+                },
             )
             for topic in response.topics
             if topic.name is not None  # null only answers a request by topic id

@@ -223,6 +223,9 @@ class SourceOffset:
             elected=elected,
             clock_set_by_ms=self.clock_set_by_ms,
             begun=frozenset(filter(is_data, self.begun)),
+            first_readings=frozenset(
+                p for p, at in self.positions.items() if is_log(p) and (p in self.begun or isinstance(at, NotBegun))
+            ),
         )
 
 

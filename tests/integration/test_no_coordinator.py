@@ -71,7 +71,7 @@ def test_ids_whose_coordinators_partition_has_no_leader_are_not_silently_missing
             assert listed(*command) == (1, {here.transactional_id})
             missing = {one["what"]: one["why"] for one in ask(*command)[1]["not_checked"]}
             assert {name: missing.get(of + name) for name in lost} == dict.fromkeys(
-                lost, "has no leader: its ids cannot be listed"
+                lost, "has no leader: its ids cannot be listed until one of its replicas is back: broker 2"
             )
 
         kafka2.start_broker(2)

@@ -62,11 +62,12 @@ class Client:
     is_initialising: bool = True
     former: list[tuple[int, int]] = field(default_factory=list)
     believed: Believed = field(default_factory=Believed)
+    is_gone: bool = False
 
     def act(self, world: World | None, rng: random.Random) -> None:
         """One request, or the answer to the last one; draws the same numbers whether or not it exists."""
         draw, where = rng.random(), rng.random()
-        if world is None:
+        if world is None or self.is_gone:
             return
         known = world.coordinators.transactions.get(self.transactional_id)
         if draw < 0.03:

@@ -82,6 +82,8 @@ class Coordinators:
         max_epoch: the last producer epoch before another producer id is handed out (32767 in Kafka).
         clocks: the brokers'.
         ending: by id, the transaction that its client believes to commit.
+        moved: the ids whose partition of the log is another one since a restart, with its number.
+        abandoned: the ids whose two-phase transaction nobody ends.
         answered: the ids whose EndTxn was answered; their clients have not noticed yet.
     """
 
@@ -93,6 +95,8 @@ class Coordinators:
         self.clocks = clocks
         self.ending: dict[str, Owner] = {}
         self.answered: set[str] = set()
+        self.moved: dict[str, int] = {}
+        self.abandoned: set[str] = set()
         self._next_producer_id = 100
 
     def is_held(self, producer_id: int, partition: TopicPartition) -> bool:
@@ -212,7 +216,7 @@ class Coordinators:
             entry.body.transactional_id: entry.body for entry in held.entries if isinstance(entry.body, LoggedValue)
         }
         for name, logged in last.items():
-            if logged.value is not None:
+            if logged.value is not None and self.moved.get(name, log) == log:
                 self.enter(self.transactions.setdefault(name, Transaction(name, log)), logged.value)
 
     def enter(self, known: Transaction, value: TransactionLogValue | None) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from simulation.encoding import LoggedValue
+from simulation.shared_ids import has_unread_owner
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def leaderless(world: World, draw: float) -> bool:
     """A partition has no leader for a while; drawn again, it has."""
     everything = [*world.data.values(), *world.logs]
     log = everything[int(draw * len(everything))]
+    if log.has_leader and has_unread_owner(world, log):
+        return False
     log.has_leader = not log.has_leader
     world.note(f"{log.partition}: {'a leader again' if log.has_leader else 'no leader'}")
     return True

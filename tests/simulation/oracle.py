@@ -15,6 +15,8 @@ NOT ENDED: the span of a candidate has ended, or a live transaction included it 
 FALSE END: the end of a hang by a marker was reported, and the span hung continuously.
 FALSE STRAY: a stray write was reported, but all data belongs to one transaction, never hung and never lost its marker.
 GAP: a gap never closed.
+UNTOLD HANG: nothing moves any more, or a part of the log has no leader. The owner of a true hang can be asked, and the
+fresh read does not confirm its candidate.
 UNREPORTED HANG, UNREPORTED PARTITION: nothing moves any more, and a hang or a hidden partition was not reported.
 
 `time_oracle.py` checks the verdicts that depend on time, and `end_oracle.py` how their transactions end.
@@ -53,6 +55,7 @@ from txnwatch.state.model.findings import (
 from txnwatch.state.model.values import TopicPartition, log_numbered
 
 END = 1_000_000
+TOLD_WITHOUT = "told while a part of the log has no leader"
 
 
 @dataclass
@@ -60,6 +63,7 @@ class Oracle:
     """The reports so far, and the problems in them.
 
     Attributes:
+        candidates: the last candidate of each reported span.
         undecided: hangs that were asked about while a part of the log was away, where a second owner could be.
     """
 
@@ -67,6 +71,7 @@ class Oracle:
     reported: dict[tuple[TopicPartition, int], SpanId] = field(default_factory=dict)
     found: set[SpanId] = field(default_factory=set)
     undecided: set[SpanId] = field(default_factory=set)
+    candidates: dict[SpanId, SpanCandidate] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     time: TimeOracle = field(init=False)
     ends: EndOracle = field(init=False)
@@ -120,6 +125,9 @@ class Oracle:
                 f"CANDIDATE {name.partition}@{name.start} of {name.producer_id} ({candidate.reason}), {barriers}"
             )
         self.reported[place] = name
+        self.candidates[name] = candidate
+        if not self.world.is_whole:
+            self.problems.extend(self._untold(name))
         is_seen_now = span.seen_at is not None and span.seen_at >= result.barrier.number - 1
         if span.by_census or is_seen_now:
             result = replace(result, since=result.before, data_listed=result.before)
@@ -154,6 +162,9 @@ class Oracle:
             self.world.note(f"DOUBT {name.partition}@{name.start} of {name.producer_id} is held only by our view")
             self.world.seen["hang behind a stale view"] += 1
         self.found.update(found)
+        for _, answer in run_reads(confirm_contradicted([held]), self._admin()):  # type: ignore[arg-type]
+            if answer.answer is Answer.CONFIRMED and self.world.coordinators.owes(held.producer_id, held.partition):
+                self.problems.append(f"FALSE: {name} was confirmed, and its coordinator will end it")
 
     def _ask(self, candidate: SpanCandidate) -> None:
         """The ledger asks the coordinators twice; a hang that it derives from their answers must be true now."""
@@ -216,6 +227,26 @@ class Oracle:
             is_read = is_read and span.producer_id not in world.shared  # nobody can know which id has written it
             if is_read and span.producer_id in owners and not self._is_held(span):
                 self.problems.append(f"UNREPORTED HANG: {span}, whose owner is in a part of the log that can be read")
+
+        for name in sorted({*self.reported.values()}):
+            self.problems.extend(self._untold(name))
+
+    def _untold(self, name: SpanId) -> Iterator[str]:
+        """The fresh read confirms a hang of an id whose part of the log has a leader, whichever other part has none.
+
+        It needs that each part of the log was read to an end once, and that nobody else has the producer id.
+        """
+        world, candidate, at = self.world, self.candidates[name], self.world.data.get(name.partition)
+        is_read = not world.is_log_hidden and world.read_whole_to.keys() == set(range(len(world.logs)))
+        log = world.logs[candidate.view.log_partition] if candidate.view is not None else None
+        is_readable = at is not None and at.is_listable and name.partition.topic not in world.hidden
+        is_real = any(real in world.hanging for real in self._same(name)) and name.producer_id not in world.shared
+        if log is None or not log.is_listable or not (is_read and is_readable and is_real):
+            return
+        ((_, found),) = run_reads(confirm_spans([candidate]), self._admin())  # type: ignore[arg-type]
+        world.seen["told" if world.is_whole else TOLD_WITHOUT] += 1
+        if found.answer is not Answer.CONFIRMED:
+            yield f"UNTOLD HANG: {name}: {found.why}"
 
     def _stray_write(self, stray: StrayWrite, result: BatchResult) -> None:
         name = SpanId(stray.partition, stray.topic_id, stray.producer_id, stray.joined.start_offset)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from unittest import mock
 
+from simulation.shared_ids import note_read
 from simulation.view import View
 from simulation.world import World
 from support.facts import DictStore, decode_bucket, encode_bucket
@@ -33,7 +34,7 @@ from txnwatch.state.model.findings import (
     ReadLimitReached,
     Unproven,
 )
-from txnwatch.state.model.values import Offset, TopicPartition, is_data
+from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source import census_schedule as census
@@ -218,14 +219,13 @@ class WorldReader:
             self.rows = kept[1]
             self.world.churn()
         self.done, self.before = end, found.since
-        logs = ((at.partition, position) for at, position in end.read_positions.items() if not is_data(at))
-        self.world.read_to.update((number, position.offset) for number, position in logs)
         self.unproven = [unproven for unproven in result.emitted if isinstance(unproven, Unproven)]
         if self.rng.random() >= self.lateness:  # the file is written a moment late now and then
             self.rereads = self.requests_after(self.remembered.whole(result.emitted))
             self.judged = NextBarrierDue(end.barrier, self.due_ms(result.emitted))
         unread = [gap for gap in result.emitted if isinstance(gap, OutstandingGap | ReadLimitReached)]
         self.gaps = {gap.partition: gap.gap if isinstance(gap, OutstandingGap) else gap.from_offset for gap in unread}
+        note_read(self.world, end, result.barrier, self.gaps)
         return True
 
     def requests_after(self, emitted: list[Finding]) -> set[RereadRequest]:

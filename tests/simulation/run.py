@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from simulation.failed_appends import FAILED_APPEND
 from simulation.faults import FAULTS
+from simulation.long_faults import LONG_FAULTS
 from simulation.oracle import Oracle
 from simulation.reader import BatchResult, WorldReader
 from simulation.shared_ids import TWO_IDS
@@ -40,7 +41,7 @@ def run(
     rng = random.Random(seed)
     rate = rng.choice((0.5, 1.5, 4.0))
     share = rng.choice((0.1, 0.4, 1.0))  # worlds with few faults show what many faults hide
-    faults = setting.faults & {TWO_IDS, FAILED_APPEND, *(name for name in FAULTS if rng.random() < share)}
+    faults = setting.faults & {TWO_IDS, FAILED_APPEND, *LONG_FAULTS, *(name for name in FAULTS if rng.random() < share)}
     world = World(
         replace(setting, rate=rate if setting.rate is None else setting.rate, faults=faults),
         random.Random(seed + 1),

@@ -1,13 +1,24 @@
 """The fault that gives one producer id to two transactional ids: a quorum, or a log, that was restored from a backup.
 
+Law: both ids stand in what the reader has read of a partition of the log when this partition loses its leader, if the
+reader has read it once (`has_unread_owner`). Without this law nothing could be told while a partition has no leader:
+docs/decisions/0053 has the argument, and what remains of the case.
+
 Its chances come from a source of their own, so a world without it stays the same.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from unittest import mock
+
+from simulation.encoding import LoggedValue
+from simulation.partition import PartitionLog
+from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition, is_data
+from txnwatch.streaming.source.offsets import SourceOffset
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -42,3 +53,31 @@ def share_producer_ids(world: World) -> set[int]:
 
     coordinators.init = init_with_another  # type: ignore[method-assign]
     return shared
+
+
+def has_unread_owner(world: World, log: PartitionLog) -> bool:
+    """Whether a record about a shared producer id is not read, in a log partition that was read to an end before."""
+    is_log = log.partition.topic == TRANSACTION_STATE_TOPIC
+    read_to = world.read_whole_to.get(log.partition.partition) if is_log else None
+    return read_to is not None and any(
+        isinstance(entry.body, LoggedValue)
+        and entry.body.value is not None
+        and entry.body.value.producer_id in world.shared
+        for entry in log.entries
+        if entry.offset >= read_to
+    )
+
+
+def note_read(world: World, end: SourceOffset, barrier: Barrier, gaps: Mapping[TopicPartition, object]) -> None:
+    """Takes how far a reader has read the log; and how far without a gap, if it has read a partition to an end once.
+
+    `gaps` has the first offset that was not read; something else is a partition that has to be read from its beginning.
+    """
+    for at, position in end.read_positions.items():
+        if is_data(at):
+            continue
+        world.read_to[at.partition] = position.offset
+        is_whole = at not in gaps and at not in barrier.stale_coordinator
+        if position.topic_id == world.logs[at.partition].topic_id and (is_whole or at.partition in world.read_whole_to):
+            gap = gaps.get(at, position.offset)
+            world.read_whole_to[at.partition] = gap if isinstance(gap, int) else 0

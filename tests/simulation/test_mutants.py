@@ -8,6 +8,7 @@ from simulation.clock_mutants import CLOCK_MUTANTS
 from simulation.mutants import MUTANTS
 from simulation.mutants_of_ends import MUTANTS_OF_ENDS
 from simulation.mutants_of_idleness import MUTANTS_OF_IDLENESS
+from simulation.mutants_of_long_faults import MUTANTS_OF_LONG_FAULTS
 from simulation.mutants_of_reading import MUTANTS_OF_READING
 from simulation.mutants_of_shared_ids import MUTANTS_OF_SHARED_IDS
 from simulation.reader import WorldReader
@@ -15,7 +16,15 @@ from simulation.run import run
 from simulation.world import Setting
 
 _MOST_SEEDS = 600
-_ALL = (*MUTANTS, *CLOCK_MUTANTS, *MUTANTS_OF_READING, *MUTANTS_OF_IDLENESS, *MUTANTS_OF_SHARED_IDS, *MUTANTS_OF_ENDS)
+_ALL = (
+    *MUTANTS,
+    *CLOCK_MUTANTS,
+    *MUTANTS_OF_READING,
+    *MUTANTS_OF_IDLENESS,
+    *MUTANTS_OF_SHARED_IDS,
+    *MUTANTS_OF_ENDS,
+    *MUTANTS_OF_LONG_FAULTS,
+)
 
 
 @pytest.mark.parametrize(("mutant", "setting", "first"), _ALL, ids=[mutant.__name__ for mutant, *_ in _ALL])

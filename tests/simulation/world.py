@@ -19,6 +19,7 @@ from simulation.coordinator import TIMEOUT_MS, TWO_PHASE_MS, Coordinators, Marke
 from simulation.encoding import Data, Mark
 from simulation.failed_appends import FAILED_APPEND, fail_appends
 from simulation.faults import FAULTS
+from simulation.long_faults import begin_long_faults
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from simulation.shared_ids import TWO_IDS, share_producer_ids
@@ -102,6 +103,7 @@ class World:
             once, and they never hang then.
         hidden, is_log_hidden: topics that the reader may not see; whether a proxy answers that the log is not there.
         read_to: how far the reader has read each partition of the coordinators' log.
+        read_whole_to: the same for those that were read to a listed end once, below the first offset that was not read.
         replaced: the topic ids that were replaced by a topic of the same name, with the tick of that.
         shared: producer ids that two transactional ids have had.
         keeps_epochs: whether a leader of the coordinators' log may restart and have its leader epoch of before.
@@ -121,6 +123,7 @@ class World:
     hidden: set[str] = field(default_factory=set)
     is_log_hidden: bool = False
     read_to: dict[int, int] = field(default_factory=dict)
+    read_whole_to: dict[int, int] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
     shared: set[int] = field(init=False)
@@ -144,6 +147,7 @@ class World:
         self.shared = share_producer_ids(self)
         fail_appends(self)
         self._actions = _actions(self)
+        begin_long_faults(self)
 
     def _client(self, number: int) -> Client:
         log = self.rng.randrange(MOST_LOGS) % self.setting.logs
@@ -163,6 +167,7 @@ class World:
     def create_log(self) -> None:
         """The coordinators' log under an id of its own, and nothing in it; coordinators remember what it holds."""
         self.log_number += 1
+        self.read_whole_to.clear()
         self.logs[:] = [
             PartitionLog(TopicPartition(TRANSACTION_STATE_TOPIC, number), f"log-id-{self.log_number}")
             for number in range(self.setting.logs)
@@ -359,7 +364,8 @@ class World:
             for marker in [self.coordinators.markers.pop() for _ in range(len(self.coordinators.markers))]:
                 self.deliver_marker(marker)
             for known in list(self.coordinators.transactions.values()):
-                self.coordinators.fence(known)
+                if known.transactional_id not in self.coordinators.abandoned:
+                    self.coordinators.fence(known)
             self.complete()
             self.tick += 1
             self.look()
@@ -371,6 +377,7 @@ class World:
         busy = any(
             not known.is_free or (known.value is not None and known.value.state.value == "Ongoing")
             for known in self.coordinators.transactions.values()
+            if known.transactional_id not in self.coordinators.abandoned
         )
         return not busy and not self.coordinators.markers and not self.unacknowledged and self._is_replicated()
 

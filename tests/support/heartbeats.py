@@ -26,5 +26,7 @@ def a_heartbeat(**changes: Any) -> Heartbeat:
         "unread_log_partitions": 0,
         "is_coordinator_read": True,
         "coordinator_view": "log",
+        "undecided_spans": 0,
+        "undecided_names": (),
     }
     return Heartbeat(**{**values, **changes})

@@ -102,10 +102,11 @@ class Watcher:
         of_log = (
             f", {beat.unread_log_partitions} of them of the coordinators' log" if beat.unread_log_partitions else ""
         )
+        undecided = f"{beat.undecided_spans} open transactions unproven, " if beat.undecided_spans else ""
         reach = (
             f"{beat.scanned_partitions} partitions scanned, {beat.census_partitions} by census, "
             f"{beat.unproven_partitions} unproven{f' ({names})' if beat.unproven_names else ''}{of_log}, "
-            f"at most {beat.furthest_behind} offsets behind, {view}"
+            f"at most {beat.furthest_behind} offsets behind, {undecided}{view}"
         )
         return f"{evaluated}; {reach}"
 
@@ -162,6 +163,13 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
             why = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
         case Missing.DATA:
             why = f"{who} proves nothing there"
+        case Missing.DECISION:
+            for name in part.names:
+                what, _, reason = name.partition(": ")
+                yield NotChecked(what, f"{who} cannot prove whether this open data hangs: {reason}")
+            if part.more:
+                yield NotChecked(f"{part.more} more open transactions", f"{who} cannot prove whether they hang")
+            return
         case Missing.WATCHER:
             why = f"{who} is silent, and no active watcher has the same settings of topics"
     yield from (NotChecked(name, why) for name in part.names)

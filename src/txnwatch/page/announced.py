@@ -32,6 +32,7 @@ from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.heartbeat import (
     ACTIVE_MS,
+    LISTS,
     Heartbeat,
     Missing,
     TopicRecord,
@@ -152,7 +153,7 @@ def _is_partition(at: TopicPartition) -> bool:
 
 def _is_heartbeat(document: PageDocument) -> bool:
     values = asdict(document.heartbeat)
-    return invalid_field({**values, "unproven_names": list(values["unproven_names"])}) is None
+    return invalid_field({**values, **{name: list(values[name]) for name in LISTS}}) is None
 
 
 def _are_totals(document: PageDocument) -> bool:
@@ -365,16 +366,21 @@ def _with_open(seen: KnownNow, document: PageDocument, now_ms: TimestampMs) -> K
 
 def _reach(parts: Iterable[Uncovered]) -> Reach:
     found: list[TopicPartition] = []
-    more = more_of_log = 0
+    undecided: list[str] = []
+    more = more_of_log = more_undecided = 0
     is_log_read = True
     for part in parts:
+        if part.missing is Missing.DECISION:
+            undecided += part.names
+            more_undecided += part.more
+            continue
         names = [at for name in part.names if (at := _parsed(name)) is not None]
         rest = part.more + len(part.names) - len(names)
         found += names
         more += rest
         more_of_log += rest if part.missing is Missing.LOG else 0
         is_log_read = is_log_read and part.missing is not Missing.EVERYTHING
-    return Reach(found, more, more_of_log, is_log_read)
+    return Reach(found, more, more_of_log, is_log_read, undecided, more_undecided)
 
 
 def _parsed(name: str) -> TopicPartition | None:

@@ -51,6 +51,7 @@ from txnwatch.state.model.incident import GroupState, IncidentEvent
 from txnwatch.state.model.ownership import Subject
 from txnwatch.state.model.values import Offset, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import Severity, Verdict, rank, undetected
+from txnwatch.state.text import printable
 
 LANES: Final = 60
 BEHIND: Final = 3
@@ -96,6 +97,7 @@ class Knowledge:
             is_ready=seen.is_ready,
             is_log_read=reach.is_log_read if reach is not None else None,
             unproven=reach.unproven if reach is not None else None,
+            undecided=reach.undecided_spans if reach is not None else None,
             open_verdicts=verdicts,
             unread=seen.unread,
             undelivered=seen.undelivered,
@@ -240,7 +242,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
     truth = known.truth
     urgent = [event for event in incidents if event.verdict not in CALM]
     reach = seen.reach if seen.reach is not None else Reach()
-    unproven = [str(one) for one in reach.named[:NAMED]]
+    lacking = _unproven(reach, facts)
     stopped = {one for event in incidents for one in groups(event, GroupState.STOPPED)}
     at_risk = {one for event in incidents for one in groups(event, GroupState.AT_RISK)} - stopped
     totals = seen.totals
@@ -250,7 +252,8 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "why": truth.why,
         "tone": "critical" if critical else "warning" if truth.state is PageState.INCIDENT else truth.state,
         "headline": headline(
-            truth, facts, urgent, unproven, seen.problem, lambda event: held_places(event, known.spans)
+            *(truth, facts, urgent, lacking["unproven_names"], lacking["undecided_names"], seen.problem),
+            lambda event: held_places(event, known.spans),
         ),
         "detail": _detail(known, urgent, stopped, at_risk),
         "problem": seen.problem,
@@ -260,8 +263,7 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         "ready": seen.is_ready,
         "view": known.store.access,
         "partitions": {"scanned": seen.watched.scanned, "census": seen.watched.census, "unproven": facts.unproven},
-        "unproven_names": unproven,
-        "unread_log_partitions": reach.of_log,
+        **lacking,
         "not_detected": list(undetected(known.store.access)) if known.store.access is not None else None,
         "undelivered": seen.undelivered,
         "stopped_targets": [name(one) for one in seen.stopped],
@@ -278,6 +280,16 @@ def _status(known: Knowledge, incidents: Sequence[IncidentEvent]) -> dict[str, A
         ],
         "worst": urgent[0].incident_id if urgent else None,
         "search_command": _search(known.store.origin),
+    }
+
+
+def _unproven(reach: Reach, facts: Facts) -> dict[str, Any]:
+    """What nothing is proven about: the first few partitions, and the first open data with its reasons."""
+    return {
+        "unproven_names": [str(one) for one in reach.named[:NAMED]],
+        "undecided": facts.undecided,
+        "undecided_names": [printable(one) for one in reach.undecided[:NAMED]],
+        "unread_log_partitions": reach.of_log,
     }
 
 

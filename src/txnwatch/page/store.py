@@ -114,17 +114,25 @@ def _totals_of(counts: Sequence[BucketCount]) -> Totals:
 
 
 class Reach(NamedTuple):
-    """The partitions about which nothing is proven: those that are known by name, and how many more there are.
+    """What nothing is proven about: partitions and open data that are known by name, and how many more there are.
 
     Attributes:
         more_of_log: how many of the further ones are partitions of the coordinators' log.
         is_log_read: whether a part of that log is read to its end.
+        undecided: open data that fresh reads have neither confirmed nor refuted, with the reasons.
     """
 
     named: Sequence[TopicPartition] = ()
     more: int = 0
     more_of_log: int = 0
     is_log_read: bool = False
+    undecided: Sequence[str] = ()
+    more_undecided: int = 0
+
+    @property
+    def undecided_spans(self) -> int:
+        """How much open data may hang."""
+        return len(self.undecided) + self.more_undecided
 
     @property
     def unproven(self) -> int:

@@ -48,6 +48,7 @@ class Facts:
         is_log_read: whether a part of the coordinators' log is read to its end.
         unproven: the number of partitions that are unproven for 30 s or since the start, hidden or not described; those
             of the coordinators' log included.
+        undecided: how much open data fresh reads have neither confirmed nor refuted for 30 s.
         open_verdicts: the verdict of each open incident.
         unread: the number of documents about the cluster that are broken, or that somebody else has written.
         undelivered: the number of events that the events topic has not taken.
@@ -61,6 +62,7 @@ class Facts:
     is_ready: bool | None = None
     is_log_read: bool | None = None
     unproven: int | None = None
+    undecided: int | None = None
     open_verdicts: Sequence[Verdict] | None = None
     unread: int | None = None
     undelivered: int | None = None
@@ -99,6 +101,7 @@ CONDITIONS: Final[tuple[Condition, ...]] = (
     Condition("the watch is ready", lambda facts: facts.is_ready is True, PageState.UNKNOWN),
     Condition("the coordinators' log is read", lambda facts: facts.is_log_read is True, PageState.UNKNOWN),
     Condition("every document is believed", lambda facts: facts.unread == 0, PageState.UNKNOWN),
+    Condition("all open data is decided", lambda facts: facts.undecided == 0, PageState.PARTIAL),
     Condition("every partition is proven", lambda facts: facts.unproven == 0, PageState.PARTIAL),
     Condition("the events topic has every event", lambda facts: facts.undelivered == 0, PageState.PARTIAL),
     Condition("every verdict is detected", _sees_everything, PageState.LIMITED),

@@ -202,6 +202,7 @@ def headline(
     facts: Facts,
     open_incidents: Sequence[IncidentEvent],
     unproven: Sequence[str],
+    undecided: Sequence[str] = (),
     problem: str | None = None,
     held: Callable[[IncidentEvent], Sequence[str]] = places,
 ) -> list[Part]:
@@ -215,7 +216,7 @@ def headline(
         case PageState.INCIDENT:
             return _standing(open_incidents, held)
         case PageState.PARTIAL:
-            return _partial(facts, unproven)
+            return _partial(facts, unproven, undecided)
         case PageState.LIMITED:
             assert facts.access is not None
             missing = ", ".join(undetected(facts.access))
@@ -248,7 +249,11 @@ def _unknown(truth: PageTruth, facts: Facts) -> list[Part]:
     return ["Unknown.", f" {_UNKNOWN[truth.why or '']}"]
 
 
-def _partial(facts: Facts, unproven: Sequence[str]) -> list[Part]:
+def _partial(facts: Facts, unproven: Sequence[str], undecided: Sequence[str]) -> list[Part]:
+    if facts.undecided != 0:
+        count = counted(facts.undecided or 0, "open transaction")
+        names = f" {'; '.join(undecided)}." if undecided else ""
+        return ["Unproven.", f" Whether {count} will ever end is not known{':' if names else '.'}{names}"]
     if facts.unproven != 0:
         names = f" {', '.join(unproven)}." if unproven else ""
         count = counted(facts.unproven or 0, "partition")

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from txnwatch import __version__
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
-from txnwatch.state.incidents.heartbeat import MOST_NAMES, Heartbeat, TopicRecord
+from txnwatch.state.incidents.heartbeat import MOST_NAME, MOST_NAMES, Heartbeat, TopicRecord
 from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.values import DurationMs, TimestampMs, is_log
+from txnwatch.state.text import printable
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import Progress
 from txnwatch.streaming.source.options import SourceOptions
@@ -104,6 +105,7 @@ class HeartbeatSender:
         evidence: returns the missing evidence, after the batch of the heartbeat.
         is_ready: returns whether the watch is ready.
         undelivered: returns how many events the events topic has not taken.
+        undecided: returns the open data that fresh reads have neither confirmed nor refuted, with the reasons.
     """
 
     instance: str
@@ -115,6 +117,7 @@ class HeartbeatSender:
     evidence: Callable[[], MissingEvidence]
     is_ready: Callable[[], bool]
     undelivered: Callable[[], int]
+    undecided: Callable[[], Sequence[str]]
     _partitions: tuple[int, int] = (0, 0)
     _counting: Every[TimestampMs] = field(default_factory=lambda: Every(_TOPICS_MS))
 
@@ -139,6 +142,7 @@ class HeartbeatSender:
         left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
         progress = self.progress()
         scanned, by_census = self.watched(now_ms)
+        undecided = self.undecided()
         return Heartbeat(
             instance=self.instance,
             version=__version__,
@@ -154,6 +158,8 @@ class HeartbeatSender:
             unread_log_partitions=sum(map(is_log, unproven)),
             is_coordinator_read=evidence.is_log_read,
             coordinator_view=self.options.coordinator_access,
+            undecided_spans=len(undecided),
+            undecided_names=tuple(printable(text)[:MOST_NAME] for text in undecided[:MOST_NAMES]),
             is_ready=self.is_ready(),
             undelivered_events=self.undelivered(),
             topics_digest=self.options.topics_digest,

@@ -84,6 +84,18 @@ def test_a_watcher_that_judges_looks_and_what_it_does_not_reach_is_not_checked()
     )
 
 
+def test_open_data_that_may_hang_is_not_checked_and_names_the_brokers_that_must_come_back() -> None:
+    why = "__transaction_state-3: has no leader: its ids cannot be listed until one of its replicas is back: broker 2"
+    waits = a_watcher(undecided_spans=3, undecided_names=(f"orders-0@5 of producer id 7: {why}",))
+    who = "watcher host:/checkpoint of cluster cluster"
+    assert missing_of(waits) == {
+        "orders-0@5 of producer id 7": f"{who} cannot prove whether this open data hangs: {why}",
+        "2 more open transactions": f"{who} cannot prove whether they hang",
+    }
+    (watcher,) = watchers_of([waits], NOW_MS)
+    assert "3 open transactions unproven" in watcher.line()
+
+
 def test_a_watcher_that_has_read_no_part_of_the_log_proves_nothing() -> None:
     blind = a_watcher(is_coordinator_read=False, unproven_partitions=50, unread_log_partitions=50)
     assert list(missing_of(blind)) == ["cluster cluster"]

@@ -101,6 +101,12 @@ TABLE: tuple[tuple[str, Callable[[], OneWorld], PageState, str], ...] = (
     ("every document is believed", refused, PageState.UNKNOWN, "1 record of the events topic cannot be believed"),
     ("every document is believed", forged_document, PageState.UNKNOWN, "found no signature"),
     (
+        "all open data is decided",
+        lambda: world(beat(undecided_spans=1, undecided_names=("orders-0@5 of producer id 7: broker 2 must return",))),
+        PageState.PARTIAL,
+        "Whether 1 open transaction will ever end is not known: orders-0@5 of producer id 7: broker 2 must return.",
+    ),
+    (
         "every partition is proven",
         lambda: world(beat(unproven_partitions=2, unproven_names=("orders-1", "no partition"))),
         PageState.PARTIAL,

@@ -61,6 +61,7 @@ class Watch:
         self.now_ms = NOW_MS
         self.coverage = Coverage(LogLines(), progress=lambda: progress, now_ms=lambda: self.now_ms)
         self.undelivered = 0
+        self.undecided: list[str] = []
         self.pulse = HeartbeatSender(
             "host:/c",
             "cluster",
@@ -71,6 +72,7 @@ class Watch:
             lambda: self.coverage.evidence,
             lambda: self.coverage.is_ready,
             lambda: self.undelivered,
+            lambda: self.undecided,
         )
 
     def batch(self, *emitted: Finding, after_ms: int = 0) -> None:

@@ -169,6 +169,7 @@ export function watcherView(page) {
     ["partitions that a census watches", count(status.partitions.census)],
     ["partitions without proof", status.partitions.unproven === null ? "not known" : `${count(status.partitions.unproven)} ${status.unproven_names.join(", ")}`],
     ["of these, of the coordinators' log", count(status.unread_log_partitions)],
+    ["open transactions that may hang", status.undecided === null ? "not known" : `${count(status.undecided)} ${status.undecided_names.join("; ")}`],
     ["last barrier", status.barrier === null ? "none" : count(status.barrier)],
     ["events that the topic has not taken", status.undelivered === null ? "not known" : count(status.undelivered)],
     ...(page.head.instance ? [["instance", page.head.instance]] : []),

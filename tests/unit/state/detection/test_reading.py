@@ -40,6 +40,7 @@ WAYS: dict[Lack, list[ReadEvent]] = {
     Lack.RECREATED: [E.REPLACED],
     Lack.NAME: [E.HIDDEN],
     Lack.DESCRIPTION: [E.UNDESCRIBED],
+    Lack.FIRST_READING: [E.BEGINS],
 }
 
 
@@ -92,6 +93,7 @@ ENDED_BY: dict[Lack, set[ReadEvent]] = {
     Lack.RECREATED: {E.ALL_REACHED},
     Lack.NAME: {E.LISTED, E.UNANSWERED},
     Lack.DESCRIPTION: {E.DESCRIBED, E.DELETED},
+    Lack.FIRST_READING: {E.REPLACED, E.REACHED},
 }
 
 
@@ -189,6 +191,7 @@ def test_what_is_shown_again_changes_nothing_that_is_stored_unless_it_counts(lac
         (LOG, Lack.RANGE_BEGUN, ALL_READ),
         (LOG, Lack.NEW_READING, Unread(logs={LOG})),
         (LOG, Lack.NEW_READING_BEGUN, ALL_READ),
+        (LOG, Lack.FIRST_READING, Unread(never={LOG})),
         (LOG, Lack.RECREATED, Unread(recreated={LOG: 1})),
     ],
 )

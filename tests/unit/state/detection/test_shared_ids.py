@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from support.facts import NAME, ORDERS, PAYMENTS, PRODUCER, START_MS, TIMEOUT_MS, BucketRun, gone, seen, transaction
+from support.facts import (
+    NAME,
+    ORDERS,
+    PAYMENTS,
+    PRODUCER,
+    START_MS,
+    TIMEOUT_MS,
+    BucketRun,
+    gone,
+    log_notice,
+    seen,
+    transaction,
+)
 from txnwatch.state.evidence.confirmation import names_in_log
-from txnwatch.state.model.facts import TransactionSeen
+from txnwatch.state.model.facts import NoticeKind, TransactionSeen
 from txnwatch.state.model.findings import SpanCandidate, StrayWrite, TransactionCandidate, TransactionMoved
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse
 from txnwatch.state.model.transaction import TransactionState as S
@@ -103,13 +115,57 @@ def test_a_span_that_the_other_id_may_have_held_is_no_stray_write() -> None:
     assert run.producer().spans[ORDERS].uncovered_at is None
 
 
-@pytest.mark.parametrize("stale", [frozenset(), frozenset({log_numbered(9)})], ids=["read", "not read"])
-def test_open_data_is_a_stray_write_only_if_the_whole_log_is_read(stale: frozenset[TopicPartition]) -> None:
-    """Another id with the producer id may have held the data, in the partition of the log that is not read."""
+@pytest.mark.parametrize("never_read", [frozenset(), frozenset({log_numbered(9)})], ids=["read", "never read"])
+@pytest.mark.parametrize("stale", [frozenset(), frozenset({log_numbered(9)})], ids=["has a leader", "has none"])
+def test_open_data_is_a_stray_write_only_if_each_part_of_the_log_was_read_once(
+    stale: frozenset[TopicPartition], never_read: frozenset[TopicPartition]
+) -> None:
+    """Another id with the producer id may have held the data, in a partition of the log that was never read."""
     run = BucketRun()
-    run.batch(seen(0, 10, data=5), transaction(1, S.COMPLETE_COMMIT))
-    emitted = run.batch(transaction(2, S.ONGOING, ORDERS), stale_coordinator=stale)
-    assert bool([one for one in emitted if isinstance(one, StrayWrite)]) is not bool(stale)
+    run.batch(
+        seen(0, 10, data=5),
+        transaction(1, S.COMPLETE_COMMIT),
+        first_readings=frozenset({log_numbered(9)}),
+        stale_coordinator=never_read,
+    )
+    emitted = run.batch(transaction(2, S.ONGOING, ORDERS), stale_coordinator=stale | never_read)
+    assert bool([one for one in emitted if isinstance(one, StrayWrite)]) is not bool(never_read)
+
+
+AWAY = frozenset({log_numbered(9)})
+FIRST_READINGS = {
+    "read to its end at once": ([{"first_readings": AWAY}], True),
+    "it has no leader since the start": ([{"first_readings": AWAY, "stale_coordinator": AWAY}], False),
+    "not read to its end yet": (
+        [{"first_readings": AWAY, "stale_coordinator": AWAY}, {"stale_coordinator": AWAY}],
+        False,
+    ),
+    "read to its end later": ([{"first_readings": AWAY, "stale_coordinator": AWAY}, {}], True),
+    "read once, and without a leader since": ([{"first_readings": AWAY}, {"stale_coordinator": AWAY}], True),
+}
+
+
+@pytest.mark.parametrize(("barriers", "expected"), FIRST_READINGS.values(), ids=FIRST_READINGS.keys())
+def test_the_log_is_read_once_each_part_was_read_to_a_listed_end(
+    barriers: list[dict[str, frozenset[TopicPartition]]], *, expected: bool
+) -> None:
+    run = BucketRun()
+    for barrier in barriers:
+        run.batch(**barrier)
+    last = {name: value for name, value in barriers[-1].items() if name == "stale_coordinator"}
+    run.batch(seen(0, 10, data=5), transaction(1, S.COMPLETE_COMMIT), **last)
+    (candidate,) = run.batch(**last)
+    assert isinstance(candidate, SpanCandidate)
+    assert candidate.is_log_read is expected
+
+
+def test_a_range_that_cannot_be_read_is_no_first_reading() -> None:
+    """The leader may go away between the listing and the reading; the partition was read before."""
+    run = BucketRun()
+    run.batch(first_readings=AWAY)
+    run.batch(seen(0, 10, data=5), transaction(1, S.COMPLETE_COMMIT), log_notice(NoticeKind.GAP, 6, 9))
+    (candidate,) = [one for one in run.batch(stale_coordinator=AWAY) if isinstance(one, SpanCandidate)]
+    assert candidate.is_log_read
 
 
 def test_the_time_of_an_end_is_not_measured_from_a_record_of_the_other_id() -> None:
@@ -118,3 +174,15 @@ def test_the_time_of_an_end_is_not_measured_from_a_record_of_the_other_id() -> N
     run.batch(of_second(2, S.COMPLETE_COMMIT))
     assert run.ended == []
     assert PRODUCER in run.store.rows
+
+
+def test_a_tombstone_ends_the_id_on_its_own_part_of_the_log_only() -> None:
+    """Partitions were added to the log: an id has old records on another one, and they expire there (KAFKA-7771)."""
+    run = BucketRun()
+    run.batch(transaction(1, S.ONGOING, ORDERS, log_partition=5))
+    run.batch(gone(9, log_partition=1))
+    assert run.producer().view == view_after(transaction(1, S.ONGOING, ORDERS, log_partition=5))
+    run.batch(gone(9, log_partition=5))
+    view = run.producer().view
+    assert view is not None
+    assert view.state is S.DEAD

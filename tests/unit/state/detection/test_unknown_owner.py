@@ -29,7 +29,8 @@ class Scene:
     def go(self, batches: int = 12, *facts: Any, **exceptions: Any) -> list[tuple[str, int, str]]:
         """Some batches of half a second, each given to the ledger; returns what was published."""
         for number in range(batches):
-            exact = {"stale_coordinator": frozenset({log_numbered(AWAY)}), **exceptions}
+            away = frozenset({log_numbered(AWAY)})
+            exact = {"stale_coordinator": away, "first_readings": away, **exceptions}
             self.run.batch(*(facts if number == 0 else ()), **exact)
             self.looks |= {why for count in self.run.counts for why, _ in count.waiting}
             self.world.batch(*self.run.everything)
@@ -58,6 +59,14 @@ def test_an_owner_whose_records_were_not_read_proves_the_hang_with_a_whole_listi
     assert scene.go(20) == [("hanging", 1, "opened")]
     (event,) = scene.world.topic.published
     assert (event.transactional_id, event.reason) == (NAME, "already_completed")
+
+
+def test_an_owner_that_its_coordinator_lists_is_the_only_one_if_the_log_was_read_before(scene: Scene) -> None:
+    """The id was idle when reading began, so the state does not have it."""
+    scene.run.batch(first_readings=frozenset({log_numbered(AWAY)}))
+    scene.world.admin.lose_markers(NAME, commit=False)
+    scene.world.admin.listing_problems.append(UNREAD)
+    assert scene.go(12, scene.data, first_readings=frozenset()) == [("hanging", 1, "opened")]
 
 
 def test_only_a_complete_listing_proves_that_there_is_no_owner(scene: Scene) -> None:
