@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ _WATCH = (
     *("--coordinator-scan-interval-ms", "0", "--late-buffer-ms", "500", "--long-running-min-ms", "1000"),
 )
 
-_AUTO = (
+# A watch that aborts by itself, at once.
+ABORTING = (
     *("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000"),
     *("--metrics-port", "0"),
 )
@@ -116,23 +118,54 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str, offsets_on:
 
 
 @contextlib.contextmanager
-def aborting_world(
+def started_world(
     clusters: Clusters,
     made: pytest.TempPathFactory,
     name: str,
-    *,
+    *flags: str,
     version: str = KAFKA_VERSION,
     offsets_on: int = 1,
+    properties: Mapping[str, str] | None = None,
 ) -> Iterator[FaultWorld]:
-    """A world on a cluster of its own, whose watch aborts by itself, at once."""
-    kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), version))
+    """A world on a cluster of its own, with `flags` of its watch and settings of its brokers."""
+    kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), version, properties))
     try:
-        with fault_world(kafka, made.mktemp("checkpoint"), *_AUTO, offsets_on=offsets_on) as found:
+        with fault_world(kafka, made.mktemp("checkpoint"), *flags, offsets_on=offsets_on) as found:
             yield found
     finally:
         for node in NODES:
-            kafka.broker(node).kill()
+            kafka.broker(node).kill()  # nobody needs the data, and three orderly ends take their time
         clusters.end(name)
+
+
+class Worlds:
+    """One world at a time: who asks for another version ends the one before.
+
+    A fixture parametrised by version would be made anew whenever pytest sorts the scenarios in between.
+    """
+
+    def __init__(
+        self,
+        clusters: Clusters,
+        made: pytest.TempPathFactory,
+        *flags: str,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self._start = partial(started_world, clusters, made, "worlds", *flags, properties=properties)
+        self._open = contextlib.ExitStack()
+        self._world: FaultWorld | None = None
+
+    def of(self, version: str) -> FaultWorld:
+        """The world of a version."""
+        if self._world is None or self._world.kafka.version != version:
+            self.close()
+            self._world = self._open.enter_context(self._start(version=version))
+        return self._world
+
+    def close(self) -> None:
+        """Ends the world, if there is one."""
+        self._open.close()
+        self._world = None
 
 
 def begins(client: RawProducer, partition: TopicPartition) -> bool:
@@ -156,9 +189,9 @@ def _warm_up(world: FaultWorld) -> None:
     eventually(lambda: world.published_after(0, ids)[-1].event.status == "resolved", 60.0, "its end")
 
 
-def three_brokers(directory: Path, version: str) -> EmbeddedKafka:
+def three_brokers(directory: Path, version: str, properties: Mapping[str, str] | None = None) -> EmbeddedKafka:
     """The cluster of a world."""
-    return EmbeddedKafka(directory, brokers=len(NODES), version=version, properties=_BROKER)
+    return EmbeddedKafka(directory, brokers=len(NODES), version=version, properties={**_BROKER, **(properties or {})})
 
 
 def now_s() -> float:
