@@ -16,7 +16,7 @@ from support.fault_runs import all_published, everything_ended, false_verdicts, 
 from support.fault_world import ABORTING, FaultWorld, Worlds
 from support.kafka_faults import stray_write
 from support.peers import answers_of_others
-from support.power_failures import LONG_SESSIONS, POWER_FAILURES, Acknowledged
+from support.power_failures import POWER_FAILURES, Acknowledged
 from support.scenarios import VERSIONS, Scenario
 from support.servers import Clusters
 from support.topics import unique
@@ -36,8 +36,7 @@ def cases() -> Iterator[pytest.param]:
 @pytest.fixture(scope="module")
 def worlds(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
     """Worlds whose watch aborts by itself."""
-    made = Worlds(clusters, tmp_path_factory, *ABORTING, properties=LONG_SESSIONS)
-    with contextlib.closing(made) as found:
+    with contextlib.closing(Worlds(clusters, tmp_path_factory, *ABORTING)) as found:
         yield found
 
 

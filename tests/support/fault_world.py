@@ -1,15 +1,16 @@
 """The cluster the faults happen on, with the real `txnwatch run` watching it.
 
 Three brokers. Node 1 is the controller and holds what must survive: the coordinators, the offsets and the events;
-data goes to nodes 2 and 3, which the faults kill. Transactional writes are not verified except where a scenario
-asks for it, and txnwatch has small thresholds, so that verdicts that depend on time are reported within seconds.
+data goes to nodes 2 and 3, which the faults kill, unless the power of all brokers fails. Transactional writes are not
+verified except where a scenario asks for it, and txnwatch has small thresholds, so that verdicts that depend on time
+are reported within seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -105,7 +106,7 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str, offsets_on:
         create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
         create_topic(cluster, OFFSETS.topic, replicas=[[offsets_on]], config=_COMPACTED)
         create_topic(cluster, EVENTS, replicas=[[1]], config=_COMPACTED)
-        spare = {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * SPARE) for node in (2, 3)}
+        spare = {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * SPARE) for node in NODES}
         set_verification(kafka.bootstrap_servers, NODES, enabled=False)
         with (
             contextlib.closing(EventTail(kafka.bootstrap_servers, EVENTS)) as tail,
@@ -125,10 +126,9 @@ def started_world(
     *flags: str,
     version: str = KAFKA_VERSION,
     offsets_on: int = 1,
-    properties: Mapping[str, str] | None = None,
 ) -> Iterator[FaultWorld]:
-    """A world on a cluster of its own, with `flags` of its watch and settings of its brokers."""
-    kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), version, properties))
+    """A world on a cluster of its own, with `flags` of its watch."""
+    kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), version))
     try:
         with fault_world(kafka, made.mktemp("checkpoint"), *flags, offsets_on=offsets_on) as found:
             yield found
@@ -144,14 +144,8 @@ class Worlds:
     A fixture parametrised by version would be made anew whenever pytest sorts the scenarios in between.
     """
 
-    def __init__(
-        self,
-        clusters: Clusters,
-        made: pytest.TempPathFactory,
-        *flags: str,
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
-        self._start = partial(started_world, clusters, made, "worlds", *flags, properties=properties)
+    def __init__(self, clusters: Clusters, made: pytest.TempPathFactory, *flags: str) -> None:
+        self._start = partial(started_world, clusters, made, "worlds", *flags)
         self._open = contextlib.ExitStack()
         self._world: FaultWorld | None = None
 
@@ -189,9 +183,9 @@ def _warm_up(world: FaultWorld) -> None:
     eventually(lambda: world.published_after(0, ids)[-1].event.status == "resolved", 60.0, "its end")
 
 
-def three_brokers(directory: Path, version: str, properties: Mapping[str, str] | None = None) -> EmbeddedKafka:
+def three_brokers(directory: Path, version: str) -> EmbeddedKafka:
     """The cluster of a world."""
-    return EmbeddedKafka(directory, brokers=len(NODES), version=version, properties={**_BROKER, **(properties or {})})
+    return EmbeddedKafka(directory, brokers=len(NODES), version=version, properties=_BROKER)
 
 
 def now_s() -> float:

@@ -4,7 +4,7 @@ A broker acknowledges a record of `__transaction_state` before the record is on 
 forgotten the transaction, and the client notices nothing: its commit is answered with NONE. So the data is open on its
 partition, no record names its transaction, and it is acknowledged.
 
-Up to Kafka 3.9 the leader epochs stay as they were, if each broker is back within its session timeout. From 4.0 on the
+The coordinators and the data are on node 1. Up to Kafka 3.9 their leader epochs stay as they were. From 4.0 on the
 partitions of a broker that registers again get new ones.
 """
 
@@ -27,8 +27,6 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.wire.internal_topics import decode_key
 from txnwatch.streaming.wire.record_batch import records, walk
 
-# No broker is fenced because it starts slowly.
-LONG_SESSIONS = {"broker.session.timeout.ms": "60000"}
 _TV2 = 5  # the version of EndTxn that raises the epoch, if the broker has it
 
 
@@ -41,7 +39,7 @@ class Acknowledged(Fault):
 
 def commit_repeated(world: FaultWorld) -> Acknowledged:
     """The client has written its data. Its EndTxn is taken for a repeated one of the transaction before."""
-    orders = world.partition(2)
+    orders = world.partition(1)
     client = _client(world, orders)
     with _stopped(world):
         tail = _next_in_log(world, client)
@@ -53,7 +51,7 @@ def commit_repeated(world: FaultWorld) -> Acknowledged:
 
 def gone_on_elsewhere(world: FaultWorld) -> Acknowledged:
     """The client has written a part of its data, and goes on: the coordinator begins a transaction without it."""
-    orders, elsewhere = world.partition(2), world.partition(3)
+    orders, elsewhere = world.partition(1), world.partition(3)
     client = _client(world, elsewhere, version=_TV2)
     with _stopped(world):
         tail = _next_in_log(world, client)
@@ -66,12 +64,12 @@ def gone_on_elsewhere(world: FaultWorld) -> Acknowledged:
 
 def all_of_it_lost(world: FaultWorld) -> Acknowledged:
     """The client has committed. Every record of its transaction is lost, and the marker on the partition as well."""
-    orders = world.partition(2)
+    orders = world.partition(1)
     client = _client(world, orders)
     with _stopped(world):
         tail = _next_in_log(world, client)
         _write(client, orders)
-        marker = UnwrittenTail(orders, 2, listed(world.cluster, orders).offset)
+        marker = UnwrittenTail(orders, 1, listed(world.cluster, orders).offset)
         client.end(commit=True)
         await_complete(world.cluster, client.transactional_id)
         _fail(world, client, tail, marker)
@@ -80,7 +78,7 @@ def all_of_it_lost(world: FaultWorld) -> Acknowledged:
 
 def read_before(world: FaultWorld) -> Acknowledged:
     """As `commit_repeated`, but the watch runs, and has read what is lost then."""
-    orders = world.partition(2)
+    orders = world.partition(1)
     client = _client(world, orders)
     tail = _next_in_log(world, client)
     _write(client, orders)
