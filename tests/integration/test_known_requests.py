@@ -27,15 +27,31 @@ NEWER = {
 }
 # Requests between brokers, of controllers, of members of groups and of administrators.
 OTHERS = {
-    **{"CreateDelegationToken": 38, "RenewDelegationToken": 39, "ExpireDelegationToken": 40},
-    **{"DescribeDelegationToken": 41, "UnregisterBroker": 64, "ConsumerGroupHeartbeat": 68},
+    "CreateDelegationToken": 38,
+    "RenewDelegationToken": 39,
+    "ExpireDelegationToken": 40,
+    "DescribeDelegationToken": 41,
+    "UnregisterBroker": 64,
+    "ConsumerGroupHeartbeat": 68,
     "ConsumerGroupDescribe": 69,
-    **{"ShareGroupHeartbeat": 76, "ShareGroupDescribe": 77, "ShareFetch": 78, "ShareAcknowledge": 79},
-    **{"AddRaftVoter": 80, "RemoveRaftVoter": 81, "InitializeShareGroupState": 83, "ReadShareGroupState": 84},
-    **{"WriteShareGroupState": 85, "DeleteShareGroupState": 86, "ReadShareGroupStateSummary": 87},
-    **{"StreamsGroupHeartbeat": 88, "StreamsGroupDescribe": 89, "DescribeShareGroupOffsets": 90},
-    **{"AlterShareGroupOffsets": 91, "DeleteShareGroupOffsets": 92},
-    **{"StreamsGroupTopologyDescriptionUpdate": 93, "UnregisterController": 94},  # since 4.4
+    "ShareGroupHeartbeat": 76,
+    "ShareGroupDescribe": 77,
+    "ShareFetch": 78,
+    "ShareAcknowledge": 79,
+    "AddRaftVoter": 80,
+    "RemoveRaftVoter": 81,
+    "InitializeShareGroupState": 83,
+    "ReadShareGroupState": 84,
+    "WriteShareGroupState": 85,
+    "DeleteShareGroupState": 86,
+    "ReadShareGroupStateSummary": 87,
+    "StreamsGroupHeartbeat": 88,
+    "StreamsGroupDescribe": 89,
+    "DescribeShareGroupOffsets": 90,
+    "AlterShareGroupOffsets": 91,
+    "DeleteShareGroupOffsets": 92,
+    "StreamsGroupTopologyDescriptionUpdate": 93,
+    "UnregisterController": 94,  # since 4.4
 }
 
 

@@ -40,7 +40,7 @@ def result_of(
     fault: Fault,
     published: list[PublishedEvent],
     others: dict[str, object],
-    start: int,
+    false: list[str],
 ) -> Result:
     """The row of one run."""
     event = published[0].event if published else None
@@ -62,7 +62,7 @@ def result_of(
         seconds=round(published[0].at_s - fault.at_s, 2) if published else None,
         barriers=second - first if first is not None and second is not None else None,
         resolution=end.how if end is not None else None,
-        false_verdicts=false_verdicts(world, start, fault, scenario),
+        false_verdicts=false,
         others=others,
         date=datetime.now(UTC).date().isoformat(),
         machine=machine(),

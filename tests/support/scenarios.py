@@ -194,7 +194,7 @@ def long_timeout(world: FaultWorld) -> Fault:
 
 
 def two_phase(world: FaultWorld) -> Fault:
-    """No release has a stable request that begins one: its record is injected, and the coordinator restarted to read it."""
+    """No release has a stable request that begins one: its record is injected; the restarted coordinator reads it."""
     partition = world.partition(2)
     producer = RawProducer(world.cluster, unique("app")).init()
     held = ((partition.topic, (partition.partition,)),)
