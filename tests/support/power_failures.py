@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from support.aborts import begin, log_of, pass_chances
@@ -83,9 +83,10 @@ def read_before(world: FaultWorld) -> Acknowledged:
     tail = _next_in_log(world, client)
     _write(client, orders)
     pass_chances(world)
+    at_s = now_s()
     _fail(world, client, tail)
     client.end(commit=True)
-    return _fault(world, client, orders)
+    return replace(_fault(world, client, orders), at_s=at_s)
 
 
 def _client(world: FaultWorld, partition: TopicPartition, version: int = 4) -> RawProducer:
