@@ -57,7 +57,7 @@ bad-inputs: dev-venv ## what is said about each bad input; writes docs/bad-input
 	@$(BIN)/python -m pytest -m "" --bad-input-results docs/bad-inputs.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 
-faults: dev-venv ## every fault on real brokers of two versions, beside the other tools; writes docs/faults.json and docs/disturbances.json
+faults: dev-venv ## every fault on real brokers of four versions, beside the other tools; writes docs/faults.json and docs/disturbances.json
 	@$(BIN)/python -m pytest tests/faults -m "" --fault-results docs/faults.json $(ARGS)
 	@$(BIN)/python scripts/generate_docs.py
 

@@ -59,11 +59,11 @@ def values_of(file: str, part: str = "") -> Row:
     return {
         **values,
         "measured": _measured(file, part, rows),
-        "rows": _ends_of_faults(rows) if file == "faults" else [*values.values()] if part else rows,
+        **(_of_faults(rows) if file == "faults" else {"rows": [*values.values()] if part else rows}),
         "runs": len(rows),
         "total": {name: _total([row.get(name) for row in rows]) for name in rows[0]},
         "most": {name: max(_numbers([row.get(name) for row in rows]), default=None) for name in rows[0]},
-        "versions": " and ".join(sorted({row["version"] for row in rows if "version" in row}, reverse=True)),
+        "versions": _listed(sorted({row["version"] for row in rows if "version" in row}, key=_version, reverse=True)),
         "changes": {name: f"{one['end'] / one['begin'] - 1:+.0%}" for name, one in values.get("growth", {}).items()},
     }
 
@@ -104,6 +104,29 @@ def _total(values: list[Any]) -> float:
     return sum(_numbers(values)) + sum(len(one) if isinstance(one, list) else 1 for one in others)
 
 
+def _of_faults(rows: list[Row]) -> Row:
+    return {"rows": _ends_of_faults(rows), "known_outcomes": _known_outcomes(rows)}
+
+
+def _known_outcomes(rows: list[Row]) -> Row:
+    """How many hangs had a known outcome, by the version of Kafka."""
+    hangs = [run for run in rows if run["is_outcome_known"] is not None]
+    newest_first = sorted(hangs, key=lambda run: _version(run["version"]), reverse=True)
+    return {
+        f"of {len(runs)} on {version}": sum(run["is_outcome_known"] for run in runs)
+        for version, runs in grouped(newest_first, "version").items()
+    }
+
+
+def _listed(names: list[str]) -> str:
+    *others, last = names or [""]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _version(text: str) -> list[int]:
+    return [int(part) for part in text.split(".")]
+
+
 def _ends_of_faults(rows: list[Row]) -> list[Row]:
     """One row for each end of a fault: the slowest run, with the versions of Kafka that end alike."""
 
@@ -111,7 +134,7 @@ def _ends_of_faults(rows: list[Row]) -> list[Row]:
         answers = [one["answer"] if isinstance(one, dict) else one for one in run["others"].values()]
         return str([answers, *(run[name] for name in _END)])
 
-    newest_first = sorted(rows, key=lambda run: run["version"], reverse=True)
+    newest_first = sorted(rows, key=lambda run: _version(run["version"]), reverse=True)
     same = grouped(sorted(newest_first, key=lambda run: (run["row"], run["name"])), end).values()
     return [
         {**max(runs, key=lambda run: run["seconds"] or 0.0), "versions": ", ".join(run["version"] for run in runs)}

@@ -70,6 +70,7 @@ def await_end(cluster: Cluster, producer: StepwiseProducer, partition: TopicPart
 
 
 _RETRY = frozenset({6, 5, 3, 14, 15, 16, 51, 74, 75, 76})
+# The highest versions that are sent. An older broker gets the highest version that it supports.
 PRODUCE_VERSION = 11  # of clients before Kafka 4.0: the broker does not add the partition to the transaction
 END_VERSION = 4  # of clients before Kafka 4.0: the producer epoch stays
 _BATCH_SIZE = 1 << 20
@@ -125,13 +126,12 @@ class StepwiseProducer:
     def produce(self, partition: TopicPartition, values: Iterable[bytes] = (b"x",)) -> Offset:
         """Produces one batch and returns its base offset.
 
-        Clients before Kafka 4.0 send version 11. It does not add the partition to the transaction, and a broker with
-        `transaction.partition.verification.enable=false` (or older than 3.6) does not check that it was added.
+        Clients before Kafka 4.0 send at most version 11. It does not add the partition to the transaction. A broker
+        with `transaction.partition.verification.enable=false` (or older than 3.6) does not check that it was added.
         """
         records = list(values)
         batch = self._batch(partition, records, time.time_ns() // 1_000_000)
-        request = produce_request(partition, batch, transactional_id=self.transactional_id)
-        return self._append(partition, request, len(records))
+        return self._append(partition, batch, len(records), self.transactional_id, PRODUCE_VERSION)
 
     def _batch(
         self, partition: TopicPartition, values: list[bytes], timestamp_ms: int, *, transactional: bool = True
@@ -144,12 +144,18 @@ class StepwiseProducer:
             batch.append(position, timestamp_ms, None, value, [])
         return bytes(batch.build())
 
-    def _append(self, partition: TopicPartition, request: ProduceRequest, count: int) -> Offset:
+    def _append(
+        self, partition: TopicPartition, batch: bytes, count: int, transactional_id: str | None, version: int
+    ) -> Offset:
         for _ in _attempts():
             info = self.cluster.refresh().info(partition)
             if info is None or info.leader is None:
                 continue
-            response = self.cluster.node(info.leader).call(request, 15.0)
+            leader = self.cluster.node(info.leader)
+            known = leader.require_version(ProduceRequest, highest=version)
+            response = leader.call(
+                produce_request(partition, batch, transactional_id=transactional_id, version=known), 15.0
+            )
             answer = response.responses[0].partition_responses[0]
             if answer.error_code not in _RETRY:
                 raise_for(answer.error_code, f"Produce to {partition}")
@@ -163,8 +169,8 @@ class StepwiseProducer:
 
     def _send_end(self, *, commit: bool, version: int) -> Any:
         return self._at_coordinator(
-            lambda _: EndTxnRequest(
-                version=version,
+            lambda connection: EndTxnRequest(
+                version=connection.require_version(EndTxnRequest, highest=version),
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,

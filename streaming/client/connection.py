@@ -230,9 +230,9 @@ def problem_of(code: int) -> Problem | None:
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code, for example NOT_LEADER_OR_FOLLOWER."""
-    known: str | None = getattr(kafka_errors.for_code(code), "message", None)
-    return known or f"error {code}"
+    """kafka-python's name of an error code, for example NOT_LEADER_FOR_PARTITION; the number if it has none."""
+    found = kafka_errors.kafka_errors.get(code)
+    return str(found.message) if found is not None else f"error {code}"
 
 
 # What a new connection does before its first request: it asks for the API versions, and it authenticates.

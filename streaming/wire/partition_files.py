@@ -41,7 +41,7 @@ class SnapshotProducer(NamedTuple):
     txn_start_offset: Offset | None
 
 
-SNAPSHOT_VERSION = 1  # the only one that releases up to 4.3 write
+SNAPSHOT_VERSION = 1  # the only one that releases up to 4.4 write
 _SNAPSHOT_HEAD = struct.Struct(">hIi")  # version, CRC, number of producers
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _CHECKSUMMED_FROM = 6

@@ -18,7 +18,7 @@ from support.aborts import IN_TIME_S, about, actions, batches, is_open, until
 from support.broker_faults import await_complete, leaderless
 from support.fake_groups import FakeGroups
 from support.fake_lease import FakeLease
-from support.fault_world import FaultWorld, aborting_world, begins, now_s
+from support.fault_world import ABORTING, FaultWorld, begins, now_s, started_world
 from support.incidents import an_event, an_evidence
 from support.kafka_faults import late_write_after_abort
 from support.log_lines import LogLines
@@ -54,7 +54,7 @@ CHANCES = 5
 
 @pytest.fixture(scope="module")
 def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
-    with aborting_world(clusters, tmp_path_factory, "aborting") as found:
+    with started_world(clusters, tmp_path_factory, "aborting", *ABORTING) as found:
         yield found
 
 

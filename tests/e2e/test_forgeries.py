@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from support.broker_faults import await_complete, leaderless
-from support.fault_world import EVENTS, FaultWorld, aborting_world, begins
+from support.fault_world import ABORTING, EVENTS, FaultWorld, begins, started_world
 from support.raw_producer import RawProducer
 from support.servers import Clusters
 from support.topics import unique
@@ -32,7 +32,7 @@ OVER = {"how": "aborted", "by": "coordinator", "marker_offset": 3, "detail": Non
 
 @pytest.fixture(scope="module")
 def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
-    with aborting_world(clusters, tmp_path_factory, "forging") as found:
+    with started_world(clusters, tmp_path_factory, "forging", *ABORTING) as found:
         yield found
 
 

@@ -14,60 +14,46 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions as Wanted
 from confluent_kafka import TopicPartition as Committed
 
-from support.aborts import IN_TIME_S, about, actions, batches, is_open, until
+from support.aborts import (
+    IN_TIME_S,
+    aborted,
+    actions,
+    begin,
+    hangs,
+    is_open,
+    log_of,
+    outcomes,
+    pass_chances,
+    until,
+)
 from support.broker_faults import await_complete, cut_tail, leaderless
-from support.fault_world import EVENTS, OFFSETS, FaultWorld, aborting_world, begins
+from support.fault_world import ABORTING, EVENTS, OFFSETS, FaultWorld, started_world
 from support.kafka_faults import LONG_TIMEOUT_MS, end_by_hand
 from support.offset_producer import OffsetProducer
-from support.raw_log import read_log
 from support.raw_producer import RawProducer
 from support.servers import Clusters
 from support.topics import admin_of, unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
-from txnwatch.state.model.incident import IncidentEvent, WaitingGroup
+from txnwatch.state.model.incident import WaitingGroup
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
-from txnwatch.streaming.wire.internal_topics import TransactionLogValue, coordinator_partition, decode_value
-from txnwatch.streaming.wire.record_batch import MarkerType, records, walk
+from txnwatch.state.model.values import TopicPartition
+from txnwatch.streaming.wire.internal_topics import TransactionLogValue, decode_value
+from txnwatch.streaming.wire.record_batch import records, walk
 from txnwatch_demo.late_write import await_end
 
 pytestmark = pytest.mark.long
 
 OLD_CLIENT, TV2 = 4, 5  # the version of EndTxn: from 5 on each end raises the epoch
 VERSIONS = pytest.mark.parametrize("version", [OLD_CLIENT, TV2], ids=["old_client", "transaction_version_2"])
-CHANCES = 5  # micro-batches in which an abort could be written
 ELECTION = frozenset({"log_election", "began_before_election"})
 
 
 @pytest.fixture(scope="module")
 def world(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
     """The coordinators are on node 1, and the groups' offsets on node 2."""
-    with aborting_world(clusters, tmp_path_factory, "lost_records", offsets_on=2) as found:
+    with started_world(clusters, tmp_path_factory, "lost_records", *ABORTING, offsets_on=2) as found:
         yield found
-
-
-def hangs(world: FaultWorld, partition: TopicPartition, client: RawProducer) -> list[IncidentEvent]:
-    """The events about a hang of a client on a partition."""
-    found = [one.event for one in about(world, partition) if one.event.producer_id == client.producer_id]
-    return [event for event in found if event.verdict == "hanging"]
-
-
-def outcomes(world: FaultWorld, partition: TopicPartition, client: RawProducer) -> list[tuple[str, str | None]]:
-    """The expected outcomes that were published of a client's hang, each with its doubt, in order."""
-    return [(event.expected_outcome, event.outcome_doubt) for event in hangs(world, partition, client)]
-
-
-def aborted(world: FaultWorld, partition: TopicPartition, client: RawProducer) -> int:
-    """How many ABORT markers of a client are in the log of a partition."""
-    found = [one for one in read_log(world.cluster, partition) if one.header.producer_id == client.producer_id]
-    return len([one for one in found if one.marker is not None and one.marker.type is MarkerType.ABORT])
-
-
-def pass_chances(world: FaultWorld) -> None:
-    """Waits for micro-batches in which an abort could be written."""
-    seen = batches(world)
-    eventually(lambda: batches(world) >= seen + CHANCES, IN_TIME_S, "micro-batches in which it could be aborted")
 
 
 def transact(world: FaultWorld, client: RawProducer, partition: TopicPartition, version: int) -> None:
@@ -77,17 +63,6 @@ def transact(world: FaultWorld, client: RawProducer, partition: TopicPartition, 
     client.end(commit=True, version=version)
     await_complete(world.cluster, client.transactional_id)
     pass_chances(world)
-
-
-def begin(client: RawProducer, partition: TopicPartition) -> None:
-    """Begins a transaction, once the one before is complete."""
-    eventually(lambda: begins(client, partition), IN_TIME_S, "the transaction before to be complete")
-
-
-def log_of(world: FaultWorld, client: RawProducer) -> TopicPartition:
-    """The partition of the coordinators' log with the records of a client."""
-    count = len(world.cluster.refresh().topics[TRANSACTION_STATE_TOPIC].partitions)
-    return TopicPartition(TRANSACTION_STATE_TOPIC, coordinator_partition(client.transactional_id, count))
 
 
 def only_record(batch: bytes) -> TransactionLogValue:

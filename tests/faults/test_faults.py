@@ -1,6 +1,6 @@
 """Every fault of the table on real brokers, watched by the real `txnwatch run`, which reports it and nothing else.
 
-A part runs with every `make test`; `make faults` runs all, on both versions, asks the other tools about the same
+A part runs with every `make test`; `make faults` runs all, on every version, asks the other tools about the same
 cluster at the same moment, and writes docs/faults.json.
 """
 
@@ -11,17 +11,16 @@ import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
-from bench.results import machine
 from support.event_tail import PublishedEvent
-from support.fault_results import Result, Results
+from support.fault_results import Results
+from support.fault_runs import all_published, everything_ended, false_verdicts, result_of
 from support.fault_table import SCENARIOS
 from support.fault_world import FaultWorld
 from support.peers import answers_of_others
-from support.scenarios import BOTH, Fault, Scenario
+from support.scenarios import VERSIONS, Fault, Scenario
 from support.waiting import eventually
 from txnwatch.cli.main import main
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent, OutcomeDoubt
@@ -37,15 +36,10 @@ SETTLE_S = 3.0
 
 
 def cases() -> Iterator[pytest.param]:
-    for version in BOTH:
+    for version in VERSIONS:
         for scenario in SCENARIOS:
             if version in scenario.versions:
                 yield pytest.param(version, scenario, id=f"{version}-{scenario.row}-{scenario.name}")
-
-
-def all_published(world: FaultWorld, start: int, fault: Fault, verdict: str | None = None) -> list[PublishedEvent]:
-    found = world.published_after(start, sorted(fault.producer_ids))
-    return [published for published in found if verdict is None or published.event.verdict == verdict]
 
 
 def named_as(published: list[PublishedEvent], fault: Fault) -> str | None:
@@ -53,19 +47,6 @@ def named_as(published: list[PublishedEvent], fault: Fault) -> str | None:
     names = [one.event.transactional_id for one in published if one.event.transactional_id is not None]
     assert set(names) <= {fault.transactional_id}
     return names[0] if names else None
-
-
-def everything_ended(world: FaultWorld, start: int) -> bool:
-    last = {published.event.incident_id: published.event.status for published in world.tail.published[start:]}
-    return all(status == "resolved" for status in last.values())
-
-
-def false_verdicts(world: FaultWorld, start: int, fault: Fault, scenario: Scenario) -> list[str]:
-    return [
-        f"{published.event.verdict} {published.event.transactional_id} {published.event.subject}"
-        for published in world.tail.published[start:]
-        if published.event.producer_id not in fault.producer_ids or published.event.verdict not in scenario.verdicts
-    ]
 
 
 @pytest.mark.parametrize(("version", "scenario"), list(cases()))
@@ -96,9 +77,10 @@ def test_a_fault_gets_its_verdict_and_no_other(
         eventually(lambda: everything_ended(world, start), VERDICT_S, f"the end of {scenario.name}")
     time.sleep(SETTLE_S)  # for what must not come
     published = all_published(world, start, fault, wanted)
+    false = false_verdicts(world, start, fault, scenario)
     if results is not None:
-        results.keep(result_of(world, scenario, fault, published, others, start))
-    assert false_verdicts(world, start, fault, scenario) == []
+        results.keep(result_of(world, scenario, fault, published, others, false))
+    assert false == []
     assert everything_ended(world, start)
     corrected = [line for line in world.watch.lines[lines:] if "not in our copy of the log" in line]
     assert len(corrected) == scenario.truncated, corrected
@@ -150,35 +132,3 @@ def must_be_as_expected(world: FaultWorld, scenario: Scenario, fault: Fault, pub
         assert event.pending_partitions == (str(fault.partition),)
     elif event.topic is not None:
         assert (event.topic, event.partition) == fault.partition
-
-
-def result_of(
-    world: FaultWorld,
-    scenario: Scenario,
-    fault: Fault,
-    published: list[PublishedEvent],
-    others: dict[str, object],
-    start: int,
-) -> Result:
-    event = published[0].event if published else None
-    evidence = event.evidence if event is not None else None
-    first, second = (evidence.first_barrier, evidence.second_barrier) if evidence is not None else (None, None)
-    end = published[-1].event.resolution if published else None
-    return Result(
-        row=scenario.row,
-        name=scenario.name,
-        version=world.kafka.version,
-        fault=scenario.fault,
-        truth=scenario.truth,
-        verdict=event.verdict if event is not None else None,
-        reason=event.reason if event is not None else None,
-        expected_outcome=event.expected_outcome if event is not None else None,
-        is_named=bool(published) and published[-1].event.transactional_id == fault.transactional_id,
-        seconds=round(published[0].at_s - fault.at_s, 2) if published else None,
-        barriers=second - first if first is not None and second is not None else None,
-        resolution=end.how if end is not None else None,
-        false_verdicts=false_verdicts(world, start, fault, scenario),
-        others=others,
-        date=datetime.now(UTC).date().isoformat(),
-        machine=machine(),
-    )

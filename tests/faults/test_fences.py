@@ -12,7 +12,7 @@ import pytest
 from support.fault_world import FaultWorld
 from support.kafka_faults import abort_by_hand, late_write, stray_write
 from support.raw_producer import RawProducer
-from support.scenarios import BOTH
+from support.scenarios import VERSIONS
 from support.topics import unique
 from support.waiting import eventually
 from txnwatch.cli.main import main
@@ -46,7 +46,7 @@ def pass_a_hang(world: FaultWorld) -> None:
 
 @pytest.mark.parametrize("is_found_before", [True, False], ids=["found before", "found after"])
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
-@pytest.mark.parametrize("version", BOTH)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_outcome_is_none_before_and_after_the_fence(
     world: FaultWorld, make: Make, capsys: pytest.CaptureFixture[str], *, is_found_before: bool
 ) -> None:

@@ -68,7 +68,8 @@ def log_records(kafka: EmbeddedKafka, history: History) -> Iterator[Json]:
 
 def kind_of(value: Json) -> str:
     """Version, state and tagged fields of a value."""
-    state = tuple(TransactionState)[value["data"]["transactionStatus"]]
+    status = value["data"]["transactionStatus"]  # its name since 4.4
+    state = status if isinstance(status, str) else tuple(TransactionState)[status]
     tags = sorted(set(value["data"]) - _UNTAGGED)
     return f"v{value['version']} {state}" + (f" with {', '.join(tags)}" if tags else "")
 

@@ -170,7 +170,7 @@ def test_the_folded_view_of_a_producer_id_is_its_last_record(logs: Logs) -> None
         printed = [record for batch in logs.dumped[partition] for record in batch.records]
         last = {name_of(record): record for record in printed}
         views = {
-            fact.view.transactional_id: (fact.view.state.id, fact.producer_id, fact.view.log_offset)
+            fact.view.transactional_id: (fact.view.state, fact.producer_id, fact.view.log_offset)
             for fact in facts
             if not isinstance(fact, TransactionalIdGone) and fact.view.superseded_by is None
         }

@@ -7,15 +7,17 @@ has what its fault needs. No partition may be led by node 1, the controller.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from kafka.protocol.metadata import MetadataRequest
 
 from support.answers import state_of
 from txnwatch.state.model.errors import BrokerError, TxnwatchError
 from txnwatch.state.model.transaction import TransactionState
-from txnwatch.state.model.values import TopicPartition
+from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.wire.record_batch import walk
@@ -35,22 +37,62 @@ def leaderless(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition
 
 
 def cut_tail(kafka: EmbeddedKafka, cluster: Cluster, partition: TopicPartition, node: int) -> bytes:
-    """Removes the partition's last batch from disk, as a power failure does, and returns it.
+    """Removes the partition's last batch from disk, as a power failure of one machine does, and returns it.
 
-    The broker is killed with kill -9, its file is truncated, and there is no producer snapshot.
+    The broker is killed with kill -9, and its file is cut.
     """
     kafka.broker(node).kill()
-    directory = kafka.log_directory(node) / str(partition)
-    log = max(directory.glob("*.log"))
-    content = log.read_bytes()
-    *_, (last, _) = walk(content)
-    with log.open("r+b") as file:
-        file.truncate(last)
-    for snapshot in directory.glob("*.snapshot"):
-        snapshot.unlink()
+    log = _file_of(kafka, partition, node)
+    *_, (last, _) = walk(log.read_bytes())
+    lost = _cut(log, last)
     kafka.start_broker(node)
     await_leader(cluster, partition, node)
-    return content[last:]
+    return lost
+
+
+@dataclass(frozen=True)
+class UnwrittenTail:
+    """What a log loses at a power failure: everything from an offset on, which is on no disk yet."""
+
+    partition: TopicPartition
+    node: int
+    begin: Offset
+
+
+def power_failure(kafka: EmbeddedKafka, cluster: Cluster, tails: Sequence[UnwrittenTail]) -> list[bytes]:
+    """Ends every broker at once and starts all of them again; returns what each tail has lost.
+
+    Node 1 is killed first: it is the only controller, so none fences the other brokers. It is also started first. Up to
+    Kafka 3.9 a controller accepts a broker only after the session of before has timed out, and fences those that are
+    not back then. So the leader epochs of the partitions on node 1 stay as they were.
+    """
+    nodes = range(1, 1 + len(kafka.bootstrap_servers.split(",")))
+    for node in nodes:
+        kafka.broker(node).kill()
+    lost = []
+    for tail in tails:
+        log = _file_of(kafka, tail.partition, tail.node)
+        positions = (at for at, header in walk(log.read_bytes()) if header.base_offset >= tail.begin)
+        lost.append(_cut(log, next(positions)))
+    for node in nodes:
+        kafka.start_broker(node)
+    for tail in tails:
+        await_leader(cluster, tail.partition, tail.node)
+    return lost
+
+
+def _file_of(kafka: EmbeddedKafka, partition: TopicPartition, node: int) -> Path:
+    return max((kafka.log_directory(node) / str(partition)).glob("*.log"))
+
+
+def _cut(log: Path, position: int) -> bytes:
+    """Cuts the file of a segment, and returns what is lost; there is no producer snapshot."""
+    content = log.read_bytes()
+    with log.open("r+b") as file:
+        file.truncate(position)
+    for snapshot in log.parent.glob("*.snapshot"):
+        snapshot.unlink()
+    return content[position:]
 
 
 def elect_uncleanly(

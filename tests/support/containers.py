@@ -19,10 +19,10 @@ from testcontainers.core.container import DockerContainer
 
 from support.waiting import eventually
 from txnwatch.state.model.errors import TxnwatchError
-from txnwatch_demo.embedded.jars import KAFKA_VERSION, Progress
+from txnwatch_demo.embedded.jars import Progress
 from txnwatch_demo.embedded.real_servers import READY_LINE, EmbeddedKafka, EmbeddedRedis
 
-KAFKA_IMAGE = os.environ.get("TXNWATCH_TEST_KAFKA_IMAGE") or f"apache/kafka:{KAFKA_VERSION}"
+KAFKA_IMAGE = os.environ.get("TXNWATCH_TEST_KAFKA_IMAGE") or "apache/kafka:4.3.1"
 REDIS_IMAGE = os.environ.get("TXNWATCH_TEST_REDIS_IMAGE") or "redis:7-alpine"
 _STOP_S = 20
 _REDIS_READY_LINE = "Ready to accept connections"

@@ -14,6 +14,8 @@ class Result:
 
     Attributes:
         date, machine: when and where it was measured.
+        outcome_doubt: why the expected outcome was unknown in the first event.
+        is_outcome_known: whether the expected outcome of a hang was known in its last event, None if nothing hangs.
         seconds: from the fault in effect to the event on its topic, None for silence.
         barriers: from the look that found it to the one that proved it, in micro-batches.
         false_verdicts: everything else that was reported; must be empty.
@@ -28,6 +30,8 @@ class Result:
     verdict: str | None
     reason: str | None
     expected_outcome: str | None
+    outcome_doubt: str | None
+    is_outcome_known: bool | None
     is_named: bool
     seconds: float | None
     barriers: int | None

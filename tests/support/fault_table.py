@@ -65,7 +65,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         reason="already_completed",
         outcome="commit",
         how="committed",
-        versions=(KAFKA_4,),
+        versions=KAFKA_4,
     ),
     Scenario(
         "D",
@@ -76,7 +76,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         verdicts=("stuck_prepare",),
         outcome="commit",
         how="committed",
-        versions=(KAFKA_3,),
+        versions=KAFKA_3,
         pending=True,
     ),
     Scenario(
@@ -87,7 +87,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         partial(brokers.committed_without_a_leader, before=3),
         reason="already_completed",
         how="committed",
-        versions=(KAFKA_4,),
+        versions=KAFKA_4,
     ),
     Scenario(
         "E",

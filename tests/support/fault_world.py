@@ -1,8 +1,9 @@
 """The cluster the faults happen on, with the real `txnwatch run` watching it.
 
 Three brokers. Node 1 is the controller and holds what must survive: the coordinators, the offsets and the events;
-data goes to nodes 2 and 3, which the faults kill. Transactional writes are not verified except where a scenario
-asks for it, and txnwatch has small thresholds, so that verdicts that depend on time are reported within seconds.
+data goes to nodes 2 and 3, which the faults kill, unless the power of all brokers fails. Transactional writes are not
+verified except where a scenario asks for it, and txnwatch has small thresholds, so that verdicts that depend on time
+are reported within seconds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,8 @@ _WATCH = (
     *("--coordinator-scan-interval-ms", "0", "--late-buffer-ms", "500", "--long-running-min-ms", "1000"),
 )
 
-_AUTO = (
+# A watch that aborts by itself, at once.
+ABORTING = (
     *("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000"),
     *("--metrics-port", "0"),
 )
@@ -103,7 +106,7 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str, offsets_on:
         create_topic(cluster, TRANSACTION_STATE_TOPIC, replicas=[[1]] * 4, config=_COMPACTED)
         create_topic(cluster, OFFSETS.topic, replicas=[[offsets_on]], config=_COMPACTED)
         create_topic(cluster, EVENTS, replicas=[[1]], config=_COMPACTED)
-        spare = {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * SPARE) for node in (2, 3)}
+        spare = {node: create_topic(cluster, f"on-{node}", replicas=[[node]] * SPARE) for node in NODES}
         set_verification(kafka.bootstrap_servers, NODES, enabled=False)
         with (
             contextlib.closing(EventTail(kafka.bootstrap_servers, EVENTS)) as tail,
@@ -116,23 +119,47 @@ def fault_world(kafka: EmbeddedKafka, checkpoint: Path, *flags: str, offsets_on:
 
 
 @contextlib.contextmanager
-def aborting_world(
+def started_world(
     clusters: Clusters,
     made: pytest.TempPathFactory,
     name: str,
-    *,
+    *flags: str,
     version: str = KAFKA_VERSION,
     offsets_on: int = 1,
 ) -> Iterator[FaultWorld]:
-    """A world on a cluster of its own, whose watch aborts by itself, at once."""
+    """A world on a cluster of its own, with `flags` of its watch."""
     kafka = clusters.start(name, lambda: three_brokers(made.mktemp(name), version))
     try:
-        with fault_world(kafka, made.mktemp("checkpoint"), *_AUTO, offsets_on=offsets_on) as found:
+        with fault_world(kafka, made.mktemp("checkpoint"), *flags, offsets_on=offsets_on) as found:
             yield found
     finally:
         for node in NODES:
-            kafka.broker(node).kill()
+            kafka.broker(node).kill()  # nobody needs the data, and three orderly ends take their time
         clusters.end(name)
+
+
+class Worlds:
+    """One world at a time: who asks for another version ends the one before.
+
+    A fixture parametrised by version would be made anew whenever pytest sorts the scenarios in between.
+    """
+
+    def __init__(self, clusters: Clusters, made: pytest.TempPathFactory, *flags: str) -> None:
+        self._start = partial(started_world, clusters, made, "worlds", *flags)
+        self._open = contextlib.ExitStack()
+        self._world: FaultWorld | None = None
+
+    def of(self, version: str) -> FaultWorld:
+        """The world of a version."""
+        if self._world is None or self._world.kafka.version != version:
+            self.close()
+            self._world = self._open.enter_context(self._start(version=version))
+        return self._world
+
+    def close(self) -> None:
+        """Ends the world, if there is one."""
+        self._open.close()
+        self._world = None
 
 
 def begins(client: RawProducer, partition: TopicPartition) -> bool:

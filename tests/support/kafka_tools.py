@@ -12,6 +12,7 @@ from typing import Any
 from support.raw_log import RawBatch
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
+from txnwatch_demo.embedded.jars import KAFKA_VERSION
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -88,13 +89,17 @@ def _concatenated(text: str) -> Iterator[Json]:
         yield found
 
 
-def as_kafka_json(value: TransactionLogValue) -> Json:
-    """A value as Kafka's generated converter writes it: tagged fields only where they are not the default."""
+def as_kafka_json(value: TransactionLogValue, version: str = KAFKA_VERSION) -> Json:
+    """A value as the tools of a version write it: tagged fields only where they are not the default.
+
+    Since 4.4 they write the name of the state, before that its number.
+    """
+    has_names = tuple(map(int, version.split(".")[:2])) >= (4, 4)
     data: Json = {
         "producerId": value.producer_id,
         "producerEpoch": value.producer_epoch,
         "transactionTimeoutMs": value.transaction_timeout_ms,
-        "transactionStatus": value.state.id,
+        "transactionStatus": str(value.state) if has_names else value.state.id,
         "transactionPartitions": None
         if value.partitions is None
         else [{"topic": topic, "partitionIds": list(numbers)} for topic, numbers in value.partitions],

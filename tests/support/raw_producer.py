@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from txnwatch.state.model.values import Offset, TimestampMs, TopicPartition
-from txnwatch_demo.late_write import END_VERSION, PRODUCE_VERSION, StepwiseProducer, produce_request
+from txnwatch_demo.late_write import END_VERSION, PRODUCE_VERSION, StepwiseProducer
 
 CURRENT_TIMESTAMP = TimestampMs(-1)
 
@@ -28,8 +28,7 @@ class RawProducer(StepwiseProducer):
         stamp = time.time_ns() // 1_000_000 if timestamp_ms == CURRENT_TIMESTAMP else timestamp_ms
         batch = self._batch(partition, records, stamp, transactional=transactional)
         name = self.transactional_id if transactional else None
-        request = produce_request(partition, batch, transactional_id=name, version=version)
-        return self._append(partition, request, len(records))
+        return self._append(partition, batch, len(records), name, version)
 
     def end(self, *, commit: bool, version: int = END_VERSION) -> None:
         """Sends EndTxn; version 5 raises the producer epoch with every transaction (KIP-890)."""

@@ -29,10 +29,14 @@ from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import TWO_PHASE_TIMEOUT_MS
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
+from txnwatch_demo.embedded.jars import KAFKA_VERSION
 from txnwatch_demo.late_write import await_end
 
-KAFKA_4, KAFKA_3 = "4.3.1", "3.9.2"
-BOTH = (KAFKA_4, KAFKA_3)
+# From the newest on. The others are the last of Kafka 4 that has its coordinator in Scala, the last of Kafka 3, and
+# one that verifies no transactional write.
+VERSIONS = (KAFKA_VERSION, "4.3.1", "3.9.2", "3.3.2")
+KAFKA_4 = tuple(version for version in VERSIONS if version.startswith("4."))
+KAFKA_3 = tuple(version for version in VERSIONS if version.startswith("3."))
 SHORT_TIMEOUT_MS, HOUR_MS = 5_000, 3_600_000
 
 
@@ -74,7 +78,7 @@ class Scenario:
     reason: str | None = None
     outcome: str = "unknown"
     how: str = "aborted"
-    versions: tuple[str, ...] = BOTH
+    versions: tuple[str, ...] = VERSIONS
     pending: bool = False
     truncated: bool = False
 
@@ -190,7 +194,7 @@ def long_timeout(world: FaultWorld) -> Fault:
 
 
 def two_phase(world: FaultWorld) -> Fault:
-    """4.3.1 has no stable request that begins one: its record is injected, and the coordinator restarted to read it."""
+    """No release has a stable request that begins one: its record is injected; the restarted coordinator reads it."""
     partition = world.partition(2)
     producer = RawProducer(world.cluster, unique("app")).init()
     held = ((partition.topic, (partition.partition,)),)

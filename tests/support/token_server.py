@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
 
 CLIENT, CLIENT_SECRET, AUDIENCE = "txnwatch-client", "client-secret:1 +/", "kafka"
+ISSUER = "https://tokens.example"
 KEY_ID = "the-key"
 # Part of every token: a search for it, also in base64, finds the token. No letter of it has "+", "/" or "=" there.
 TOKEN_MARK = "kanarienvogelImToken"
@@ -80,7 +81,7 @@ class TokenServer:
         """A signed token."""
         now = time.time()
         until = int(now + (life_s or self.life_s))
-        claims = {"sub": subject, "aud": AUDIENCE, "jti": TOKEN_MARK, "iat": int(now), "exp": until}
+        claims = {"iss": ISSUER, "sub": subject, "aud": AUDIENCE, "jti": TOKEN_MARK, "iat": int(now), "exp": until}
         header = {"alg": "RS256", "typ": "JWT", "kid": KEY_ID}
         signed = ".".join(_text(json.dumps(part).encode()) for part in (header, claims))
         return f"{signed}.{_text(self._key.sign(signed.encode(), PKCS1v15(), SHA256()))}"

@@ -101,13 +101,18 @@ class RunningCommand:
     @property
     def metrics_url(self) -> str:
         """Where it is scraped; it must have been started with a --metrics-port."""
-        port = self.until("metrics at ").rpartition(":")[2].removesuffix("/metrics")
+        port = self._newest("metrics at ").rpartition(":")[2].removesuffix("/metrics")
         return f"http://127.0.0.1:{port}/metrics"
 
     @property
     def page_url(self) -> str:
         """The address of its page; it must have been started with a --http-port."""
-        return self.until("the page is at ").rpartition("the page is at ")[2].rstrip("/")
+        return self._newest("the page is at ").rpartition("the page is at ")[2].rstrip("/")
+
+    def _newest(self, text: str) -> str:
+        """The last line with this text; a new start has other ports."""
+        self.until(text)
+        return next(line for line in reversed(self.lines) if text in line)
 
     @property
     def is_running(self) -> bool:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from support.certificates import Authority
 from support.java_keys import PASSWORD, keystore, truststore
-from support.token_server import AUDIENCE, CLIENT, CLIENT_SECRET, TOKEN_MARK, TokenServer
+from support.token_server import AUDIENCE, CLIENT, CLIENT_SECRET, ISSUER, TOKEN_MARK, TokenServer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 USER, SECRET = "alice", "alice-secret"
@@ -100,6 +100,7 @@ class Broker:
             f"{prefix}.oauthbearer.sasl.server.callback.handler.class": _VALIDATOR,
             f"{prefix}.sasl.oauthbearer.jwks.endpoint.url": self.tokens.key_set.as_uri(),
             f"{prefix}.sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{prefix}.sasl.oauthbearer.expected.issuer": ISSUER,  # brokers since 4.4 do not start without it
             f"{prefix}.connections.max.reauth.ms": str(SESSION_MS),
         }
 

@@ -24,7 +24,7 @@ from filelock import FileLock
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.streaming.job.jvm import fits, java
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 SCALA_VERSION = "2.13"
 _REPOSITORY = "https://repo1.maven.org/maven2/"
 _LOG4J_BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")

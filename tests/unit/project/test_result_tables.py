@@ -148,7 +148,7 @@ def a_run(version: str, seconds: float | None, answer: str = "nothing", **change
     run = {**WHEN, "row": "A", "name": "late", "truth": "open", "verdict": "hanging", "reason": None}
     others = {"find_hanging": {"answer": answer, "seconds": seconds}, "gauge": 0}
     run |= {"expected_outcome": None, "is_named": True, "version": version, "seconds": seconds, "others": others}
-    return {**run, "false_verdicts": [], **changed}
+    return {**run, "false_verdicts": [], "is_outcome_known": None, **changed}
 
 
 def test_runs_of_a_fault_that_end_alike_are_one_row_with_the_slowest(
@@ -158,6 +158,17 @@ def test_runs_of_a_fault_that_end_alike_are_one_row_with_the_slowest(
     found = values(page, monkeypatch, rows, "faults")
     assert [(row["versions"], row["seconds"]) for row in found["rows"]] == [("4.3.1, 3.9.2", 1.5), ("4.3.1", None)]
     assert (found["runs"], found["versions"]) == (3, "4.3.1 and 3.9.2")
+
+
+def test_known_outcomes_are_counted_for_each_version_newest_first(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [("3.9.2", True), ("3.9.2", False), ("4.10.0", True), ("4.4.0", False), ("4.4.0", None)]
+    rows = [a_run(version, 1.0, is_outcome_known=is_known) for version, is_known in known]
+    found = values(page, monkeypatch, rows, "faults")
+    assert found["known_outcomes"] == {"of 1 on 4.10.0": 1, "of 1 on 4.4.0": 0, "of 2 on 3.9.2": 1}
+    assert [*found["known_outcomes"]] == ["of 1 on 4.10.0", "of 1 on 4.4.0", "of 2 on 3.9.2"]
+    assert found["versions"] == "4.10.0, 4.4.0 and 3.9.2"
 
 
 @pytest.mark.parametrize(

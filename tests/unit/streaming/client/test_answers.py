@@ -9,7 +9,7 @@ from kafka.protocol.admin import ListTransactionsRequest, ListTransactionsRespon
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from txnwatch.state.model.errors import BrokerError, WireError
-from txnwatch.streaming.client.connection import decode_answer, the_one
+from txnwatch.streaming.client.connection import decode_answer, error_name, the_one
 
 
 def header_of(request: Any) -> Any:
@@ -67,3 +67,12 @@ def test_an_answer_about_another_number_of_things_is_an_error(items: list[int]) 
     with pytest.raises(BrokerError, match=f"expected an answer about one thing, found {len(items)}"):
         the_one(items)
     assert the_one([5]) == 5
+
+
+@pytest.mark.parametrize(("code", "name"), [(0, "NO_ERROR"), (-1, "UNKNOWN"), (51, "CONCURRENT_TRANSACTIONS")])
+def test_an_error_has_its_name(code: int, name: str) -> None:
+    assert error_name(code) == name
+
+
+def test_an_error_of_a_newer_broker_has_its_number() -> None:
+    assert error_name(134) == "error 134"

@@ -65,6 +65,7 @@ def old_console(name: str, before: str = "") -> str:
 
 FORMS = {
     "console": (console({"version": 1, "data": DATA}), NEW),
+    "console since 4.4": (changed(transactionStatus="Ongoing"), NEW),
     "console, a tombstone": (console(None), PrintedRecord("app")),
     "dump": (
         f'{PLACE}key: {{"type":"0","data":{json.dumps(KEY)}}} payload: {{"version":"1","data":{json.dumps(DATA)}}}',
