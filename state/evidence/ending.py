@@ -29,14 +29,21 @@ from txnwatch.state.text import cut
 # Only the epochs identify the writer of a marker. A coordinator ends transactions under a raised producer epoch (always
 # since transaction.version 2; before that, when it aborts by itself). An administrator's marker must repeat the epoch
 # of the partition. So a raised epoch is the coordinator's. The same epoch is the administrator's if no coordinator can
-# have written it: no id owns the producer id, or the id's last transaction began before the data was written. A later
+# have written it: no id owns the producer id, or the id has begun no transaction since the span was proven. A later
 # transaction of the same epoch (versions 0 and 1) may have absorbed the data: then the writer is unknown. `txnwatch` is
 # the result only for a marker that this process has written and verified (state/incidents/abort_protocol.py). A marker
 # names no author, so after a restart, and in another instance, it counts as an administrator's.
+#
+# "No later transaction began" needs no clock of ours: the view with which the span was proven and the description after
+# the marker have the same start. Both times are the coordinators'.
 
 
 def ended_by(
-    marker: Marker, incident: IncidentEvent, owner: TransactionDescription | None, ours: Marker | None = None
+    marker: Marker,
+    incident: IncidentEvent,
+    owner: TransactionDescription | None,
+    proven_with: CoordinatorView | None,
+    ours: Marker | None = None,
 ) -> EndedBy:
     """Who wrote the marker that ended a hanging span.
 
@@ -44,6 +51,7 @@ def ended_by(
         marker: the marker.
         incident: the incident about the span.
         owner: the transactional id as described after the marker, None for no answer.
+        proven_with: the last view of the coordinator with which this process has proven the span, None for none.
         ours: the marker with which this process is proven to have ended the span, None for none.
     """
     if ours is not None and (ours.offset, ours.commit) == (marker.offset, marker.commit):
@@ -54,10 +62,12 @@ def ended_by(
         return EndedBy.UNKNOWN  # a coordinator may own it, and up to transaction.version 1 it ends it with this epoch
     if incident.transactional_id is None:
         return EndedBy.ADMINISTRATOR
-    return EndedBy.ADMINISTRATOR if _cannot_have_written(owner, incident) else EndedBy.UNKNOWN
+    return EndedBy.ADMINISTRATOR if _cannot_have_written(owner, incident, proven_with) else EndedBy.UNKNOWN
 
 
-def _cannot_have_written(owner: TransactionDescription | None, incident: IncidentEvent) -> bool:
+def _cannot_have_written(
+    owner: TransactionDescription | None, incident: IncidentEvent, proven_with: CoordinatorView | None
+) -> bool:
     """Whether no coordinator can have written a marker of the same epoch."""
     match owner:
         case None | NotDescribed():
@@ -66,8 +76,9 @@ def _cannot_have_written(owner: TransactionDescription | None, incident: Inciden
             return True
     if owner.is_live:
         return False
-    has_not_begun_since = owner.start_ms is None or owner.start_ms <= incident.open_since_ms
-    return owner.producer_id != incident.producer_id or has_not_begun_since
+    if owner.producer_id != incident.producer_id or owner.start_ms is None:
+        return True
+    return proven_with is not None and not proven_with.is_live and owner.start_ms == proven_with.start_ms
 
 
 def _span_is_over(reading: PartitionReading, incident: IncidentEvent) -> str | None:
@@ -97,13 +108,6 @@ def is_held(incident: IncidentEvent, owner: TransactionDescription) -> bool:
         return False
     partition = TopicPartition(incident.topic, incident.partition)
     return owner.producer_id == incident.producer_id and partition in owner.partitions
-
-
-def is_refuted(incident: IncidentEvent, owner: TransactionDescription) -> bool:
-    """Whether the live transaction that holds the span began before it; then it owns the span, and nothing hangs."""
-    if not isinstance(owner, DescribedTransaction) or not is_held(incident, owner):
-        return False
-    return owner.start_ms is not None and owner.start_ms <= incident.open_since_ms
 
 
 def is_same_transaction(owner: TransactionDescription, incident: IncidentEvent) -> bool:
@@ -137,9 +141,10 @@ def span_resolution(
     incident: IncidentEvent,
     owner: TransactionDescription | None,
     now_ms: TimestampMs,
+    proven_with: CoordinatorView | None = None,
     ours: Marker | None = None,
 ) -> Resolution:
-    """The resolution of an incident about a span, by what ended it; `ours` is a marker proven to be ours.
+    """The resolution of an incident about a span, by what ended it; see `ended_by`.
 
     The span may be another one of the same producer, if the end of the incident's own span was not seen.
     """
@@ -148,7 +153,7 @@ def span_resolution(
     marker = ended.marker
     match ended.how:
         case SpanEnd.MARKER if marker is not None:
-            by = ended_by(marker, incident, owner, ours)
+            by = ended_by(marker, incident, owner, proven_with, ours)
             is_claimed = by is EndedBy.ADMINISTRATOR and incident.action is not None and incident.action.is_marker
             return closed_by_marker(marker, by, now_ms, _CLAIMED if is_claimed else None)
         case SpanEnd.ABSORBED if marker is not None:
@@ -234,8 +239,8 @@ def partition_gone(now_ms: TimestampMs) -> Resolution:
 
 
 def refuted(now_ms: TimestampMs, owner: DescribedTransaction) -> Resolution:
-    """The resolution of an incident that a fresh read contradicts: the span's own transaction is live."""
-    detail = f"{cut(owner.transactional_id)} is {owner.state} and owns this transaction: its coordinator will end it"
+    """The resolution of an incident that a fresh read contradicts: a live transaction holds the span."""
+    detail = f"{cut(owner.transactional_id)} is {owner.state} and holds the partition: its coordinator will end it"
     return _end(EndKind.REFUTED, EndedBy.COORDINATOR, now_ms, detail)
 
 
@@ -281,6 +286,7 @@ def decided_outcome(state: TransactionState | None) -> ExpectedOutcome:
 #
 # Law:
 #   * Without an answer nothing ends.
+#   * No age and no comparison of our clock with another one ends or refutes an incident: what the answer says does.
 #   * Brokers learn of changes at different times, and each read asks another one. So one absence of a partition proves
 #     nothing; several in a row prove that it is deleted.
 #   * Open incidents are read again once a minute, and earlier after an opening: affected groups show only in a second
@@ -310,28 +316,23 @@ def transaction_end(
 
 
 def span_end(
-    incident: IncidentEvent,
-    owner: TransactionDescription | None,
-    reading: PartitionReading,
-    absences: int,
-    now_ms: TimestampMs,
+    incident: IncidentEvent, reading: PartitionReading, absences: int, now_ms: TimestampMs
 ) -> Resolution | None:
-    """The end of an incident about a span; `absences` counts the reads in a row that did not find its partition."""
+    """The end of an incident about a span; `absences` counts the reads in a row that did not find its partition.
+
+    A live transaction that holds the span is no end: its marker is. Whether it is the span's own or the next one of its
+    producer would follow only from two clocks, ours and the coordinator's.
+    """
     if absences >= ABSENCES_OF_A_DELETED_TOPIC:
         return partition_gone(now_ms)
     over = _span_is_over(reading, incident)
-    if over is not None:
-        return no_longer_open(now_ms, over)
-    is_hanging = incident.verdict == Verdict.HANGING
-    if is_hanging and isinstance(owner, DescribedTransaction) and is_refuted(incident, owner):
-        return refuted(now_ms, owner)
-    return None
+    return no_longer_open(now_ms, over) if over is not None else None
 
 
 def with_owner(incident: IncidentEvent, owner: TransactionDescription | None) -> IncidentEvent:
     """An open incident with what the owner's coordinator returns now; only of a hanging span.
 
-    If the producer's next transaction holds the span, its marker will end it: then no command is suggested.
+    If a live transaction of the producer holds the span, its marker will end it: then no command is suggested.
     """
     if incident.verdict != Verdict.HANGING or owner is None or isinstance(owner, NotDescribed):
         return incident
@@ -377,18 +378,6 @@ def unexplained_since(
 def is_end_missed(since_ms: TimestampMs, now_ms: TimestampMs) -> bool:
     """Whether the log would have shown the end by now."""
     return now_ms - since_ms >= LOG_SHOWS_MS
-
-
-_EARLY_MS: Final = DurationMs(5_000)  # how much two clocks may differ
-
-
-def is_premature(owner: TransactionDescription, incident: IncidentEvent, now_ms: TimestampMs) -> bool:
-    """Whether a transaction reported as overdue certainly is not: its coordinator has it, within its timeout."""
-    if not isinstance(owner, DescribedTransaction) or not is_same_transaction(owner, incident):
-        return False
-    if owner.start_ms is None:
-        return False
-    return now_ms + _EARLY_MS < owner.start_ms + owner.timeout_ms
 
 
 # When an open incident gets an update event: the rule that keeps events few.

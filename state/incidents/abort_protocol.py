@@ -278,11 +278,14 @@ def not_written(announced: Action, why: str) -> Action:
     return replace(announced, result=ActionResult.FAILED, detail=f"no marker was written: {why}")
 
 
-def is_left_without_result(announced: Action | None, instance: str, now_ms: TimestampMs) -> bool:
-    """Whether `instance` has to find the result: its own from before a restart, or that of an instance that is gone."""
+def is_left_without_result(announced: Action | None, instance: str, known_ms: TimestampMs, now_ms: TimestampMs) -> bool:
+    """Whether `instance` has to find the result: its own from before a restart, or that of an instance that is gone.
+
+    `known_ms` is since when this process knows of the announcement: the time in it is of the other instance's clock.
+    """
     if announced is None or announced.decision not in _WITH_MARKER or announced.result is not None:
         return False
-    return announced.by == instance or now_ms - announced.at_ms > ABANDONED_MS
+    return announced.by == instance or now_ms - known_ms > ABANDONED_MS
 
 
 def recovered(announced: Action, found: MarkerResult) -> Action | None:

@@ -63,6 +63,7 @@ OFF, ON = "off", "on"
 MARKERS_AT_A_TIME = 5
 _NO_LEASE, _UNDECIDED, _LEFT = "no lease", "undecided", "left"  # what is said once
 Tries = dict[str, Attempts]  # by incident
+_ActionOf = tuple[str, TimestampMs | None]  # incident id, and when its action was decided
 
 
 @dataclass(slots=True)
@@ -85,6 +86,7 @@ class AutoAbort:
     _tries: Tries = field(default_factory=dict)
     _read_tries: Tries = field(default_factory=dict)
     _published_markers: set[Marked] = field(default_factory=set)
+    _known_ms: dict[_ActionOf, TimestampMs] = field(default_factory=dict)  # since when, by our own clock
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
     _breaker: Breaker | None = None
     _said: Said[str] = field(default_factory=Said)
@@ -97,10 +99,12 @@ class AutoAbort:
         Call it before each batch of the ledger, so that the result is published before the end.
         """
         now_ms = yield from ask(Now())
+        decided = [(one, _action_of(one)) for one in _of_a_watch(self.ledger.book.open_incidents)]
+        self._known_ms = {which: self._known_ms.get(which, now_ms) for _, which in decided}
         left = [
             one
-            for one in _of_a_watch(self.ledger.book.open_incidents)
-            if is_left_without_result(one.action, self.instance, now_ms)
+            for one, which in decided
+            if is_left_without_result(one.action, self.instance, self._known_ms[which], now_ms)
         ]
         self._read_tries = {one.incident_id: self._read_tries.get(one.incident_id) or Attempts() for one in left}
         for incident in left:
@@ -207,8 +211,13 @@ class AutoAbort:
 
     def _markers_on_topic(self) -> set[Marked]:
         events = self.ledger.store.known.values()
-        decided = ((event.incident_id, event.action) for event in events if event.action is not None)
-        return {(incident_id, done.at_ms) for incident_id, done in decided if done.decision is Decision.ABORT}
+        decided = ((event, event.action) for event in events if event.action is not None)
+        # Another instance's clock may be ahead. The time of a stored event is not after the moment when it was read.
+        return {
+            (event.incident_id, min(done.at_ms, event.time_ms))
+            for event, done in decided
+            if done.decision is Decision.ABORT
+        }
 
     def _decide(self, incident: IncidentEvent, evidence: ProvenHang) -> Plan[bool]:
         """Decides about one incident. Returns whether a marker was sent."""
@@ -316,6 +325,10 @@ def _obstacle(read_ms: TimestampMs) -> Plan[str | None]:
     if not (yield from ask(HoldLease(is_certain=True))).is_held:
         return "this instance no longer holds the lease"
     return (yield from too_old(read_ms, FRESH_READ_MS))
+
+
+def _action_of(incident: IncidentEvent) -> _ActionOf:
+    return incident.incident_id, incident.action.at_ms if incident.action is not None else None
 
 
 def _of_a_watch(incidents: Iterable[IncidentEvent]) -> list[IncidentEvent]:

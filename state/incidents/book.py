@@ -110,7 +110,7 @@ class IncidentStore:
     _ended: dict[str, EndedIncident] = field(default_factory=dict)
     _overwritten: set[str] = field(default_factory=set)
     _spent: list[IncidentEvent] = field(default_factory=list)
-    _heard_ms: dict[str, TimestampMs] = field(default_factory=dict)  # when the end of another writer was read
+    _heard_ms: dict[str, TimestampMs] = field(default_factory=dict)  # when an end, or an abort by hand, was read
 
     def remember(self, found: Iterable[IncidentEvent | Overwritten], now_ms: TimestampMs) -> None:
         """Loads published events: the highest sequence of each incident counts; of two equal ones, the first."""
@@ -129,6 +129,8 @@ class IncidentStore:
                 self.known.pop(incident_id, None)
                 self._ended.pop(incident_id, None)
                 self.known[incident_id] = self.content_of(event, now_ms)
+                if event.is_by_hand:
+                    self._heard_ms[incident_id] = now_ms
                 if is_long_over(event, now_ms):
                     self._let_go(event, now_ms)
         for event in list(self.known.values()):
@@ -242,7 +244,10 @@ class IncidentStore:
 
     def left_to_us(self, now_ms: TimestampMs) -> list[IncidentEvent]:
         """Open incidents, without aborts by hand whose command may still publish the end."""
-        return [one for one in self.open_incidents if is_left_to_watch(one, now_ms)]
+        heard_ms = self._heard_ms
+        return [
+            one for one in self.open_incidents if is_left_to_watch(one, heard_ms.get(one.incident_id, LONG_AGO), now_ms)
+        ]
 
     def enter(self, event: IncidentEvent) -> IncidentEvent:
         """Stores an event as the latest of its incident."""
@@ -345,8 +350,8 @@ class IncidentStore:
             self._release(known)
         self.enter(taken)
         self._in_flight.pop(incident_id, None)
-        if not event.is_open:
-            self._heard_ms[incident_id] = now_ms  # its own time may be forged
+        if event.is_by_hand or not event.is_open:
+            self._heard_ms[incident_id] = now_ms  # its own time is of another clock, or forged
         if is_before_end(event, sent):
             return Received(True, Happening.RECORD_BEFORE_END, taken, Known.ENDED, sent)
         return Received(True, meaning(event, taken), taken, self._found_or_claimed(taken))
@@ -355,9 +360,12 @@ class IncidentStore:
 IN_HAND_MS: Final = DurationMs(60_000)
 
 
-def is_left_to_watch(event: IncidentEvent, now_ms: TimestampMs) -> bool:
-    """Whether a watch may end the incident: not an abort by hand whose command may still publish the end."""
-    return not event.is_by_hand or now_ms - event.time_ms >= IN_HAND_MS
+def is_left_to_watch(event: IncidentEvent, heard_ms: TimestampMs, now_ms: TimestampMs) -> bool:
+    """Whether a watch may end the incident: not an abort by hand whose command may still publish the end.
+
+    `heard_ms` is when this process read the event, because the time in it is the clock of the command's machine.
+    """
+    return not event.is_by_hand or now_ms - heard_ms >= IN_HAND_MS
 
 
 def meaning(event: IncidentEvent, taken: IncidentEvent) -> Happening:

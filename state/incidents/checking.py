@@ -5,8 +5,9 @@ Open incidents are read again from time to time, because an end may be missed be
 reported once until it changes.
 
 What the events topic claims is read again if it contradicts this process, or if nobody here has found it. An incident
-that another writer has ended and that still hangs is opened again under another id. An incident that another writer has
-opened and that a fresh read contradicts ends.
+that another writer has ended and that still hangs is opened again under another id. A hang that another writer has
+published and that a fresh read contradicts ends. A published age is not checked: another writer may have observed the
+transaction for longer, and our clock proves nothing. Its incident ends with the transaction.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from txnwatch.state.model.incident import (
     updated,
 )
 from txnwatch.state.model.ports import PartitionReading
-from txnwatch.state.model.transaction import DescribedTransaction, Span, TransactionDescription
+from txnwatch.state.model.transaction import Span, TransactionDescription
 from txnwatch.state.model.values import (
     AT_ONCE,
     FIRST_OFFSET,
@@ -68,7 +69,7 @@ from txnwatch.state.model.values import (
     TopicPartition,
     elapsed,
 )
-from txnwatch.state.model.verdicts import RULE_OF, Reason, Verdict
+from txnwatch.state.model.verdicts import Reason, Verdict
 from txnwatch.state.text import Said
 
 # What others claim.
@@ -147,13 +148,6 @@ class Doubts:
         for one, (_, found) in zip(spans, answers, strict=True):
             if found.answer is Answer.REFUTED and found.description is not None:
                 ends.append((one, ending.refuted(now_ms, found.description)))
-        late = [one for one in incidents if is_doubtful_transaction(one, is_found=self.book.is_found(one))]
-        names = [one.transactional_id or "" for one in late]
-        owners = (yield from ask(DescribeTransactions(names))) if late else {}
-        for one in late:
-            owner = owners[one.transactional_id or ""]
-            if isinstance(owner, DescribedTransaction) and ending.is_premature(owner, one, now_ms):
-                ends.append((one, ending.refuted(now_ms, owner)))
         return ends
 
 
@@ -162,11 +156,6 @@ def is_doubtful_span(incident: IncidentEvent, *, was_found: bool) -> bool:
     if incident.verdict != Verdict.HANGING or incident.is_by_hand or incident.txn_start_offset is None:
         return False
     return incident.span is not None and not was_found
-
-
-def is_doubtful_transaction(incident: IncidentEvent, *, is_found: bool) -> bool:
-    """Whether another writer published an overdue transaction that this process has not found."""
-    return RULE_OF[incident.verdict].is_past_timeout and not is_found and incident.transactional_id is not None
 
 
 def candidate_of(incident: IncidentEvent) -> SpanCandidate:
@@ -277,11 +266,10 @@ class FollowUp:
         readings: Mapping[TopicPartition, PartitionReading],
         now_ms: TimestampMs,
     ) -> Resolution | None:
-        owner = _owner(incident, owners)
         if incident.topic is None:
-            return transaction_end(incident, owner, now_ms)
+            return transaction_end(incident, _owner(incident, owners), now_ms)
         partition = partition_of(incident)
-        return span_end(incident, owner, readings[partition], self._absences.get(partition, 0), now_ms)
+        return span_end(incident, readings[partition], self._absences.get(partition, 0), now_ms)
 
     def around(
         self,

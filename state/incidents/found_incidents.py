@@ -119,8 +119,10 @@ class SpanIncidents:
         named = sorted(name for name in names if name is not None)
         owners = (yield from ask(DescribeTransactions(named))) if named else {}
         for ended, incident in ends:
-            ours, owner = book.findings.marker(_key_of_end(ended)), owners.get(incident.transactional_id or "")
-            resolution = ending.span_resolution(ended, incident, owner, now_ms, ours)
+            key, owner = _key_of_end(ended), owners.get(incident.transactional_id or "")
+            proof, ours = book.findings.get(key), book.findings.marker(key)
+            view = proof.candidate.view if proof is not None else None
+            resolution = ending.span_resolution(ended, incident, owner, now_ms, view, ours)
             yield from end_found_here(book, incident, resolution, now_ms)
         for key in keys:
             book.findings.over(key)

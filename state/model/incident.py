@@ -465,10 +465,11 @@ def updated(changed: IncidentEvent, now_ms: TimestampMs) -> IncidentEvent:
 
 
 def _next(event: IncidentEvent, status: IncidentStatus, now_ms: TimestampMs) -> IncidentEvent:
+    """The next event. Its age grows by what has passed since the last one: `open_since_ms` may be of another clock."""
     return replace(
         event,
         status=status,
         sequence=event.sequence + 1,
         time_ms=now_ms,
-        age_ms=elapsed(event.open_since_ms, now_ms),
+        age_ms=event.age_ms + elapsed(event.time_ms, now_ms),
     )

@@ -43,6 +43,7 @@ from txnwatch.streaming.admin.groups import GroupRights, group_rights
 from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, TopicSetting, settings_of, topic_settings
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.admin.transactions import ClusterAdmin
+from txnwatch.streaming.checks.clocks import SeenClocks, first_look, second_look
 from txnwatch.streaming.checks.preflight import (
     Operations,
     TopicRights,
@@ -53,7 +54,6 @@ from txnwatch.streaming.checks.preflight import (
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
-from txnwatch.streaming.log.coordinator_log import newest_stamps
 from txnwatch.streaming.log.lookups import BatchList, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
@@ -166,7 +166,7 @@ class Checkup:
         elections: the setting UNCLEAN of each topic whose settings this user may read.
         hidden: hidden participants of live transactions, and parts that could not be checked, with the reason.
         has_unseen_log: whether no broker shows `__transaction_state`, although there is transactional data or an id.
-        newest_stamp_ms: the newest broker timestamp in `__transaction_state`; `asked_ms` is the local clock then.
+        clocks: bounds on the clocks of the brokers and of the active controller.
     """
 
     brokers: dict[BrokerId, BrokerFacts]
@@ -175,8 +175,6 @@ class Checkup:
     without_leader: tuple[TopicPartition, ...]
     id_problems: tuple[Problem, ...] | None
     events_problem: Problem | None
-    newest_stamp_ms: TimestampMs | None
-    asked_ms: TimestampMs
     events_rights: TopicRights = field(default_factory=TopicRights)
     events_writers: Writers = field(default_factory=Writers)
     lease_group: str = ""
@@ -186,15 +184,17 @@ class Checkup:
     hidden: dict[str, Problem] = field(default_factory=dict)
     has_unseen_log: bool = False
     transactional_ids: tuple[str, ...] = ()
+    clocks: SeenClocks = field(default_factory=SeenClocks)
 
 
-def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checkup:
+def check_up(cluster: Cluster, events_topic: str) -> Checkup:
     """Runs the checkup on every broker.
 
     Raises:
         BrokerError: no broker answers.
     """
     known = cluster.refresh()
+    looked = first_look(cluster)
     brokers = {node: broker_facts(cluster, node, str(endpoint)) for node, endpoint in sorted(known.brokers.items())}
     without_leader = tuple(
         TopicPartition(topic.name, number)
@@ -215,8 +215,6 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         id_problems=None if listing is None else () if is_unused else listing.problems,
         events_problem=None if events_topic in known.topics else create_problem(cluster, events_topic),
         events_rights=_topic_rights(cluster, events_topic),
-        newest_stamp_ms=max((one.stamp_ms for one in newest_stamps(cluster)), default=None),
-        asked_ms=now_ms,
         events_writers=writers_of(cluster, events_topic),
         lease_group=abort_group,
         group_rights=group_rights(cluster, abort_group),
@@ -225,6 +223,7 @@ def check_up(cluster: Cluster, events_topic: str, now_ms: TimestampMs) -> Checku
         hidden=_hidden(cluster, listing) if listing is not None else {},
         has_unseen_log=TRANSACTION_STATE_TOPIC not in known.topics and not is_unused,
         transactional_ids=_ids(listing),
+        clocks=second_look(cluster, looked),
     )
 
 

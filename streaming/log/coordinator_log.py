@@ -294,10 +294,15 @@ def _kept_batches(needles: tuple[bytes, ...]) -> Callable[[Offset, Offset], _Kep
 
 
 class NewestStamp(NamedTuple):
-    """The newest stamp in a partition of the log; `broker` is its leader, None if a former leader set the stamp."""
+    """The newest stamp in a partition of the log; `broker` is its leader, None if a former leader set the stamp.
+
+    `offset` is the last one of the batch that has the stamp.
+    """
 
     broker: BrokerId | None
     stamp_ms: TimestampMs
+    partition: TopicPartition
+    offset: Offset
 
 
 def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
@@ -305,7 +310,12 @@ def newest_stamps(cluster: Cluster) -> list[NewestStamp]:
     logs = [log for log in list_extents(cluster, logs_of(cluster)).values() if isinstance(log, Range)]
     reads = read_parts(cluster, [RangeReading(log.part(Offset(log.end - 1)), _first_batch) for log in logs])
     return [
-        NewestStamp(_leader(cluster, read.partition, header.leader_epoch), header.max_timestamp)
+        NewestStamp(
+            _leader(cluster, read.partition, header.leader_epoch),
+            header.max_timestamp,
+            read.partition,
+            header.last_offset,
+        )
         for read in reads
         for header, _ in read.fold.found
     ]

@@ -100,11 +100,17 @@ class Actors:
         self.ledger = self.a_ledger(log.sink() if self.forger is None else RacedSink(log, self.forger), beats=beats)
         self.abort = RunningAbort(mode, EAGER, 0, self.ledger, FakeLease(), "simulated", self.now_ms)
 
-    def a_ledger(self, sink: SharedLogSink, *, beats: bool) -> RunningLedger:
-        """The ledger of one watcher."""
+    def a_ledger(self, sink: SharedLogSink, *, beats: bool, now_ms: Callable[[], int] | None = None) -> RunningLedger:
+        """The ledger of one watcher; `now_ms` is the clock of its machine, which is right without it."""
         admin: TransactionAdmin = self.admin  # type: ignore[assignment]
         return RunningLedger(
-            *(Origin("cluster", "simulated:1"), admin, FakeGroups(), TopicOutbox(sink, LogLines()), self.now_ms),
+            *(
+                Origin("cluster", "simulated:1"),
+                admin,
+                FakeGroups(),
+                TopicOutbox(sink, LogLines()),
+                now_ms or self.now_ms,
+            ),
             new_records=self.log.reader(),
             bury=self.log.bury,
             on_event=self._on_event,

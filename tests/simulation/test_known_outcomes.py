@@ -61,8 +61,8 @@ class PlantedMethod(NamedTuple):
 
 PLANTED: dict[str, PlantedMethod] = {
     "an end does not wait": PlantedMethod(Silence, "keep_back", _unless(lambda event: not event.is_open), 0),
-    "a change does not wait": PlantedMethod(Silence, "keep_back", _unless(lambda event: event.is_open), 50),
-    "a decision does not wait": PlantedMethod(Ledger, "leaves_decision", lambda *_: False, 50),
+    "a change does not wait": PlantedMethod(Silence, "keep_back", _unless(lambda event: event.is_open), 145),
+    "a decision does not wait": PlantedMethod(Ledger, "leaves_decision", lambda *_: False, 80),
 }
 
 

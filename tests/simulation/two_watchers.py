@@ -13,7 +13,8 @@ NOT SAID: after everything stands still, a watcher knows another state of an inc
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.state.incidents.speakers import PATIENCE_AT_AN_END_MS
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome, IncidentEvent
+from txnwatch.state.model.values import NO_TIME, DurationMs
 from txnwatch.state.model.verdicts import Verdict
 
 _PAUSE_MS = 4_000  # an end waits for more than two batches
@@ -61,7 +63,9 @@ class WatchedSink(SharedLogSink):
 
 
 class TwoWatchers(Actors):
-    """The first watcher is that of `Actors`; a second one is beside it, on the same topic."""
+    """The first watcher is that of `Actors`; a second one is beside it, on the same topic. Both clocks are right."""
+
+    ahead_ms: Mapping[str, DurationMs] = MappingProxyType(dict.fromkeys(("first", "second"), NO_TIME))
 
     def __init__(self, world: World, truth: Truth, seed: int, *, slow: bool) -> None:
         """`slow`: each misses several batches in a row, which is longer than the other one waits."""
@@ -69,12 +73,15 @@ class TwoWatchers(Actors):
         self.slow, self.told = slow, dict[tuple[str, str], IncidentEvent]()
         self.rng = random.Random(seed)
         self.writers: dict[tuple[str, int], str] = {}
-        self.ledgers = {name: self.a_ledger(self._sink(name), beats=True) for name in ("first", "second")}
+        self.ledgers = {
+            name: self.a_ledger(self._sink(name), beats=True, now_ms=self.clock_of(name))
+            for name in ("first", "second")
+        }
         leases = self.leases = {"first": OneOfTwo(), "second": OneOfTwo()}
         leases["first"].other, leases["second"].other = leases["second"], leases["first"]
         leases["first"].held = False
         self.aborts = {
-            name: RunningAbort("on", EAGER, 0, ledger, leases[name], name, self.now_ms)
+            name: RunningAbort("on", EAGER, 0, ledger, leases[name], name, self.clock_of(name))
             for name, ledger in self.ledgers.items()
         }
         self.ledger = self.ledgers["first"]
@@ -83,14 +90,25 @@ class TwoWatchers(Actors):
         self.batch_ms, self.is_each_there = 0, True
         self.away, self.comes_at = "", 0
 
+    def clock_of(self, name: str) -> Callable[[], int]:
+        """The clock of a watcher's machine."""
+        return lambda: self.now_ms() + self.ahead_ms[name]
+
+    def seen_by(self, name: str, finding: Finding) -> Finding | None:
+        """A finding as this watcher has it; None if it has not found it."""
+        return self._as_seen_later(finding) if name == "second" else finding
+
+    def look_at(self, name: str, event: IncidentEvent) -> None:
+        """An event before a watcher publishes it."""
+
     def batch(self, emitted: Sequence[Finding]) -> list[str]:
         """One micro-batch of both, in any order; sometimes one of them comes too late for it, and has it later."""
         self.calls += 1
         self.elapsed_ms += _PAUSE_MS
         pause_ms, self.batch_ms = self.now_ms() - self.batch_ms, self.now_ms()
         self.is_each_there = pause_ms < PATIENCE_AT_AN_END_MS
-        self.left["first"] += emitted
-        self.left["second"] += [self._as_seen_later(one) for one in emitted]
+        for name, left in self.left.items():
+            left += [found for one in emitted if (found := self.seen_by(name, one)) is not None]
         if self.rng.random() < _COMES_BACK:  # both ask for it, and the group's coordinator chooses
             holder = self.rng.choice(list(self.leases.values()))
             holder.held, holder.other.held = True, False
@@ -134,6 +152,7 @@ class TwoWatchers(Actors):
         def look(event: IncidentEvent, last: IncidentEvent | None) -> None:
             if last is not None and self.writers[last.event_id] == other and self._is_replaced(event, last, other):
                 self.problems.append(f"REPLACED: {event.subject}: {last.expected_outcome} of {other} by {name}")
+            self.look_at(name, event)
             self.writers.setdefault(event.event_id, name)
             self.told[name, event.incident_id] = event
             if event.verdict == Verdict.HANGING and last is not None:

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from txnwatch.cli.doctor_clocks import clock_rows
 from txnwatch.cli.doctor_rows import (
     HTTP_SETTINGS,
     SETTINGS,
@@ -58,7 +59,6 @@ from txnwatch.state.text import Grantee, grouped, redacted, shown_url, some
 from txnwatch.streaming.admin.kafka_settings import ConfigSource
 from txnwatch.streaming.checks.checkup import UNCLEAN, BrokerFacts, Checkup, check_up
 from txnwatch.streaming.checks.preflight import ALTER, AUTO, DESCRIBE, DESCRIBE_CONFIGS, READ
-from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.client.security import principal_of
 from txnwatch.streaming.job.checkpoint import local_directory
@@ -68,7 +68,6 @@ from txnwatch.streaming.source.options import SourceOptions
 # The diagnosis of a check-up: one row for each check, with the exact fix of a problem. Pure: no I/O, no clock.
 
 _TRUNCATION_SEEN_SINCE = 12  # from Fetch 12 on, the answer has diverging epochs
-_FRESH_MS = DurationMs(5_000)
 _NAMED = 3
 _NOT_ALLOWED = "not allowed"
 
@@ -84,7 +83,7 @@ def diagnose(found: Checkup, caller: Caller) -> list[CheckRow]:
         *_cluster(found, caller),
         *_settings(found),
         *_elections(found),
-        _clock(found),
+        *clock_rows(found.clocks, found.brokers),
     ]
 
 
@@ -245,24 +244,6 @@ def _elections(found: Checkup) -> Iterator[CheckRow]:
         yield CheckRow("setting", f"{len(found.elections)} topics", Health.OK, detail, "-", None)
 
 
-def _clock(found: Checkup) -> CheckRow:
-    stamp_ms = found.newest_stamp_ms
-    if stamp_ms is None:
-        return CheckRow(
-            "clock", "this machine", Health.WARNING, "the coordinators' log has no timestamp to compare with", "-", None
-        )
-    ahead_ms = stamp_ms - found.asked_ms
-    if ahead_ms > _FRESH_MS:
-        detail = f"a broker's clock is {duration(ahead_ms)} or more ahead: `late` would be detected too late"
-        return CheckRow(
-            "clock", "this machine", Health.WARNING, detail, "run, find-hanging", "set this machine's clock (NTP)"
-        )
-    if ahead_ms < -_FRESH_MS:
-        detail = f"the brokers' newest timestamp is {duration(-ahead_ms)} old: too old to compare with"
-        return CheckRow("clock", "this machine", Health.OK, detail, "-", None)
-    return CheckRow("clock", "this machine", Health.OK, "agrees with the brokers' clocks within 5 s", "-", None)
-
-
 # Which coordinator view `run` takes with the rights of this user, and what it does not detect. Pure.
 
 
@@ -380,8 +361,8 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
         "doctor",
         help="check versions, rights, listeners and settings",
         description="Checks whether every broker can be reached and is new enough, whether a right is missing, and "
-        "whether this machine has what `run` needs. It shows the settings that matter, and prints the command that "
-        "grants a missing right.",
+        "whether this machine has what `run` needs. It warns about clocks that differ, shows the settings that matter, "
+        "and prints the command that grants a missing right.",
     )
     add_connection_flags(parser)
     parser.add_argument(
@@ -423,7 +404,7 @@ def run(parsed: argparse.Namespace) -> int:
 def _answer(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer:
     principal, is_configured = principal_of(cluster.security), parsed.command_config is not None
     caller = Caller(Grantee(parsed.bootstrap_server, principal, is_configured=is_configured), parsed.events_topic)
-    found = of_the_watch(check_up(cluster, parsed.events_topic, wall_clock_ms()), parsed)
+    found = of_the_watch(check_up(cluster, parsed.events_topic), parsed)
     access = view_of(found, parsed.coordinator_view)
     reach = (view_row(found, parsed.coordinator_view), *egress_rows(cluster, parsed, access, caller))
     rows = [*diagnose(found, caller), *reach, *optional_rights(found, caller), *_here(parsed)]

@@ -9,6 +9,7 @@ import pytest
 from support.problems import a_problem
 from txnwatch.cli.doctor import diagnose
 from txnwatch.cli.doctor_rows import Caller, CheckRow, Health, fix_notes
+from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.values import (
     CONSUMER_OFFSETS_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -19,6 +20,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.kafka_settings import ConfigSource, TopicSetting
 from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup, Writers
+from txnwatch.streaming.checks.clocks import SeenClocks
 from txnwatch.streaming.checks.preflight import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights
 
 EVENTS = "txnwatch.events"
@@ -39,9 +41,8 @@ GOOD = Checkup(
     without_leader=(),
     id_problems=(),
     events_problem=None,
-    newest_stamp_ms=1_000_000,
-    asked_ms=1_000_100,
     events_rights=TopicRights(ALL),
+    clocks=SeenClocks(controller=(1, Clock(-3, 2, 1_000_000))),
 )
 DEFAULT = TopicSetting("false", ConfigSource.DEFAULT)
 OLD = replace(BROKER, versions={**NEW, "ListTransactionsRequest": None})
@@ -115,7 +116,8 @@ BAD = {
         Health.WARNING,
         "broker 1",
     ),
-    "our clock": (replace(GOOD, newest_stamp_ms=GOOD.asked_ms + 5_001), Health.WARNING, "this machine"),
+    "a clock": (replace(GOOD, clocks=SeenClocks({1: Clock(5_001, None, 1_000_000)})), Health.WARNING, "broker 1"),
+    "no clock": (replace(GOOD, clocks=SeenClocks()), Health.WARNING, "broker 1"),
     "cluster": (replace(GOOD, cluster_operations=ALL - {ALTER}), Health.WARNING, "Alter on the cluster"),
 }
 NO_CLUSTER = a_problem("CLUSTER_AUTHORIZATION_FAILED")
@@ -284,10 +286,6 @@ def test_an_events_topic_that_cannot_be_created_for_another_reason_is_a_warning(
     assert [(row.subject, row.detail, row.fix) for row in bad(found)] == [
         (f"Create topic {EVENTS}", "INVALID_REPLICATION_FACTOR", None)
     ]
-
-
-def test_an_old_timestamp_proves_nothing_about_our_clock() -> None:
-    assert bad(replace(GOOD, newest_stamp_ms=0)) == []
 
 
 def writers(found: Writers, caller: Caller = CALLER) -> CheckRow:

@@ -32,8 +32,6 @@ def checkup(
         without_leader=(),
         id_problems=(),
         events_problem=None,
-        newest_stamp_ms=None,
-        asked_ms=0,
         group_rights=rights or GroupRights(),
         internal_rights={CONSUMER_OFFSETS_TOPIC: offsets or TopicRights()},
     )

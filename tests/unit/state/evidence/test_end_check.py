@@ -57,35 +57,20 @@ GONE = UnknownTransactionalId("payments", 1)
 NO_ANSWER = NotDescribed("payments", Problem("NOT_COORDINATOR"))
 
 SPANS = {
-    "still open, an idle owner": (STILL_THERE, IDLE, 0, None),
-    "still open, nobody answers": (STILL_THERE, None, 0, None),
-    "still open, the owner cannot be read": (STILL_THERE, NO_ANSWER, 0, None),
-    "still open, the id is gone": (STILL_THERE, GONE, 0, None),
-    "still open, held by the next transaction": (STILL_THERE, NEXT, 0, None),
-    "still open, its own transaction is live": (STILL_THERE, HOLDER, 0, "refuted"),
-    "no longer open": (NO_LONGER_THERE, IDLE, 0, "no_longer_open"),
-    "no longer open, and its own transaction was live": (NO_LONGER_THERE, HOLDER, 0, "no_longer_open"),
-    "the leader does not answer": (UNREADABLE, IDLE, 0, None),
-    "the leader does not answer, its own transaction is live": (UNREADABLE, HOLDER, 0, "refuted"),
-    "absent for the first time": (ABSENT, IDLE, 1, None),
-    "absent once less than enough": (ABSENT, IDLE, ABSENCES_OF_A_DELETED_TOPIC - 1, None),
-    "absent often enough": (ABSENT, IDLE, ABSENCES_OF_A_DELETED_TOPIC, "partition_gone"),
-    "absent often enough, its own transaction is live": (ABSENT, HOLDER, ABSENCES_OF_A_DELETED_TOPIC, "partition_gone"),
+    "still open": (STILL_THERE, 0, None),
+    "no longer open": (NO_LONGER_THERE, 0, "no_longer_open"),
+    "the leader does not answer": (UNREADABLE, 0, None),
+    "absent for the first time": (ABSENT, 1, None),
+    "absent once less than enough": (ABSENT, ABSENCES_OF_A_DELETED_TOPIC - 1, None),
+    "absent often enough": (ABSENT, ABSENCES_OF_A_DELETED_TOPIC, "partition_gone"),
 }
 
 
-@pytest.mark.parametrize(("reading", "owner", "absences", "how"), SPANS.values(), ids=SPANS.keys())
-def test_the_end_of_a_span(
-    reading: PartitionReading, owner: TransactionDescription | None, absences: int, how: str | None
-) -> None:
-    end = span_end(INCIDENT, owner, reading, absences, NOW_MS)
+@pytest.mark.parametrize(("reading", "absences", "how"), SPANS.values(), ids=SPANS.keys())
+def test_the_end_of_a_span(reading: PartitionReading, absences: int, how: str | None) -> None:
+    end = span_end(INCIDENT, reading, absences, NOW_MS)
     assert (end.how if end is not None else None) == how
     assert end is None or end.at_ms == NOW_MS
-
-
-def test_only_a_hanging_span_is_refuted_by_its_live_owner() -> None:
-    stray = an_event(verdict=Verdict.STRAY_WRITE)
-    assert span_end(stray, HOLDER, STILL_THERE, 0, NOW_MS) is None
 
 
 LATE = an_event(

@@ -41,7 +41,7 @@ SPANS: dict[str, tuple[SpanEnd, Marker | None, Marker | None, tuple[EndKind, End
 def test_the_end_of_a_span(
     how: SpanEnd, marker: Marker | None, ours: Marker | None, end: tuple[EndKind, EndedBy, int | None]
 ) -> None:
-    found = span_resolution(SpanEnded(EVENT.producer_id, ORDERS, SPAN, how, marker), EVENT, None, 5, ours)
+    found = span_resolution(SpanEnded(EVENT.producer_id, ORDERS, SPAN, how, marker), EVENT, None, 5, ours=ours)
     assert (found.how, found.by, found.marker_offset, found.at_ms) == (*end, 5)
 
 

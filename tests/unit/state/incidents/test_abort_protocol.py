@@ -183,12 +183,16 @@ LEFT: dict[str, tuple[Action | None, int, bool]] = {
 
 
 @pytest.mark.parametrize(("announced", "now_ms", "is_left"), LEFT.values(), ids=LEFT.keys())
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 0, 3_600_000], ids=["their clock is behind", "equal", "ahead"])
 def test_the_expected_instance_finds_the_result_of_an_announcement(
     announced: Action | None,
     now_ms: int,
+    ahead_ms: int,
     is_left: bool,  # noqa: FBT001
 ) -> None:
-    assert is_left_without_result(announced, "here", now_ms) is is_left
+    if announced is not None:
+        announced = replace(announced, at_ms=announced.at_ms + ahead_ms)
+    assert is_left_without_result(announced, "here", 1_000, now_ms) is is_left
 
 
 def test_a_result_that_is_found_later_is_from_the_log() -> None:

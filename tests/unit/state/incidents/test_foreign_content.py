@@ -11,7 +11,7 @@ from support.incidents import an_event
 from txnwatch.state.evidence.outcome import Outcome, unknown
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.book import IncidentStore, is_own, is_same_span, meaning, outcome_as_found
-from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span, is_doubtful_transaction
+from txnwatch.state.incidents.checking import candidate_of, is_doubtful_span
 from txnwatch.state.incidents.claims import (
     believed_action,
     claimed,
@@ -237,14 +237,6 @@ DOUBTFUL_SPANS: dict[str, tuple[dict[str, Any], bool, bool]] = {
 @pytest.mark.parametrize(("changes", "was_found", "expected"), DOUBTFUL_SPANS.values(), ids=DOUBTFUL_SPANS.keys())
 def test_a_hang_that_was_never_found_is_read_again(changes: dict[str, Any], *, was_found: bool, expected: bool) -> None:
     assert is_doubtful_span(an_event(**changes), was_found=was_found) is expected
-
-
-@pytest.mark.parametrize("verdict", Verdict)
-def test_an_overdue_transaction_that_was_never_found_is_read_again(verdict: Verdict) -> None:
-    overdue = an_event(**_of(verdict))
-    assert is_doubtful_transaction(overdue, is_found=False) is RULE_OF[verdict].is_past_timeout
-    assert not is_doubtful_transaction(overdue, is_found=True)
-    assert not is_doubtful_transaction(replace(overdue, transactional_id=None), is_found=False)
 
 
 def test_a_published_hang_is_a_candidate_about_the_same_span() -> None:

@@ -158,6 +158,8 @@ def test_an_abort_by_hand_is_left_to_its_command_for_a_while() -> None:
         incident_id=repeat_incident_id(first, NOW_MS),
         action=action(Decision.ABORT, "operator", NOW_MS, initiator=Initiator.OPERATOR),
     )
-    assert is_left_to_watch(OPENED, NOW_MS)
-    assert not is_left_to_watch(by_hand, NOW_MS + IN_HAND_MS - 1)
-    assert is_left_to_watch(by_hand, NOW_MS + IN_HAND_MS)
+    assert is_left_to_watch(OPENED, NOW_MS, NOW_MS)
+    for ahead_ms in (-3_600_000, 0, 3_600_000):  # the clock of the command's machine
+        event = replace(by_hand, time_ms=NOW_MS + ahead_ms)
+        assert not is_left_to_watch(event, NOW_MS, NOW_MS + IN_HAND_MS - 1)
+        assert is_left_to_watch(event, NOW_MS, NOW_MS + IN_HAND_MS)

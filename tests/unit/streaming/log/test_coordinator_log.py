@@ -207,7 +207,7 @@ def test_a_log_that_is_not_listed_is_a_problem_and_not_an_empty_one(logs: Logs, 
 
 
 def test_the_newest_stamp_is_the_last_batches(logs: Logs) -> None:
-    assert newest_stamps(logs) == [(1, 1_004)]  # type: ignore[arg-type]
+    assert newest_stamps(logs) == [(1, 1_004, LOG, 4)]  # type: ignore[arg-type]
     logs.batches[LOG].clear()
     assert newest_stamps(logs) == []  # type: ignore[arg-type]
 
@@ -216,14 +216,14 @@ def test_a_timestamp_of_a_former_leader_counts_for_no_present_leader(logs: Logs)
     assert read_views(logs, [PRODUCER]).led == {log_numbered(0): LeaderStamp(1, 1_000)}  # type: ignore[arg-type]
     logs.epoch = 1
     logs.known.topics[LOG.topic].partitions[0] = PartitionInfo(1, 1)
-    assert newest_stamps(logs) == [(None, 1_004)]  # type: ignore[arg-type]
+    assert newest_stamps(logs) == [(None, 1_004, LOG, 4)]  # type: ignore[arg-type]
     assert read_views(logs, [PRODUCER]).led == {}  # type: ignore[arg-type]
     record = a_record(key=a_key(NAME), value=a_value(EMPTY))
     for offset in (5, 6):
         logs.batches[LOG].append(
             a_batch(offset, records=[record], producer_id=-1, base_timestamp=1_000 + offset, leader_epoch=1)
         )
-    assert newest_stamps(logs) == [(1, 1_006)]  # type: ignore[arg-type]
+    assert newest_stamps(logs) == [(1, 1_006, LOG, 6)]  # type: ignore[arg-type]
     assert read_views(logs, [PRODUCER]).led == {log_numbered(0): LeaderStamp(1, 1_005)}  # type: ignore[arg-type]
 
 
