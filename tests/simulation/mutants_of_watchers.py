@@ -75,4 +75,7 @@ class TheStartRefutesAHang(PlantedRule):
         return mock.patch.object(FollowUp, "_end", end)
 
 
-MUTANTS_OF_WATCHERS: tuple[type[PlantedRule], ...] = (OurClockRefutesLate, TheStartRefutesAHang)
+MUTANTS_OF_WATCHERS: tuple[tuple[type[PlantedRule], int], ...] = (
+    (OurClockRefutesLate, 0),
+    (TheStartRefutesAHang, 0),
+)

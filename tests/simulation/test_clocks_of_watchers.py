@@ -28,13 +28,13 @@ def test_no_true_incident_is_refuted_whatever_the_clocks_show() -> None:
     assert seen["open, of second: hanging"] > RUNS, seen
 
 
-@pytest.mark.parametrize("mutant", MUTANTS_OF_WATCHERS)
-def test_a_planted_bug_is_found(mutant: type[PlantedRule]) -> None:
+@pytest.mark.parametrize(("mutant", "first"), MUTANTS_OF_WATCHERS)
+def test_a_planted_bug_is_found(mutant: type[PlantedRule], first: int) -> None:
     def is_found(seed: int) -> bool:
         outcomes = (run_with_own_clocks(seed, setting) for setting in SETTINGS)
         return any(problem.startswith("FALSE REFUTATION") for outcome in outcomes for problem in outcome.problems)
 
     with mutant.patch():
-        found = next((seed for seed in range(_MOST_SEEDS) if is_found(seed)), None)
+        found = next((seed for seed in range(first, first + _MOST_SEEDS) if is_found(seed)), None)
     assert found is not None, f"{mutant.__name__}, and {_MOST_SEEDS} seeds do not show it"
     assert not is_found(found)
