@@ -253,6 +253,7 @@ barriers = st.builds(
     st.frozensets(logs, max_size=2),
     st.just(0) | st.integers(-9999, 9999),
     st.frozensets(data_partitions, max_size=2),
+    st.frozensets(logs, max_size=2),
 )
 notices = st.builds(
     PartitionNotice,
