@@ -110,6 +110,7 @@ producers = st.builds(
     st.dictionaries(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), emissions, max_size=2
     ),
+    st.none() | views,
 )
 witnesses = st.builds(Witness, views, log_epoch=st.none() | epochs, is_begun_under_it=st.booleans())
 
