@@ -104,7 +104,7 @@ class PastEnd(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Ending:
+class _EndRecords:
     """The records of one transaction from its last Ongoing record on.
 
     Attributes:
@@ -167,8 +167,8 @@ def past_ends(records: Sequence[IdRecord]) -> list[PastEnd]:
     return [ending.end() for ending in _endings(records)]
 
 
-def _endings(records: Sequence[IdRecord]) -> list[_Ending]:
-    found: list[_Ending] = []
+def _endings(records: Sequence[IdRecord]) -> list[_EndRecords]:
+    found: list[_EndRecords] = []
     before: CoordinatorView | None = None
     first_ongoing: CoordinatorView | None = None
     for view, is_consecutive in records:
@@ -183,14 +183,14 @@ def _endings(records: Sequence[IdRecord]) -> list[_Ending]:
                 ongoing = before if before is not None and before.state is TransactionState.ONGOING else None
                 first = first_ongoing if ongoing is not None else None
                 complete_ms = view.record_timestamp_ms if view.state in COMPLETE_STATES else None
-                found.append(_Ending(ongoing, is_consecutive, view, first, complete_ms))
+                found.append(_EndRecords(ongoing, is_consecutive, view, first, complete_ms))
             else:
                 last.take(view, is_consecutive=is_consecutive)
         before = view
     return found
 
 
-def _is_of_nothing(last: _Ending | None, before: CoordinatorView | None, view: CoordinatorView) -> bool:
+def _is_of_nothing(last: _EndRecords | None, before: CoordinatorView | None, view: CoordinatorView) -> bool:
     """Whether a decision is an abort of an empty transaction, which keeps the start of the one that has ended last."""
     if last is None or last.complete_ms is None or view.start_ms is None:
         return False

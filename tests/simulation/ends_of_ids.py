@@ -85,8 +85,9 @@ class EndedWorld:
             self._appended(known, CLIENT)
 
         def fenced(known: Transaction) -> None:
-            fence(known)
-            self._appended(known, self._asking)
+            if self._asking == FENCE or self._is_due(known):
+                fence(known)
+                self._appended(known, self._asking)
 
         def entered(known: Transaction, value: TransactionLogValue | None) -> None:
             decision = decision_in(known, value)
@@ -103,21 +104,14 @@ class EndedWorld:
 
         coordinators.init, coordinators.end, coordinators.fence = initialised, ended, fenced  # type: ignore[method-assign]
         coordinators.enter, world.deliver_marker = entered, delivered  # type: ignore[method-assign]
-        world._actions = [self._time_out if act == world.time_out else act for act in world._actions]
 
     def _appended(self, known: Transaction, by: str) -> None:
         value = known.pending.value if known.pending is not None else None
         if value is not None and decision_in(known, value) is not None:
             self._authors.setdefault(id(value), (value, by))
 
-    def _time_out(self) -> None:
-        """A coordinator aborts one transaction whose timeout has passed by its own clock."""
-        world, draw = self.world, self.world.rng.random()
-        due = [known for known in world.coordinators.transactions.values() if self._is_due(known)]
-        if due:
-            world.coordinators.fence(due[int(draw * len(due))])
-
     def _is_due(self, known: Transaction) -> bool:
+        """Whether the timeout has passed by the coordinator's own clock."""
         value = known.value
         if value is None or value.start_ms is None or value.transaction_timeout_ms == TWO_PHASE_MS:
             return False

@@ -32,6 +32,8 @@ def fail_appends(world: World) -> None:
             pending = known.pending
             if known.log != log or pending is None or pending.offset >= watermark or world.is_healing:
                 continue
+            if pending.value is None and not known.is_idle:
+                continue  # a coordinator appends tombstones for idle ids only; an id that is forgotten is another fault
             if chance.random() < share:
                 known.pending = None
                 world.seen[FAILED_APPEND] += 1

@@ -115,6 +115,7 @@ producers = st.builds(
     st.dictionaries(
         st.sampled_from([Verdict.LATE, Verdict.LONG_RUNNING, Verdict.STUCK_PREPARE]).map(str), emissions, max_size=2
     ),
+    st.none() | views,
 )
 witnesses = st.builds(
     Witness,
