@@ -238,7 +238,7 @@ class FollowUp:
         spans = {one.incident_id: partition_of(one) for one in incidents if one.topic is not None}
         readings = (yield from ask(ReadPartitions(set(spans.values())))) if spans else {}
         self._absences = absences_in_a_row(self._absences, readings)
-        checked = [(one, self._end(one, owners, readings, now_ms)) for one in incidents]
+        checked = [(one, self.end_of(one, owners, readings, now_ms)) for one in incidents]
         still_open = {spans[one.incident_id] for one, end in checked if end is None and one.incident_id in spans}
         around = yield from self.around(
             {partition: readings[partition] for partition in still_open},
@@ -259,13 +259,14 @@ class FollowUp:
                 found.append(Checked(incident, with_owner(now, _owner(incident, owners))))
         return found
 
-    def _end(
+    def end_of(
         self,
         incident: IncidentEvent,
         owners: Mapping[str, TransactionDescription],
         readings: Mapping[TopicPartition, PartitionReading],
         now_ms: TimestampMs,
     ) -> Resolution | None:
+        """The end of an open incident that a fresh read shows; None if it goes on."""
         if incident.topic is None:
             return transaction_end(incident, _owner(incident, owners), now_ms)
         partition = partition_of(incident)

@@ -43,7 +43,7 @@ from txnwatch.streaming.admin.groups import GroupRights, group_rights
 from txnwatch.streaming.admin.kafka_settings import SCAN_INTERVAL, TopicSetting, settings_of, topic_settings
 from txnwatch.streaming.admin.transaction_requests import describe_producers
 from txnwatch.streaming.admin.transactions import ClusterAdmin
-from txnwatch.streaming.checks.clocks import SeenClocks, first_look, second_look
+from txnwatch.streaming.checks.clock_bounds import SeenClocks, first_look, second_look
 from txnwatch.streaming.checks.preflight import (
     Operations,
     TopicRights,

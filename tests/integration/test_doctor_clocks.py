@@ -12,7 +12,7 @@ from support.raw_producer import RawProducer
 from support.topics import unique
 from txnwatch.cli.main import main
 from txnwatch.streaming.checks import checkup
-from txnwatch.streaming.checks.clocks import first_look, second_look
+from txnwatch.streaming.checks.clock_bounds import first_look, second_look
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka

@@ -20,7 +20,7 @@ from txnwatch.state.model.values import TimestampMs, TopicPartition
 from txnwatch.state.model.verdicts import RULE_OF, Verdict
 
 Owners = Mapping[str, TransactionDescription]
-_CONTRADICTIONS, _END = Doubts.contradictions, FollowUp._end
+_CONTRADICTIONS, _END = Doubts.contradictions, FollowUp.end_of
 
 
 class PlantedRule(Protocol):
@@ -72,7 +72,7 @@ class TheStartRefutesAHang(PlantedRule):
             is_before = owner.start_ms is not None and owner.start_ms <= incident.open_since_ms
             return refuted(now_ms, owner) if is_before and is_held(incident, owner) else None
 
-        return mock.patch.object(FollowUp, "_end", end)
+        return mock.patch.object(FollowUp, "end_of", end)
 
 
 MUTANTS_OF_WATCHERS: tuple[tuple[type[PlantedRule], int], ...] = (

@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from simulation.client import Client
 from simulation.clocks import WorldClocks
@@ -23,23 +22,11 @@ from simulation.long_faults import begin_long_faults
 from simulation.owners import Owners
 from simulation.partition import DataPartition, PartitionLog
 from simulation.shared_ids import TWO_IDS, share_producer_ids
+from simulation.span_id import SpanId
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 
 MOST_CLIENTS, MOST_PARTITIONS, MOST_LOGS = 3, 3, 2
 TOPICS = (TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("pay-ments", 0))
-
-
-class SpanId(NamedTuple):
-    """Open data of a producer on a partition, by where it begins."""
-
-    partition: TopicPartition
-    topic_id: str
-    producer_id: int
-    start: int
-
-    def is_part_of(self, real: SpanId) -> bool:
-        """Whether this span is the other one, or a part of it (its beginning may be unknown)."""
-        return real[:3] == self[:3] and real.start <= self.start
 
 
 @dataclass(frozen=True, slots=True)

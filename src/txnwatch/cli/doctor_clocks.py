@@ -14,7 +14,7 @@ from txnwatch.cli.doctor_rows import CheckRow, Health
 from txnwatch.cli.output import duration
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.values import BrokerId, DurationMs
-from txnwatch.streaming.checks.clocks import SeenClocks
+from txnwatch.streaming.checks.clock_bounds import SeenClocks
 
 APART_MS: Final = DurationMs(5_000)
 _HERE = "this machine"

@@ -1,10 +1,4 @@
-"""The rows of `txnwatch doctor`: rights on topics, traffic, the targets of the push, the HTTP port, and owners of ids.
-
-Apart: doctor.py asks the cluster and judges brokers; both together would have a thousand lines.
-
-Law: no port is opened. No event is sent to a target: a web hook is only connected to, because every request to it could
-be taken for an event.
-"""
+"""The rows of `txnwatch doctor`: rights on topics, traffic, targets of the push, the HTTP port, and owners of ids."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from txnwatch.cli.doctor_clocks import clock_rows
 from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.values import log_numbered
-from txnwatch.streaming.checks.clocks import FirstLook, SeenClocks, broker_clocks
+from txnwatch.streaming.checks.clock_bounds import FirstLook, SeenClocks, broker_clocks
 from txnwatch.streaming.log.coordinator_log import NewestStamp
 
 NOW_MS, TEN_MINUTES_MS, HOUR_MS = 1_700_000_000_000, 600_000, 3_600_000

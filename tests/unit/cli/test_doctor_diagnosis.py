@@ -20,7 +20,7 @@ from txnwatch.state.model.values import (
 from txnwatch.state.text import Grantee
 from txnwatch.streaming.admin.kafka_settings import ConfigSource, TopicSetting
 from txnwatch.streaming.checks.checkup import BrokerFacts, Checkup, Writers
-from txnwatch.streaming.checks.clocks import SeenClocks
+from txnwatch.streaming.checks.clock_bounds import SeenClocks
 from txnwatch.streaming.checks.preflight import ALTER, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE, TopicRights
 
 EVENTS = "txnwatch.events"

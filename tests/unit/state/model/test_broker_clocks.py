@@ -128,7 +128,7 @@ AGES = {
     ),
     "its coordinator has just taken over": (
         a_view(S.ONGOING, seen_ms=NOW_MS),
-        REIGN._replace(epoch=6, since_ms=NOW_MS - 9_000),
+        REIGN._replace(leader=Leader(1, 6), since_ms=NOW_MS - 9_000),
         HOUR_AHEAD,
         TIMEOUT_MS + 9_000,
     ),

@@ -10,8 +10,6 @@ No request of Kafka asks a broker for its time. There are two ways to learn it:
     its stamp is an upper bound, too. A broker that writes nothing in between has no upper bound.
 
 Only a stamp under the present leader epoch is of the present leader.
-
-Apart: checkup.py is long enough, and this needs two looks at the cluster.
 """
 
 from __future__ import annotations
