@@ -46,7 +46,7 @@ from txnwatch.state.model.facts import (
     TransactionalIdGone,
     TransactionSeen,
 )
-from txnwatch.state.model.transaction import CoordinatorView, ReadIn
+from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     NO_BARRIER,
@@ -379,8 +379,8 @@ class LogReadings:
         self._hole_ends = {log: known.hole_end for log, known in logs.items()}
         # A record that is new in this batch was appended after the last listing, and listed by this one. If both are of
         # one reign, so is the record.
-        self._read_in = {
-            log: ReadIn(reign.since, barrier.number)
+        self._reigns = {
+            log: reign.since
             for log, reign in bucket.clocks.reigns.items()
             if reign.leader.connection and barrier.leaders.get(log) == reign.leader and log not in barrier.reread
         }
@@ -393,7 +393,7 @@ class LogReadings:
         """The fact, with the number of its log partition's reading and the time at which it was seen."""
         since_ms = barrier.coordinator_listed_ms if was_listed(seen.view, barrier) else None
         log = seen.view.log
-        view = replace(seen.view, reading=self.number(log), since_ms=since_ms, read_in=self._read_in.get(log))
+        view = replace(seen.view, reading=self.number(log), since_ms=since_ms, reign=self._reigns.get(log))
         return TransactionSeen(
             seen.producer_id, view, seen.held, seen.ended, seen.first_end, seen.is_past, seen.decided
         )

@@ -407,29 +407,19 @@ def candidate_of(
         log_epoch=reign.epoch if reign is not None else None,
         is_begun_under_it=is_begun_under_it,
         is_log_read=context.is_log_read,
-        proof=loss_proof(producer.view, span, reign, context.barrier.number, is_begun_under_it=is_begun_under_it),
+        proof=loss_proof(producer.view, reign, is_begun_under_it=is_begun_under_it),
     )
 
 
-def loss_proof(
-    view: CoordinatorView | None,
-    span: Span,
-    reign: Leadership | None,
-    number: BarrierNumber,
-    *,
-    is_begun_under_it: bool,
-) -> LossProof:
+def loss_proof(view: CoordinatorView | None, reign: Leadership | None, *, is_begun_under_it: bool) -> LossProof:
     """What shows at a barrier that the leader of the owner's log partition has lost no record of an owner.
 
-    Where leader epochs do not show a restart, the connection must be the same at a listing before the data, and at a
-    listing after the last record and the last data were read: the reading itself uses another connection.
+    Where leader epochs do not show a restart, the record and the data must be of the reign that the barrier shows.
     """
     if view is None or reign is None or not reign.leader.connection:
         return LossProof.EPOCH
-    if view.read_in is None or view.read_in.reign != reign.since or not is_begun_under_it:
-        return LossProof.NOTHING
-    is_just_read = max(view.read_in.batch, span.written_at) >= number
-    return LossProof.NEXT_BARRIER if is_just_read else LossProof.CONNECTION
+    is_of_reign = view.reign == reign.since and is_begun_under_it
+    return LossProof.CONNECTION if is_of_reign else LossProof.NOTHING
 
 
 def _stray_write(producer: ProducerState, partition: TopicPartition, span: Span, context: BarrierContext) -> StrayWrite:

@@ -174,7 +174,7 @@ def after_range(
     if prior is None or closed is not None:
         span = _opened(fact, barrier_number, read_since)
     else:
-        span = extended(prior, fact, read_since, barrier_number)
+        span = extended(prior, fact, read_since)
     if span is not None and joined is not None and joined.start_offset == span.start_offset:
         span = absorbed(span)
     return Step(_with_span(producer, fact.partition, span), emitted)
@@ -307,16 +307,10 @@ def _opened(fact: ProducerSeen, barrier_number: BarrierNumber, read_since: Barri
         first_seen_ms=fact.listed_ms,
         eligible_from=barrier_number,
         began_after=barrier_before(fact, read_since),
-        written_at=barrier_number,
     )
 
 
-def extended(
-    prior: Span,
-    fact: ProducerSeen,
-    read_since: BarrierNumber = NO_BARRIER,
-    barrier_number: BarrierNumber = NO_BARRIER,
-) -> Span:
+def extended(prior: Span, fact: ProducerSeen, read_since: BarrierNumber = NO_BARRIER) -> Span:
     """The open span after a range without a marker that ends it."""
     if fact.open_offset is None:
         return prior
@@ -332,7 +326,6 @@ def extended(
         last_offset=max(prior.last_offset, fact.last_offset),
         last_timestamp_ms=fact.last_timestamp_ms if later else prior.last_timestamp_ms,
         began_after=_began_after(prior, barrier_before(fact, read_since), is_begin=is_begin),
-        written_at=barrier_number if fact.last_offset > prior.last_offset or prior.by_census else prior.written_at,
         by_census=False,
         is_ahead_of_scan=False,
         reseen_at=prior.reseen_at if is_same else None,

@@ -123,7 +123,7 @@ def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> Coordin
 
 def appended_under(view: CoordinatorView) -> tuple[int, CoordinatorEpoch | None, BarrierNumber | None]:
     """Under whom a record was appended: the log partition, the leader epoch, and the reign if that is not enough."""
-    return view.log_partition, view.coordinator_epoch, view.read_in.reign if view.read_in is not None else None
+    return view.log_partition, view.coordinator_epoch, view.reign
 
 
 def used_before(view: CoordinatorView) -> CoordinatorView:

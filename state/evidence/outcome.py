@@ -62,6 +62,8 @@ from txnwatch.state.model.transaction import (
     Witness,
 )
 from txnwatch.state.model.values import (
+    NO_BARRIER,
+    BarrierNumber,
     CoordinatorEpoch,
     Offset,
     Problem,
@@ -173,6 +175,10 @@ DOUBTS: dict[OutcomeDoubt, DoubtRule] = {
         "data was appended after the listing that the outcome needs",
         "the read is repeated",
     ),
+    OutcomeDoubt.LISTING_AWAITED: DoubtRule(
+        "the leader of the partition of `__transaction_state` may have restarted during the read",
+        "the next listing on the same connection shows that it has not",
+    ),
     OutcomeDoubt.WRITTEN_SINCE: DoubtRule(
         "data was appended after the outcome was found, and may belong to another transaction",
         "ask the owner of the application what wrote there",
@@ -259,8 +265,6 @@ def of_election(witness: Witness, history: SpanHistory) -> Doubt | None:
     match witness.proof:
         case LossProof.NOTHING:
             return Doubt(OutcomeDoubt.LEADER_NOT_WATCHED, log)
-        case LossProof.NEXT_BARRIER:
-            return Doubt(OutcomeDoubt.WRITTEN_MEANWHILE)
         case LossProof.CONNECTION:
             return None
         case LossProof.EPOCH:
@@ -322,7 +326,7 @@ def _is_of_an_earlier_transaction(marker: Marker, view: CoordinatorView) -> bool
 # was written to after the listing that the outcome needs. The read is repeated. In the second, `unknown` is the answer:
 # the information is gone, or never existed. Only a new candidate of the state can change it.
 
-_READ_AGAIN = frozenset({OutcomeDoubt.NOT_READ, OutcomeDoubt.WRITTEN_MEANWHILE})
+_READ_AGAIN = frozenset({OutcomeDoubt.NOT_READ, OutcomeDoubt.WRITTEN_MEANWHILE, OutcomeDoubt.LISTING_AWAITED})
 
 
 class Outcome(NamedTuple):
@@ -349,7 +353,17 @@ def unknown(kind: OutcomeDoubt, detail: str = "", *, is_being_read: bool = False
 
 
 def known_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
-    """What is known about the outcome, if it applies to all the data found; `found` includes the span's history."""
+    """What is known about the outcome, if it applies to all the data found; `found` includes the span's history.
+
+    Where leader epochs do not show a restart, one read alone shows no outcome (`Pending`).
+    """
+    outcome = read_outcome(candidate, found)
+    is_pending = outcome.doubt is None and candidate.proof is LossProof.CONNECTION
+    return unknown(OutcomeDoubt.LISTING_AWAITED) if is_pending else outcome
+
+
+def read_outcome(candidate: SpanCandidate, found: SpanConfirmation) -> Outcome:
+    """The outcome if the leader of the log partition has not restarted before the end of the read."""
     row, history = found.producer, found.history
     doubt = Doubt(OutcomeDoubt.NOT_READ) if row is None else _of_reading(candidate, found, row)
     if row is None or doubt is not None:
@@ -425,6 +439,29 @@ def outcome_basis(candidate: SpanCandidate) -> Hashable:
 # timestamp at the leader. There is one exception. `none` says that no transaction owned the data. Once a view shows
 # that a transaction has begun under its epoch, `none` no longer counts, whatever the partitions of that transaction
 # are.
+#
+# Law: where leader epochs do not show a restart, an outcome that a read has shown counts once a later barrier still
+# shows its reign. The batch of barrier b reads the logs, and the fresh read is made in it. Both are later than the
+# listings of b, so the leader may have lost its power in between: then records of the owner may be missing in what was
+# read. A later barrier of the same reign is listed after the fresh read, so all of this was read from one leader.
+
+
+class Pending(NamedTuple):
+    """An outcome that a read has shown, and that counts once a later barrier still shows the reign.
+
+    Attributes:
+        reign: the barrier since which the reign is known.
+        read_at: the barrier in whose batch the read was made.
+    """
+
+    outcome: ExpectedOutcome
+    reign: BarrierNumber
+    read_at: BarrierNumber
+
+    def is_proven_by(self, candidate: SpanCandidate) -> bool:
+        """Whether a later candidate shows that the reign has lasted until after the read."""
+        is_same = candidate.proof is LossProof.CONNECTION and candidate.view is not None
+        return is_same and candidate.view.reign == self.reign and candidate.second_barrier > self.read_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +476,7 @@ class ProvenHang:
             since.
         since_ms: when this process confirmed the hang for the first time, by our clock.
         doubt: why the outcome is unknown; None if it is known.
+        pending: what the last read has shown, if it counts only later.
     """
 
     candidate: SpanCandidate
@@ -447,6 +485,7 @@ class ProvenHang:
     witness: Witness | None
     since_ms: TimestampMs
     doubt: Doubt | None = None
+    pending: Pending | None = None
 
     @property
     def start_offset(self) -> Offset:
@@ -498,17 +537,34 @@ def proven(
     before: ProvenHang | None,
     stored: StoredEvidence | None,
     now_ms: TimestampMs,
+    batch: BarrierNumber = NO_BARRIER,
 ) -> ProvenHang:
     """The evidence of a confirmed span, combined with that of this start and with that from before it.
 
-    The time that an abort waits counts from the first confirmation of the same span since this start.
+    The time that an abort waits counts from the first confirmation of the same span since this start. `batch` is the
+    barrier in whose batch the span was read.
     """
     assert found.producer is not None
     outcome = known_outcome(candidate, found)
     new = ProvenHang(candidate, found.producer, outcome.outcome, candidate.witness, now_ms, outcome.doubt)
+    if outcome.doubt is not None and outcome.doubt.kind is OutcomeDoubt.LISTING_AWAITED:
+        new = _after_pending(new, before, read_outcome(candidate, found).outcome, batch)
     if before is not None and before.start_offset == new.start_offset:
         new = replace(new, since_ms=before.since_ms)
     return combined(combined(new, before), stored)
+
+
+def _after_pending(
+    new: ProvenHang, before: ProvenHang | None, outcome: ExpectedOutcome, batch: BarrierNumber
+) -> ProvenHang:
+    """The evidence of a read whose outcome is pending; it is known if that of an earlier read counts now."""
+    view = new.candidate.view
+    assert view is not None
+    assert view.reign is not None
+    earlier = before.pending if before is not None and before.data == new.data else None
+    if earlier is not None and earlier.outcome == outcome and earlier.is_proven_by(new.candidate):
+        return replace(new, outcome=outcome, doubt=None)
+    return replace(new, pending=Pending(outcome, view.reign, batch))
 
 
 def is_same_data(evidence: ProvenHang | None, fresh: SpanConfirmation) -> bool:

@@ -42,6 +42,7 @@ from txnwatch.state.model.ownership import FLINK, NO_OWNERS, Advice, IdMaker, Ow
 from txnwatch.state.model.ports import ActiveProducer, PartitionReading
 from txnwatch.state.model.transaction import CoordinatorView, DescribedTransaction, TransactionState, TransactionView
 from txnwatch.state.model.values import (
+    NO_BARRIER,
     NO_TIME,
     BarrierNumber,
     CoordinatorAccess,
@@ -511,6 +512,11 @@ class LookTimes:
                 self._times[finding.barrier] = ListedAt(listed_ms, listed_ms + finding.log_after_ms)
         while len(self._times) > MOST_LISTED:
             del self._times[next(iter(self._times))]
+
+    @property
+    def last(self) -> BarrierNumber:
+        """The barrier of the current micro-batch."""
+        return max(self._times, default=NO_BARRIER)
 
     def of(self, barrier: BarrierNumber | None) -> ListedAt:
         """The times of a barrier."""

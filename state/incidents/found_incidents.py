@@ -431,6 +431,9 @@ class OutcomeRetries:
         known = self._awaited.get(incident_id)
         if known is not None:
             known.candidate = candidate
+            evidence = self.book.findings.get(key_of(candidate))
+            if evidence is not None and evidence.pending is not None and evidence.pending.is_proven_by(candidate):
+                known.attempts.due_ms = now_ms
         elif self._settled.get(incident_id) != outcome_basis(candidate):
             self._awaited[incident_id] = _Awaited(candidate, Attempts(due_ms=now_ms))
 

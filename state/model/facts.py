@@ -117,9 +117,8 @@ class ProducerSeen(Variant, frozen=True):
         listed_ms: our clock when the end of the range had been listed.
         joined: the first data in the range that joined open data of an older epoch; both are in the range.
         closed_offset: offset of the first data that `last_marker` closed; None if it closed none that is in the range.
-        may_be_older: the first batch of the data at `open_offset` has an earlier leader epoch than the one under which
-            the start of the range was listed. So it may be older than that listing: an unclean election can bring
-            back a replica with a log of its own.
+        may_be_older: the first batch of the data at `open_offset` may be older than the last listing of the partition,
+            although it is above the listed end: its leader epoch is an earlier one (decision 0049).
     """
 
     partition: TopicPartition

@@ -83,6 +83,7 @@ class OutcomeDoubt(StrEnum):
     COORDINATOR_MOVED_ON = "coordinator_moved_on"
     NOT_READ = "not_read"
     WRITTEN_MEANWHILE = "written_meanwhile"
+    LISTING_AWAITED = "listing_awaited"
     WRITTEN_SINCE = "written_since"
     BEGUN_SINCE = "begun_since"
     CONTRADICTION = "contradiction"

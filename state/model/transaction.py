@@ -148,7 +148,6 @@ class Span(ModelValue, frozen=True):
         emission: set once a finding about the span was emitted; then its end is emitted too.
         began_after: the last barrier whose listed end of the partition is at or below the start, so the span began
             after that listing; NO_BARRIER if none is known.
-        written_at: the batch that has read the last data of the span in the log; NO_BARRIER if a census has shown it.
     """
 
     topic_id: str
@@ -170,7 +169,6 @@ class Span(ModelValue, frozen=True):
     absorbed: bool = False
     emission: Emission | None = None
     began_after: BarrierNumber = NO_BARRIER
-    written_at: BarrierNumber = NO_BARRIER
 
     @property
     def oldest_epoch(self) -> ProducerEpoch:
@@ -199,18 +197,6 @@ class EpochUse(StrEnum):
     FIRST = "first"  # the first transaction since InitProducerId returned the epoch
     RAISED = "raised"  # the end of the transaction before raised the epoch
     SHARED = "shared"  # other transactions may have used it, or this is unknown
-
-
-class ReadIn(NamedTuple):
-    """When a record was read, if only an unbroken connection proves that its leader has lost nothing (decision 0049).
-
-    Attributes:
-        reign: the barrier since which the reign is known under which the record was appended.
-        batch: the batch that has read the record.
-    """
-
-    reign: BarrierNumber
-    batch: BarrierNumber
 
 
 ITS_OWN = frozenset({EpochUse.FIRST, EpochUse.RAISED})
@@ -249,7 +235,8 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
             aborted by itself, that of the coordinator. From version 2 on, the end of a transaction raises the epoch.
         also_used_by: another transactional id with a record of the same producer id; None for none. A cluster that was
             restored from a backup may give out a producer id again.
-        read_in: the reign under which the record was appended; None if it is not known, and if leader epochs show it.
+        reign: the barrier since which the reign is known in which the record was appended; None if no reign is known,
+            and where leader epochs show a restart (decision 0049).
     """
 
     transactional_id: str
@@ -274,7 +261,7 @@ class CoordinatorView(ModelValue, frozen=True, tag="log"):
     first_unused: ProducerEpoch | None = None
     also_used_by: str | None = None
     client_transaction_version: int = 0
-    read_in: ReadIn | None = None
+    reign: BarrierNumber | None = None
 
     @property
     def log(self) -> TopicPartition:
@@ -295,8 +282,7 @@ class LossProof(StrEnum):
     """What shows that the leader of a log partition has lost no record of an owner (decision 0049)."""
 
     EPOCH = "epoch"  # a leader that has restarted has another leader epoch
-    CONNECTION = "connection"  # the connection to the leader was not interrupted, from before the data on
-    NEXT_BARRIER = "next_barrier"  # the same, if the next barrier still has this connection
+    CONNECTION = "connection"  # from before the data to this barrier, the connection to the leader was not interrupted
     NOTHING = "nothing"  # it may have restarted, and have the same leader epoch
 
 

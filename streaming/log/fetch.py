@@ -330,6 +330,7 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], rate: Read
     done = FetchRound()
     for read in asked:
         info = cluster.known.info(read.partition)
+        note_leader(cluster, read)
         if info is None or info.leader is None:
             done.problems[read.partition] = "no leader" if info is not None else "not in the cluster's metadata"
         else:
@@ -357,6 +358,13 @@ def _one_round(cluster: Cluster, asked: Sequence[RangeReading[Fold]], rate: Read
         if refusal.code in _CANNOT_READ:
             done.unreadable.add(read.partition)
     return done
+
+
+def note_leader(cluster: Cluster, read: RangeReading[Fold]) -> None:
+    """Notes whether another leader than the listed one is asked (`RangeReading.youngest_epoch`)."""
+    info, listed = cluster.known.info(read.partition), read.wanted.listed_epoch
+    if info is not None and info.leader is not None and listed is not None and info.leader_epoch != listed:
+        read.is_led_anew = read.is_led_anew or bool(cluster.connection_to_keep(info.leader))
 
 
 def _receive(

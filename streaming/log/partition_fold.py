@@ -55,6 +55,7 @@ class RangeProducer:
     Attributes:
         encoded: its id and epoch as the batches have them while its transaction is open, else empty.
         opened_ms: the timestamp of the first batch of its open transaction; only where episodes are kept.
+        leader_epoch: the leader epoch of the first batch of the transaction that was opened last.
     """
 
     epoch: ProducerEpoch
@@ -70,7 +71,7 @@ class RangeProducer:
     opened_ms: TimestampMs | None = None
     last_timestamp_ms: TimestampMs | None = None
     joined: Joined | None = None
-    may_be_older: bool = False
+    leader_epoch: LeaderEpoch | None = None
 
 
 class Episode(ModelValue, frozen=True):
@@ -128,17 +129,8 @@ class PartitionFold(BatchWalker):
 
     reads_records = False
 
-    def __init__(
-        self,
-        start: Offset,
-        end: Offset,
-        *,
-        listed_epoch: LeaderEpoch | None = None,
-        keep_episodes: bool = False,
-    ) -> None:
-        """`listed_epoch` is the leader epoch under which an end of the partition, `start` or below, was listed."""
+    def __init__(self, start: Offset, end: Offset, *, keep_episodes: bool = False) -> None:
         super().__init__(start, end)
-        self._listed_epoch = as_encoded(listed_epoch)
         self.episodes: list[Episode] = []
         self._keep_episodes = keep_episodes
         self.producers: dict[ProducerId, RangeProducer] = {}
@@ -173,7 +165,7 @@ class PartitionFold(BatchWalker):
         seen = self.producers.get(producer_id)
         if seen is None or seen.open_offset is None:
             seen = self.opened(producer_id, base, epoch)
-            seen.may_be_older = leader_epoch_at(buffer, position) < self._listed_epoch
+            seen.leader_epoch = leader_epoch_at(buffer, position)
         elif epoch > seen.epoch and seen.joined is None:
             assert seen.open_offset is not None
             assert seen.open_epoch is not None
@@ -207,8 +199,18 @@ class PartitionFold(BatchWalker):
         producer.closed_offset, producer.open_offset = producer.open_offset, None
         self._open.pop(producer.encoded, None)
 
-    def facts(self, partition: TopicPartition, topic_id: str, listed_ms: TimestampMs) -> Iterator[ProducerSeen]:
-        """The facts of the range: one for each producer with transactional batches or markers in it."""
+    def facts(
+        self,
+        partition: TopicPartition,
+        topic_id: str,
+        listed_ms: TimestampMs,
+        youngest_epoch: LeaderEpoch | None = None,
+    ) -> Iterator[ProducerSeen]:
+        """The facts of the range: one for each producer with transactional batches or markers in it.
+
+        `youngest_epoch` is as in RangeReading; None if no listing of the partition is known.
+        """
+        lowest = as_encoded(youngest_epoch)
         for producer_id, seen in self.producers.items():
             yield ProducerSeen(
                 partition=partition,
@@ -228,7 +230,7 @@ class PartitionFold(BatchWalker):
                 listed_ms=listed_ms,
                 joined=seen.joined,
                 closed_offset=seen.closed_offset,
-                may_be_older=seen.may_be_older and seen.open_offset is not None,
+                may_be_older=seen.open_offset is not None and as_encoded(seen.leader_epoch) < lowest,
             )
 
 

@@ -93,6 +93,8 @@ class RangeReading(Generic[F_co]):
         size: bytes of records that leaders have sent.
         is_answered: whether a leader has answered without an error and without a truncation.
         is_denied: whether a leader has refused the read, because a right is missing.
+        is_led_anew: whether a leader of another epoch than the listed one was asked, where a leader that restarts may
+            keep its epoch.
     """
 
     wanted: Range
@@ -108,6 +110,7 @@ class RangeReading(Generic[F_co]):
     size: int = 0
     is_answered: bool = False
     is_denied: bool = False
+    is_led_anew: bool = False
     _begin: Offset = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,6 +149,16 @@ class RangeReading(Generic[F_co]):
         """Leader epoch of the last batch that was read; None if unknown."""
         epoch = self.fold.last_epoch
         return self.last_epoch if epoch is None else epoch
+
+    @property
+    def youngest_epoch(self) -> LeaderEpoch | None:
+        """The lowest leader epoch of batches that are certainly younger than the last listing of the range's start.
+
+        A leader appends above what it has listed. But where it may have lost that tail and kept its epoch, a replica
+        that leads later may have the tail, of the same epoch.
+        """
+        listed = self.wanted.listed_epoch
+        return LeaderEpoch(listed + 1) if listed is not None and self.is_led_anew else listed
 
     @property
     def place(self) -> tuple[Offset, bool, int]:

@@ -364,7 +364,7 @@ def reading_of_range(found: Range, options: SourceOptions, room: HeldBytes) -> R
     """The read of one range, with the fold that its partition needs."""
 
     def data_fold(start: Offset, end: Offset) -> PartitionFold:
-        return PartitionFold(start, end, listed_epoch=found.listed_epoch, keep_episodes=options.episodes)
+        return PartitionFold(start, end, keep_episodes=options.episodes)
 
     def log_fold(start: Offset, end: Offset) -> TransactionFold:
         if found.is_history:
@@ -387,7 +387,7 @@ def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact
         else:
             for fold in (*read.earlier, read.fold):
                 if isinstance(fold, PartitionFold):
-                    yield from fold.facts(read.partition, read.topic_id, plan.listed_ms)
+                    yield from fold.facts(read.partition, read.topic_id, plan.listed_ms, read.youngest_epoch)
             stable = read.last_stable_offset
             if stable is not None and stable < read.fold.position:
                 yield LastStable(read.partition, read.topic_id, stable)

@@ -17,6 +17,7 @@ from txnwatch.state.model.incident import OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanData
 from txnwatch.state.model.transaction import CoordinatorView, LossProof, Witness
 from txnwatch.streaming.log import transaction_fold
+from txnwatch.streaming.log.range_reading import RangeReading
 
 Planted = Callable[[], AbstractContextManager[None]]
 
@@ -58,10 +59,9 @@ def lineage_across_connections() -> Iterator[None]:
 
 
 @contextmanager
-def what_was_just_read_counts() -> Iterator[None]:
-    """It is not awaited that the next listing has the connection of the last one."""
-    seen = {LossProof.NEXT_BARRIER: LossProof.CONNECTION}
-    with _witness_seen_as(lambda witness: replace(witness, proof=seen.get(witness.proof, witness.proof))):
+def one_read_counts() -> Iterator[None]:
+    """An outcome counts at once, and not only once a later barrier still shows the reign in which it was read."""
+    with mock.patch.object(outcome, "known_outcome", outcome.read_outcome):
         yield
 
 
@@ -87,6 +87,13 @@ def data_of_an_earlier_connection_counts() -> Iterator[None]:
         return loss_proof(*about, is_begun_under_it=True)
 
     with mock.patch.object(proof, "loss_proof", begun):
+        yield
+
+
+@contextmanager
+def an_epoch_proves_an_age() -> Iterator[None]:
+    """Data with the leader epoch of the listing counts as younger than the listing, whoever leads now."""
+    with mock.patch.object(RangeReading, "youngest_epoch", property(lambda read: read.wanted.listed_epoch)):
         yield
 
 

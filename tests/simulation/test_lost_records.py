@@ -18,9 +18,10 @@ from simulation.outcome_mutants import (
     a_sequence_identifies_data,
     an_earlier_leader_counts,
     an_epoch_is_a_reign,
+    an_epoch_proves_an_age,
     an_offset_proves_an_age,
     data_of_an_earlier_connection_counts,
-    what_was_just_read_counts,
+    one_read_counts,
 )
 from simulation.reader import BatchResult, ReaderListing
 from simulation.truth import Truth, witnessed
@@ -80,15 +81,18 @@ class Script(Life):
 
     def lose_before_the_next_reading(self, end: int) -> None:
         """What the next barrier lists is lost before it is read, and records of another id have its place."""
+        self.before_the_next_reading(lambda: (self.lose_from(end), self.start_another_id()))
+
+    def before_the_next_reading(self, happen: Callable[[], object]) -> None:
+        """Something happens after the next barrier is listed and before anything is read."""
         read = self.reader.attempt
 
-        def lose_first(listed: ReaderListing) -> BatchResult:
+        def happen_first(listed: ReaderListing) -> BatchResult:
             self.reader.attempt = read
-            self.lose_from(end)
-            self.start_another_id()
+            happen()
             return read(listed)
 
-        self.reader.attempt = lose_first
+        self.reader.attempt = happen_first
 
     def outcome_on_a(self) -> O | None:
         """The outcome that was published last about the client's producer id."""
@@ -279,6 +283,59 @@ def the_second_look_misses_the_record_of_an_owner(life: Script) -> None:
     life.ask_to_end(commit=True)
 
 
+def _nobodys_data_was_looked_at_once(life: Script) -> int:
+    """Returns where the log ends."""
+    life.start()
+    life.batches(3)
+    assert life.client.write(life.world, A, life.client.producer_id, life.client.producer_epoch, 1)
+    life.settle()
+    life.batches(1)
+    return life.log_end
+
+
+def a_transaction_between_the_listing_and_the_fresh_read(life: Script) -> None:
+    """It appends to data of nobody, commits and is lost, after the second look is listed and before its fresh read."""
+    end = _nobodys_data_was_looked_at_once(life)
+    life.before_the_next_reading(lambda: (life.transact(A, lose=[A]), life.lose_from(end)))
+    life.batches(1)
+
+
+def the_same_in_a_batch_that_is_repeated(life: Script) -> None:
+    """The watcher dies in the batch of the second look; the batch is repeated after the power failure."""
+    end, reader = _nobodys_data_was_looked_at_once(life), life.reader
+    attempt, tries = reader.attempt, []
+
+    def repeated(listed: ReaderListing) -> BatchResult:
+        tries.append(listed)
+        if len(tries) == 2:
+            reader.crashes, reader.attempt = 0.0, attempt
+            reader.view.reconnects += 1
+            life.transact(A, lose=[A])
+            life.lose_from(end)
+        return attempt(listed)
+
+    reader.crashes, reader.attempt = 1.0, repeated
+    life.batches(1)
+
+
+def a_follower_brings_the_lost_data_back(life: Script) -> None:
+    """The leader of A loses its tail and keeps its epoch, and is listed; then a follower that kept the tail leads."""
+    life.start()
+    life.batches(2)
+    end, log = life.log_end, life.world.data[A]
+    life.restart()
+    life.transact(A, lose=[A])
+    kept = list(log.entries), list(log.epochs)
+    log.lose_power(0) if life.world.keeps_epochs else log.fail_over_unclean(0)
+    log.former = kept
+    life.lose_from(end)
+    life.batches(3)
+    life.restart()
+    life.batches(3)
+    log.return_with_own_log()
+    life.settle()
+
+
 LOST = [
     one_ongoing_record,
     one_ongoing_record_before_its_data,
@@ -291,6 +348,9 @@ LOST = [
     read_records_are_lost_and_the_log_grows_again,
     the_loss_is_between_the_listing_and_the_reading,
     the_second_look_misses_the_record_of_an_owner,
+    a_transaction_between_the_listing_and_the_fresh_read,
+    the_same_in_a_batch_that_is_repeated,
+    a_follower_brings_the_lost_data_back,
 ]
 
 
@@ -312,7 +372,10 @@ def test_no_outcome_is_false_and_committed_data_stays(script: Script, situation:
         (an_epoch_is_a_reign, BY_POWER_FAILURE, one_ongoing_record),
         (an_epoch_is_a_reign, BY_POWER_FAILURE, the_whole_transaction_and_its_marker),
         (a_record_of_an_earlier_connection_counts, BY_POWER_FAILURE, one_ongoing_record_before_its_data),
-        (what_was_just_read_counts, BY_POWER_FAILURE, the_second_look_misses_the_record_of_an_owner),
+        (one_read_counts, BY_POWER_FAILURE, the_second_look_misses_the_record_of_an_owner),
+        (one_read_counts, BY_POWER_FAILURE, a_transaction_between_the_listing_and_the_fresh_read),
+        (one_read_counts, BY_POWER_FAILURE, the_same_in_a_batch_that_is_repeated),
+        (an_epoch_proves_an_age, BY_POWER_FAILURE, a_follower_brings_the_lost_data_back),
         (data_of_an_earlier_connection_counts, BY_POWER_FAILURE, the_epoch_is_given_again_before_the_data_is_read),
         (an_offset_proves_an_age, BY_ELECTION, an_old_replica_brings_the_data_back),
         (an_offset_proves_an_age, BY_POWER_FAILURE, an_old_replica_brings_the_data_back),

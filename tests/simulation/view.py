@@ -213,6 +213,7 @@ class View:
         read.absences = 0
         if not log.has_leader or self._rng.random() < self.unanswered:
             return Problem("no leader")
+        fetch.note_leader(self, read)  # type: ignore[arg-type]
         answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(self._rng.random() * 6))
         if answer.error_code:
             return fetch.take_refusal(self, read, problem_of(answer.error_code))  # type: ignore[arg-type]

@@ -37,7 +37,6 @@ from txnwatch.state.model.transaction import (
     LossProof,
     Marker,
     ProducerState,
-    ReadIn,
     Span,
     TransactionState,
     Witness,
@@ -78,7 +77,6 @@ spans = st.builds(
     absorbed=st.booleans(),
     emission=st.none() | emissions,
     began_after=st.integers(0, 9),
-    written_at=st.integers(0, 9),
 )
 views = st.builds(
     CoordinatorView,
@@ -104,7 +102,7 @@ views = st.builds(
     first_unused=st.none() | epochs,
     also_used_by=st.sampled_from([None, None, "restored"]),
     client_transaction_version=st.sampled_from([0, 2]),
-    read_in=st.none() | st.builds(ReadIn, st.integers(1, 9), st.integers(1, 9)),
+    reign=st.none() | st.integers(1, 9),
 )
 logged_views = views.map(lambda view: replace(view, is_unseen=False))  # a record that was just read has been seen
 producers = st.builds(

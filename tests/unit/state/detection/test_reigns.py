@@ -13,7 +13,7 @@ from txnwatch.state.detection.view import begun
 from txnwatch.state.model.clocks import Leader
 from txnwatch.state.model.facts import NoticeKind, ProducerSeen, TransactionSeen
 from txnwatch.state.model.findings import SpanCandidate
-from txnwatch.state.model.transaction import EpochUse, LossProof, ReadIn
+from txnwatch.state.model.transaction import EpochUse, LossProof
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition, log_numbered
 
@@ -21,7 +21,6 @@ EPOCH, LOG = 3, log_numbered(0)
 FIRST, SECOND = ({LOG: Leader(1, 0, connection)} for connection in ("a", "b"))
 BY_EPOCH = {LOG: Leader(1, 0)}
 DATA = seen(0, 10, data=5, epoch=EPOCH)
-MORE = seen(10, 20, data=15, epoch=EPOCH)
 NOBODY: dict[TopicPartition, Leader] = {}
 
 
@@ -31,7 +30,6 @@ def record(offset: int, state: S, **changes: Any) -> TransactionSeen:
 
 
 INIT = record(1, S.EMPTY, start_ms=None)
-AGAIN = record(2, S.EMPTY, start_ms=None)
 
 
 class Batch(NamedTuple):
@@ -99,24 +97,17 @@ def test_what_proves_that_no_record_was_lost(batches: list[Batch], expected: Los
     assert proofs(batches)[-1] is expected
 
 
-@pytest.mark.parametrize("late", [MORE, AGAIN], ids=["data", "a record"])
-def test_what_the_same_batch_has_read_waits_for_the_next_barrier(late: ProducerSeen | TransactionSeen) -> None:
-    """The listing is older than the reading: between the two, the leader may have lost its power."""
-    found = proofs([QUIET, QUIET, Batch((INIT,)), Batch((DATA,)), Batch((late,))])
-    assert found[:2] == [LossProof.NEXT_BARRIER, LossProof.CONNECTION]
-
-
 def test_nothing_is_inherited_across_an_interruption() -> None:
     """Each record is of its own reign: what the first one shows about the epoch does not count for the second one."""
     run = BucketRun()
     for batch in (QUIET, QUIET, Batch((INIT,)), RECONNECTED, RECONNECTED):
         run.batch(*batch.facts, leaders=batch.leaders)
     assert run.producer().view is not None
-    assert run.producer().view.read_in == ReadIn(1, 3)
+    assert run.producer().view.reign == 1
     run.batch(record(2, S.ONGOING, start_ms=START_MS), leaders=SECOND)
     view = run.producer().view
     assert view is not None
-    assert (view.read_in, view.epoch_use) == (ReadIn(4, 6), EpochUse.SHARED)
+    assert (view.reign, view.epoch_use) == (4, EpochUse.SHARED)
 
 
 def test_a_log_that_is_cut_has_no_reign_until_it_is_listed() -> None:

@@ -88,18 +88,7 @@ def test_the_first_marker_after_the_span_is_the_one_that_closed_it() -> None:
 def test_a_span_remembers_both_ends_and_epochs() -> None:
     span = after(seen(0, 10, data=5, epoch=1, listed_ms=7), seen(10, 20, data=15, epoch=2, listed_ms=9)).spans[ORDERS]
     assert span == Span(
-        "orders-id",
-        5,
-        1,
-        2,
-        15,
-        START_MS,
-        7,
-        BARRIER,
-        was_proven_unowned=True,
-        absorbed=True,
-        emission=Emission(0, 0),
-        written_at=BARRIER,
+        "orders-id", 5, 1, 2, 15, START_MS, 7, BARRIER, was_proven_unowned=True, absorbed=True, emission=Emission(0, 0)
     )
 
 

@@ -85,7 +85,6 @@ def test_an_outcome_counts_only_under_one_leader_of_the_log(case: Case, outcome:
     ("proof", "doubt"),
     [
         (LossProof.CONNECTION, None),
-        (LossProof.NEXT_BARRIER, D.WRITTEN_MEANWHILE),
         (LossProof.NOTHING, D.LEADER_NOT_WATCHED),
     ],
 )

@@ -27,7 +27,7 @@ from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import ExpectedOutcome as O
 from txnwatch.state.model.incident import OutcomeDoubt as D
 from txnwatch.state.model.ports import ActiveProducer, SpanHistory
-from txnwatch.state.model.transaction import CoordinatorView, EpochUse, Span, Witness
+from txnwatch.state.model.transaction import CoordinatorView, EpochUse, LossProof, Span, Witness
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import Reason, Verdict
@@ -244,3 +244,38 @@ def test_an_outcome_stays_only_if_the_log_leads_to_it_again(
     witness = Witness(replaced(INIT, coordinator_epoch=0), log_epoch=0)
     candidate = replaced(NOW, view=replaced(now, coordinator_epoch=0), log_epoch=0)
     assert with_history(ProvenHang(candidate, ROW, O.NONE, witness, 5), ROW, history).known == expected
+
+
+# Where leader epochs do not show a restart: the read of one batch, and what a later candidate shows.
+UNUSED = begun(replaced(VIEW, state=S.EMPTY, start_ms=None, coordinator_epoch=0, reign=4))
+LISTED = replaced(NOW, view=UNUSED, log_epoch=0, is_begun_under_it=True, proof=LossProof.CONNECTION)
+FOUND = replace(FRESH, log_epoch=0, history=SpanHistory(2, None, is_first=True))
+
+
+@pytest.mark.parametrize(
+    ("later", "found", "expected"),
+    [
+        ({"second_barrier": 10}, FOUND, O.NONE),
+        ({"second_barrier": 9}, FOUND, D.LISTING_AWAITED),
+        ({"second_barrier": 10, "view": replaced(UNUSED, reign=9)}, FOUND, D.LISTING_AWAITED),
+        ({"second_barrier": 10, "proof": LossProof.NOTHING}, FOUND, D.LEADER_NOT_WATCHED),
+        ({"second_barrier": 10}, replace(FOUND, producer=ROW._replace(last_sequence=21)), D.LISTING_AWAITED),
+        ({"second_barrier": 10}, replace(FOUND, is_settled=False), D.ID_EXPIRED),
+    ],
+    ids=[
+        "a later barrier, the same connection",
+        "listed before the read",
+        "another connection",
+        "no connection was watched",
+        "other data",
+        "the coordinator has moved on",
+    ],
+)
+def test_an_outcome_counts_once_a_later_barrier_shows_the_same_reign(
+    later: dict[str, object], found: SpanConfirmation, expected: str
+) -> None:
+    first = proven(LISTED, FOUND, None, None, 5, batch=9)
+    assert first.doubt is not None
+    assert (first.outcome, first.doubt.kind, first.known.is_awaited) == (O.UNKNOWN, D.LISTING_AWAITED, True)
+    known = proven(replaced(LISTED, **later), found, seen_again(first, LISTED), None, 7, batch=10).known
+    assert (known.doubt.kind if known.doubt is not None else known.outcome) == expected

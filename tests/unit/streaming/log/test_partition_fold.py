@@ -158,6 +158,5 @@ def test_episodes_are_kept_only_when_asked_for() -> None:
 def test_data_of_an_earlier_leader_than_the_listed_one_may_be_older(
     listed: int | None, batches: list[bytes], *, expected: bool
 ) -> None:
-    folded = PartitionFold(0, 1000, listed_epoch=listed)
-    folded.feed(b"".join(batches))
-    assert facts(folded)[7].may_be_older is expected
+    (found,) = fold(*batches).facts(ORDERS, "id", 5, listed)
+    assert found.may_be_older is expected
