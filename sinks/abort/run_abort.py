@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as Assigned
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Refused
 from txnwatch.state.evidence.confirmation import SpanConfirmation
-from txnwatch.state.evidence.outcome import ProvenHang
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.abort_protocol import MarkerResult
 from txnwatch.state.incidents.automatic_abort import AutoAbort

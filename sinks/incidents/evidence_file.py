@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from txnwatch.state.evidence.outcome import StoredEvidence, StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredEvidence, StoredFindings
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, LossProof, SpanData, Witness
 from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import ProvenHang
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.model.incident import ExpectedOutcome, Refusal
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import SpanData, epoch_text

@@ -35,7 +35,7 @@ from txnwatch.state.abort.rules import (
     objection,
 )
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import Marked, ProvenHang
+from txnwatch.state.evidence.proven_hang import Marked, ProvenHang
 from txnwatch.state.incidents.abort_protocol import (
     FRESH_READ_MS,
     HOUR_MS,

@@ -28,7 +28,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from txnwatch.state.evidence.ending import no_longer_open
-from txnwatch.state.evidence.outcome import Outcome, ProvenHang, unknown, with_outcome
+from txnwatch.state.evidence.outcome import Outcome, unknown, with_outcome
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents.claims import (
     Arrival,
     EndedIncident,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Case, Refused, Usage, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import ProvenHang, proven
+from txnwatch.state.evidence.proven_hang import ProvenHang, proven
 from txnwatch.state.evidence.screening import Search
 from txnwatch.state.incidents.abort_protocol import (
     BY_HAND,

@@ -25,10 +25,7 @@ from txnwatch.state.evidence.confirmation import (
     names_in_log,
     unanswered,
 )
-from txnwatch.state.evidence.outcome import (
-    ProvenHang,
-    with_history,
-)
+from txnwatch.state.evidence.proven_hang import ProvenHang, with_history
 from txnwatch.state.evidence.screening import screen
 from txnwatch.state.incidents.wanted import (
     DescribeTransactions,

@@ -15,17 +15,8 @@ from typing import TypeGuard
 from txnwatch.state.evidence import ending
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.ending import SECOND_LOOK_MS
-from txnwatch.state.evidence.outcome import (
-    Outcome,
-    ProvenHang,
-    agreed,
-    is_same_data,
-    is_settled,
-    known_outcome,
-    outcome_basis,
-    unconfirmed,
-    with_outcome,
-)
+from txnwatch.state.evidence.outcome import Outcome, is_settled, known_outcome, outcome_basis, with_outcome
+from txnwatch.state.evidence.proven_hang import ProvenHang, agreed, is_same_data, unconfirmed
 from txnwatch.state.incidents import event_builder
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.checking import OpenChecks, Surroundings, changed

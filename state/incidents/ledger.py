@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
-from txnwatch.state.evidence.outcome import StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.book import Book, IncidentStore
 from txnwatch.state.incidents.checking import Doubts, FollowUp, OpenChecks
 from txnwatch.state.incidents.confirm import Answers, ConfirmationQueues

@@ -13,14 +13,7 @@ from dataclasses import InitVar, dataclass, field
 from txnwatch.state.evidence.confirmation import (
     SpanConfirmation,
 )
-from txnwatch.state.evidence.outcome import (
-    Marked,
-    ProvenHang,
-    StoredEvidence,
-    StoredFindings,
-    proven,
-    seen_again,
-)
+from txnwatch.state.evidence.proven_hang import Marked, ProvenHang, StoredEvidence, StoredFindings, proven, seen_again
 from txnwatch.state.incidents.abort_protocol import HOUR_MS
 from txnwatch.state.incidents.confirm import GONE_MS
 from txnwatch.state.incidents.wanted import (

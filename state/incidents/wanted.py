@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from txnwatch.state.evidence.outcome import StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.life import NextStep
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.ports import (

@@ -10,7 +10,7 @@ import pytest
 from support.kept_evidence import KeptEvidence
 from support.ledger_world import LedgerWorld
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile, EvidenceStore
-from txnwatch.state.evidence.outcome import StoredEvidence, StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredEvidence, StoredFindings
 
 Again = Callable[[], EvidenceStore]
 

@@ -13,7 +13,7 @@ from support.upgrade import Upgrade, of_another_version
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, statuses
 from txnwatch.sinks.incidents.evidence_file import EvidenceFile
-from txnwatch.state.evidence.outcome import StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import SideFiles

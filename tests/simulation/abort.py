@@ -42,7 +42,7 @@ from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.abort.rules import AbortPolicy
-from txnwatch.state.evidence.outcome import ProvenHang
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book
 from txnwatch.state.incidents.ends import LONGEST_PAUSE_MS

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from simulation.view import View
 from txnwatch.state.detection import proof, span, view
-from txnwatch.state.evidence import outcome
+from txnwatch.state.evidence import outcome, proven_hang
 from txnwatch.state.evidence.outcome import Doubt
 from txnwatch.state.model.incident import OutcomeDoubt
 from txnwatch.state.model.ports import ActiveProducer, SpanData
@@ -61,7 +61,7 @@ def lineage_across_connections() -> Iterator[None]:
 @contextmanager
 def one_read_counts() -> Iterator[None]:
     """An outcome counts at once, and not only once a later barrier still shows the reign in which it was read."""
-    with mock.patch.object(outcome, "known_outcome", outcome.read_outcome):
+    with mock.patch.object(proven_hang, "known_outcome", outcome.read_outcome):
         yield
 
 
@@ -110,8 +110,8 @@ def a_sequence_identifies_data() -> Iterator[None]:
     without = property(lambda row: SpanData(row.txn_start_offset, row.producer_epoch, row.last_sequence, None))
     with (
         mock.patch.object(ActiveProducer, "data", without),
-        mock.patch.object(outcome, "has_grown", return_value=False),
-        mock.patch.object(outcome, "has_begun", return_value=False),
+        mock.patch.object(proven_hang, "has_grown", return_value=False),
+        mock.patch.object(proven_hang, "has_begun", return_value=False),
     ):
         yield
 

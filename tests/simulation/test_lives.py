@@ -44,8 +44,8 @@ def test_no_outcome_is_false_where_a_leader_epoch_survives_a_power_failure() -> 
         "a client goes on without its record",
         "aborts verified",
         "doubt: leader_not_watched",
-        "outcome: abort",
-        "outcome: none",
+        "doubt: listing_awaited",
+        "outcome found later: abort",
         "tail lost under one leader epoch",
     ):
         assert seen[needed] > 0, seen

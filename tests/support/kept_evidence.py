@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txnwatch.state.evidence.outcome import StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredFindings
 
 
 class KeptEvidence:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from support.plans import at_once
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.evidence.outcome import ProvenHang
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents import automatic_abort as abort
 from txnwatch.state.incidents.checking import candidate_of
 from txnwatch.state.incidents.own_findings import key_of

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from support.strategies import witnesses
 from txnwatch.sinks.incidents.evidence_file import FORMAT, decode_evidence, encode_evidence
-from txnwatch.state.evidence.outcome import StoredEvidence
+from txnwatch.state.evidence.proven_hang import StoredEvidence
 from txnwatch.state.model.incident import ExpectedOutcome
 from txnwatch.state.model.transaction import CoordinatorView, EpochUse, LossProof, SpanData, TransactionState, Witness
 from txnwatch.state.model.values import ProducerEpoch, ProducerId, TopicPartition

@@ -12,7 +12,8 @@ import pytest
 from support.incidents import OPEN_SINCE_MS
 from txnwatch.state.abort.rules import REFUSALS, AbortPolicy, AbortSpec, Case, Refused, Usage, decide_abort, objection
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import Doubt, ProvenHang
+from txnwatch.state.evidence.outcome import Doubt
+from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import OutcomeDoubt, Refusal
 from txnwatch.state.model.ports import ActiveProducer, MarkerSpec, PartitionReading

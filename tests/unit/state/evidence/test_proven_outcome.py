@@ -9,9 +9,8 @@ from msgspec.structs import replace as replaced
 
 from txnwatch.state.detection.view import begun
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
-from txnwatch.state.evidence.outcome import (
-    Doubt,
-    Outcome,
+from txnwatch.state.evidence.outcome import Doubt, Outcome, unknown
+from txnwatch.state.evidence.proven_hang import (
     ProvenHang,
     StoredEvidence,
     agreed,
@@ -20,7 +19,6 @@ from txnwatch.state.evidence.outcome import (
     proven,
     seen_again,
     unconfirmed,
-    unknown,
     with_history,
 )
 from txnwatch.state.model.findings import SpanCandidate

@@ -25,7 +25,7 @@ from support.forged_events import (
 )
 from support.incidents import an_event
 from support.ledger_world import LedgerWorld
-from txnwatch.state.evidence.outcome import StoredFindings
+from txnwatch.state.evidence.proven_hang import StoredFindings
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import (
