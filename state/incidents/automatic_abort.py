@@ -85,7 +85,7 @@ class AutoAbort:
     _published: dict[str, set[str]] = field(default_factory=dict)
     _tries: Tries = field(default_factory=dict)
     _read_tries: Tries = field(default_factory=dict)
-    _published_markers: set[Marked] = field(default_factory=set)
+    _announced: dict[Marked, TimestampMs] = field(default_factory=dict)  # since when each counts, by our own clock
     _known_ms: dict[_ActionOf, TimestampMs] = field(default_factory=dict)  # since when, by our own clock
     _unproven: dict[str, TimestampMs] = field(default_factory=dict)
     _breaker: Breaker | None = None
@@ -118,6 +118,7 @@ class AutoAbort:
         if self.mode == OFF:
             return
         proven = self.ledger.book.proven()
+        self._read_announcements((yield from ask(Now())))
         lease = yield from ask(HoldLease())
         yield from self._report_problem(lease.problem)
         if not lease.is_held:
@@ -125,7 +126,6 @@ class AutoAbort:
                 yield from self._watch_the_holder(proven)
             return
         self._said.is_over(_UNDECIDED)
-        self._published_markers = self._markers_on_topic()
         self._forget({incident.incident_id for incident, _ in proven})
         written = 0
         for incident, evidence in proven:
@@ -204,20 +204,28 @@ class AutoAbort:
             self._breaker = None
             yield Say("circuit breaker closed: the automatic abort continues", is_warning=False)
         tripped = self._breaker.why if self._breaker is not None else None
-        # A forged event on the topic can use up the budget, and never extend it.
-        done = self.ledger.findings.marked | self._published_markers
-        usage = Usage(markers_last_hour((at_ms for _, at_ms in done), now_ms), len(self.ledger.findings), tripped)
+        # A forged event can use up the budget. It does not extend it for the markers that this process has written.
+        done = self._announced | {marked: marked[1] for marked in self.ledger.findings.marked}
+        usage = Usage(markers_last_hour(done.values(), now_ms), len(self.ledger.findings), tripped)
         return Case(evidence, found, self.policy, usage, now_ms)
 
-    def _markers_on_topic(self) -> set[Marked]:
-        events = self.ledger.store.known.values()
-        decided = ((event, event.action) for event in events if event.action is not None)
-        # Another instance's clock may be ahead. The time of a stored event is not after the moment when it was read.
-        return {
-            (event.incident_id, min(done.at_ms, event.time_ms))
-            for event, done in decided
-            if done.decision is Decision.ABORT
+    def _read_announcements(self, now_ms: TimestampMs) -> None:
+        """Counts each marker that an event announces: one of another instance since this process has read it.
+
+        The clock of another instance is not compared with ours. A start reads again what was announced in the last day.
+        A later event of the incident, such as our own refusal, does not end the hour.
+        """
+        counted = self._announced
+        decided = ((event.incident_id, event.action) for event in self.ledger.store.known.values())
+        self._announced = {
+            (one, done.at_ms): done.at_ms if done.by == self.instance else counted.get((one, done.at_ms), now_ms)
+            for one, done in decided
+            if done is not None and done.decision is Decision.ABORT
         }
+        replaced = [one for one in counted if one not in self._announced and counted[one] > now_ms - HOUR_MS]
+        replaced.sort(key=lambda one: counted[one], reverse=True)
+        # More than the budget change nothing, and others may write any number of events.
+        self._announced |= {one: counted[one] for one in replaced[: self.policy.budget_per_hour]}
 
     def _decide(self, incident: IncidentEvent, evidence: ProvenHang) -> Plan[bool]:
         """Decides about one incident. Returns whether a marker was sent."""

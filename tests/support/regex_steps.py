@@ -16,6 +16,7 @@ _CATEGORIES = {
     code.CATEGORY_DIGIT: str.isdecimal,
     code.CATEGORY_SPACE: str.isspace,
     code.CATEGORY_WORD: lambda one: one.isalnum() or one == "_",
+    code.CATEGORY_NOT_WORD: lambda one: not one.isalnum() and one != "_",
 }
 _ONE = (code.LITERAL, code.NOT_LITERAL, code.ANY, code.IN)
 

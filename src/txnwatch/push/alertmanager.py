@@ -155,12 +155,13 @@ LONGEST_TEXT: Final = 200
 LONGEST_COMMAND: Final = 1_000
 _RUNBOOK: Final = "https://github.com/txnwatch/txnwatch/blob/main/docs/runbook.md"
 # What is markup in Slack or in Markdown, or a link with `www.` or a scheme. An underscore within a word is none, and a
-# run of them begins no emphasis that no other one ends.
+# run of them begins no emphasis that no other one ends. Each run is read once, from its beginning.
 _MARKUP: Final = re.compile(
-    r"[\\<>&@`*~\[\]|$^]|:(?=//|\w)|(?<=www)[.]|_++(?![^\W_])|\A[-+=\s]|\A#(?=[#\s]|\Z)|(?<=\A\d)[.](?=\s|\Z)|(?<=\A\d\d)[.](?=\s|\Z)",
+    r"[\\<>&@`*~\[\]|$^]|:(?=//|\w)|(?<=www)[.]|(?<!_)_++(?![^\W_])|\A[-+=\s]|\A#(?=[#\s]|\Z)|(?<=\A\d)[.](?=\s|\Z)|(?<=\A\d\d)[.](?=\s|\Z)",
     re.IGNORECASE,
 )
-_DOMAIN: Final = re.compile(r"[.\u3002\uff0e\uff61](?=[^\W\d_]{2})")  # an end such as .example
+# An end such as .example. In many scripts a vowel is a combining sign, which is no letter for Python.
+_DOMAIN: Final = re.compile(r"[.\u3002\uff0e\uff61](?=(?:[^\W\d_]|[^\x00-\x7f]){2})")
 _GROUPS_NAMED: Final = 3
 
 
@@ -279,16 +280,14 @@ def _command(event: IncidentEvent) -> str:
     if command is None:
         return ""
     names = (event.topic or "", event.transactional_id or "")
-    is_text = (
-        command.isprintable()
+    names_in_it = [name for name in names if len(name) <= LONGEST_COMMAND]
+    is_shown = (
+        len(command) <= LONGEST_COMMAND
+        and command.isprintable()
         and not re.search(r"[<>&`]", command.replace(" && ", " "))
-        and not any(map(_MARKUP.search, names))
+        and not any(map(_MARKUP.search, names_in_it))
     )
-    return (
-        command
-        if is_text and len(command) <= LONGEST_COMMAND
-        else "`txnwatch status` shows it: it cannot be shown here as it is"
-    )
+    return command if is_shown else "`txnwatch status` shows it: it cannot be shown here as it is"
 
 
 def harmless(text: str, longest: int = LONGEST_TEXT) -> str:

@@ -7,11 +7,15 @@ within `REQUEST_S`, and its answer is read within `DEADLINE_S`. Both times begin
 they include the TLS handshake; for a later request on the same connection they begin with its first byte. A stream has
 no end, but each of its messages has `DEADLINE_S`.
 
-Law: a client that has sent nothing takes no place from one that sends a request, such as a probe of the kubelet. If all
-places are taken, the new connection gets that of the one that has waited longest for its request, else that of the one
-that has left its answer unread for longest. Both cost nobody an answer. If all others are being answered, an address
-with many connections gives one up for an address with few; else the new connection is closed. Streams keep their
-places: the page has fewer of them than there are places.
+Law: a client takes no place from an address that has fewer places than its own, whatever either of them does. So no
+address can keep a probe of the kubelet away: neither with connections that send nothing, nor with whole requests, nor
+while the probe itself has not been read yet. If all places are taken, an address with the most of them gives one up:
+first the connection that has waited longest for its request, then the one that has left its answer unread for longest.
+Both cost nobody an answer. A connection that is being answered goes only if its address keeps at least as many places
+as that of the new one gets; else the new connection is closed. Streams keep their places and are not counted: the page
+has fewer of them than there are places.
+
+No law: many addresses. As many of them as there are places, each with a whole request, leave no place for anybody else.
 
 Each connection is accepted here and not by asyncio's own server, because TLS is chosen for each one: a context that
 asyncio's server was started with can be replaced later, but its `verify_mode` stays (a client without a certificate
@@ -77,14 +81,11 @@ H = TypeVar("H", bound=PlaceHolder)
 def to_close(held: Iterable[H], address: str) -> H | None:
     """The connection that gives its place to a new one of this address; None if the new one gets none."""
     known = [one for one in held if one.stage is not ConnectionStage.STREAM]
-    idle = [one for one in known if one.stage is not ConnectionStage.ANSWERING]
-    if idle:
-        return min(idle, key=lambda one: (one.stage, one.since_s))
     counts = Counter(one.address for one in known)
-    largest = max(counts, key=lambda one: counts[one], default=address)
-    if counts[largest] <= counts[address] + 1:
+    found = min(known, key=lambda one: (-counts[one.address], one.stage, one.since_s), default=None)
+    if found is None or (found.stage is ConnectionStage.ANSWERING and counts[found.address] <= counts[address] + 1):
         return None
-    return min((one for one in known if one.address == largest), key=lambda one: one.since_s)
+    return found
 
 
 class HttpConnection(H11Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from support.incidents import an_event
-from txnwatch.push.alertmanager import alert_of, harmless
+from txnwatch.push import alertmanager
+from txnwatch.push.alertmanager import _MARKUP, LONGEST_COMMAND, alert_of, harmless
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, WaitingGroup
 from txnwatch.state.model.values import Offset, is_topic_name
@@ -53,12 +55,12 @@ NAMES = (
         "a\n\n- b",
     ),
     *("\\[pay](//evil.example)", "\\", "a|b", "x^2^", "_" * 300 + "x", "a" * 180 + "_bold_" * 9, "*" * 32_767),
-    "javascript:alert(1)",
+    *("javascript:alert(1)", "pay.भारत", "evil.ভারত", "evil.ලංකා", "evil\uff0eไทย"),
 )
 # What a chat makes of text; in text without an escape each of these would be found.
 SLACK = re.compile(
     r"<[^>]*>|&\w+;|(?<!\w)[*~`][^*~`]+[*~`](?!\w)|(?<!\w)_[^_]+_(?!\w)|:[a-z0-9_+-]+:|@(here|channel|everyone)"
-    r"|\w+://|www\.|[\w-]+\.[a-z]{2,}(?![a-z])",
+    r"|\w+://|www\.|[\w-]+\.[a-z]{2,}(?![a-z])|[.\uff0e][^\x00-\x7f]{2}",
     re.IGNORECASE,
 )
 PLAIN = re.compile(r"</?p>|&quot;|\n")
@@ -119,6 +121,27 @@ def test_a_command_is_only_text_in_a_code_block(name: str) -> None:
         command = alert_of(event, TARGET, event.time_ms).annotations["command"]
         assert command.startswith("`txnwatch status`") or markup(f"```\n{command}\n```") == "<pre><code></code></pre>"
         assert command.startswith("`txnwatch status`") or not set(command) & set("<>`*[]~")
+
+
+def test_a_long_command_or_name_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    class Recorder:
+        def search(self, text: str) -> object:
+            searched.append(len(text))
+            return _MARKUP.search(text)
+
+        def sub(self, *given: Any) -> str:
+            return _MARKUP.sub(*given)
+
+    monkeypatch.setattr(alertmanager, "_MARKUP", Recorder())
+    name = "_" * 32_766 + "a"
+    event, *_ = named(name)
+    command = alert_of(event, TARGET, event.time_ms).annotations["command"]
+    assert (command.startswith("`txnwatch status`"), searched) == (True, [])
+    other = replace(event, suggested_command="txnwatch abort --topic orders --partition 3 --start-offset 99")
+    assert alert_of(other, TARGET, event.time_ms).annotations["command"] == other.suggested_command
+    assert max(searched) <= LONGEST_COMMAND
 
 
 def test_a_topic_is_a_label_without_markup() -> None:

@@ -128,6 +128,23 @@ def test_the_budget_holds_and_outlives_a_restart() -> None:
     assert len(stage.admin.markers) == 4
 
 
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, -60_000, 0, 3_600_000])
+def test_a_marker_of_another_instance_counts_for_an_hour_from_when_it_was_read(ahead_ms: int) -> None:
+    stage = AbortStage(policy=replace(AT_ONCE, breaker_incidents=None))
+    for number in range(4):
+        stage.hang_and_move_on(f"checkout-{number}")
+    for event in list(stage.ledger.ledger.book.open_incidents)[:3]:
+        done = replace(action(Decision.ABORT, "elsewhere", stage.now_ms + ahead_ms), result=ActionResult.STILL_OPEN)
+        stage.topic.published.append(updated(replace(event, action=done), stage.now_ms + ahead_ms))
+    stage.restart()
+    stage.batch()
+    stage.batch(after_ms=3_599_000)
+    assert set(stage.actions[3:]) == {("refused", "budget_exhausted", None)}
+    assert stage.admin.markers == []
+    stage.batch(after_ms=3_599_000)
+    assert len(stage.admin.markers) == 3
+
+
 def test_too_many_at_once_is_something_larger(stage: AbortStage) -> None:
     for number in range(3):
         stage.hang_and_move_on(f"checkout-{number}")
