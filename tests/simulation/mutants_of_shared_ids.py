@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from simulation.mutants import undoubted
 from simulation.reader import BatchResult, WorldReader
-from simulation.run import USUAL
 from simulation.shared_ids import TWO_IDS
 from simulation.world import Setting
 from support.facts import DictStore
@@ -25,6 +24,9 @@ from txnwatch.state.model.values import ErrorCode, Problem
 
 SHARED_AND_QUICK = Setting(faults=frozenset({TWO_IDS}), rate=4.0, sharing=1.0)
 SHARED_AND_AWAY = Setting(faults=frozenset({TWO_IDS, "no leader", "unreadable"}), sharing=1.0)
+SHARED_BEFORE_THE_WATCH = Setting(
+    faults=SHARED_AND_AWAY.faults | {"lost marker", "stray write"}, head_start=60, sharing=1.0
+)
 SHARED_AND_LOST = Setting(faults=frozenset({TWO_IDS, "lost marker"}), logs=1, rate=20.0, sharing=1.0)
 
 
@@ -109,7 +111,7 @@ class OneFactForAProducerId(WorldReader):
 MUTANTS_OF_SHARED_IDS: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (TheFirstIdThatIsDescribedCounts, SHARED_AND_QUICK, 15),
     (ASecondIdIsNotLookedFor, SHARED_AND_AWAY, 751),
-    (RecordsOfOneIdAreEnough, USUAL, 95_011_674),
+    (RecordsOfOneIdAreEnough, SHARED_BEFORE_THE_WATCH, 580),
     (ALogThatIsNotReadNamesNoOtherOwner, SHARED_AND_AWAY, 2_003_250),
     (OneFactForAProducerId, SHARED_AND_LOST, 60),
 )
