@@ -234,10 +234,12 @@ class Oracle:
     def _untold(self, name: SpanId) -> Iterator[str]:
         """The fresh read confirms a hang of an id whose part of the log has a leader, whichever other part has none.
 
-        It needs that each part of the log was read to an end once, and that nobody else has the producer id.
+        It needs that each part of the log was read to an end once, and that nobody else has the producer id. A log that
+        was re-created counts as read only once all its parts are read at one barrier.
         """
         world, candidate, at = self.world, self.candidates[name], self.world.data.get(name.partition)
-        is_read = not world.is_log_hidden and world.read_whole_to.keys() == set(range(len(world.logs)))
+        is_first_log = world.is_whole or world.log_number == 1
+        is_read = world.read_whole_to.keys() == set(range(len(world.logs))) and is_first_log and not world.is_log_hidden
         log = world.logs[candidate.view.log_partition] if candidate.view is not None else None
         is_readable = at is not None and at.is_listable and name.partition.topic not in world.hidden
         is_real = any(real in world.hanging for real in self._same(name)) and name.producer_id not in world.shared

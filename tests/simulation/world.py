@@ -161,6 +161,7 @@ class World:
         ]
         self.coordinators.transactions.clear()
         self.coordinators.markers.clear()
+        self.read_whole_to.clear()
 
     def note(self, text: str) -> None:
         """A line of the timeline."""
