@@ -63,6 +63,8 @@ class Heartbeat:
         furthest_behind: unread offsets of the partition that is furthest behind.
         undecided_spans: how much open data may hang, and fresh reads have neither confirmed nor refuted it for half a
             minute. `undecided_names` has the first few, with the reasons.
+        leaderless_names: those of `unproven_names` that belong to `__transaction_state` and have no leader, with the
+            brokers that have a replica.
         unread_log_partitions: how many of `unproven_partitions` are partitions of `__transaction_state`.
         is_coordinator_read: whether at least a part of `__transaction_state` is read to its end: else nothing at all is
             proven. Without that log (`coordinator_view`), whether the watch reads at all.
@@ -88,6 +90,7 @@ class Heartbeat:
     coordinator_view: str
     undecided_spans: int
     undecided_names: tuple[str, ...]
+    leaderless_names: tuple[str, ...]
     is_ready: bool | None = None
     undelivered_events: int | None = None
     topics_digest: str | None = None
@@ -127,7 +130,7 @@ def _are_names(value: Any) -> bool:  # noqa: ANN401 - a decoded value
     return isinstance(value, list) and len(value) <= MOST_NAMES and all(map(_is_name, value))
 
 
-LISTS: Final = ("unproven_names", "undecided_names")
+LISTS: Final = ("unproven_names", "undecided_names", "leaderless_names")
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "instance": is_text(NAME_BYTES),
     "version": is_text(255),

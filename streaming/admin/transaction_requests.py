@@ -43,7 +43,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
-from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo
+from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo, any_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
 from txnwatch.streaming.wire.primitives import present
@@ -290,7 +290,7 @@ def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
 
 def _leaderless(replicas: Sequence[BrokerId]) -> Problem:
     """Why the ids of a partition cannot be listed, and which brokers have it."""
-    brokers = f" until one of its replicas is back: broker {' or '.join(map(str, replicas))}" if replicas else ""
+    brokers = f" until one of its replicas is back: {any_of(replicas)}" if replicas else ""
     return Problem(f"has no leader: its ids cannot be listed{brokers}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,6 +31,11 @@ class PartitionInfo(NamedTuple):
     leader_epoch: LeaderEpoch | None
 
 
+def any_of(replicas: Sequence[BrokerId]) -> str:
+    """The brokers of which one has to come back."""
+    return f"broker {' or '.join(map(str, replicas))}"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
     """A topic in a Metadata response; `topic_id` is empty before Kafka 2.8.
@@ -43,6 +49,11 @@ class TopicInfo:
     partitions: dict[int, PartitionInfo]
     error: Problem | None = None
     replicas: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+
+    def waits_for(self) -> dict[int, str]:
+        """The partitions without a leader whose replicas are known: which broker has to come back."""
+        leaderless = (number for number, info in self.partitions.items() if info.leader is None)
+        return {number: any_of(self.replicas[number]) for number in leaderless if self.replicas.get(number)}
 
     @property
     def is_hidden(self) -> bool:

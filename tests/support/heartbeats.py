@@ -28,5 +28,6 @@ def a_heartbeat(**changes: Any) -> Heartbeat:
         "coordinator_view": "log",
         "undecided_spans": 0,
         "undecided_names": (),
+        "leaderless_names": (),
     }
     return Heartbeat(**{**values, **changes})

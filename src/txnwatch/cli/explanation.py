@@ -463,12 +463,17 @@ def _did(described: DescribedTransaction, updated_ms: TimestampMs | None, past: 
 
 
 def end_text(end: PastEnd) -> str:
-    """How the last transaction of an id ended, and by whom."""
-    how = "committed" if end.is_commit else "aborted"
-    ended_ms = end.complete_ms if end.complete_ms is not None else end.decided.record_timestamp_ms
-    start_ms = end.decided.start_ms
-    after = f", after {duration(ended_ms - start_ms)}" if start_ms is not None else ""
-    return f"Its last transaction was {how} at {utc(ended_ms)}{after}: {CAUSE_MEANS[end.cause]}."
+    """How the last transaction of an id ended, and by whom; an end that is only decided may still not come."""
+    decided, cause = end.decided, CAUSE_MEANS[end.cause]
+    ended_ms = end.complete_ms if end.complete_ms is not None else decided.record_timestamp_ms
+    after = f", after {duration(ended_ms - decided.start_ms)}" if decided.start_ms is not None else ""
+    how, complete = ("committed", "CompleteCommit") if end.is_commit else ("aborted", "CompleteAbort")
+    if end.complete_ms is not None:
+        return f"Its last transaction was {how} at {utc(ended_ms)}{after}: {cause}."
+    return (
+        f"Its last transaction is being {how} since {utc(ended_ms)}{after}: {cause}. "
+        f"The decision can still be taken back until the log has {complete}."
+    )
 
 
 def _live_id(

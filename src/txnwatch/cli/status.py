@@ -160,7 +160,8 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
             yield NotChecked(f"cluster {part.watcher.cluster_id}", why)
             return
         case Missing.LOG:
-            why = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
+            yield from _of_log(part, who)
+            return
         case Missing.DATA:
             why = f"{who} proves nothing there"
         case Missing.DECISION:
@@ -172,7 +173,20 @@ def _not_checked(part: Uncovered) -> Iterator[NotChecked]:
             return
         case Missing.WATCHER:
             why = f"{who} is silent, and no active watcher has the same settings of topics"
-    yield from (NotChecked(name, why) for name in part.names)
+    yield from _each(part, dict.fromkeys(part.names, why), why)
+
+
+def _of_log(part: Uncovered, who: str) -> Iterator[NotChecked]:
+    """The parts of the coordinators' log that are not read, each with the brokers that must come back."""
+    why = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
+    brokers = dict(found.split(": ", 1) for found in part.watcher.leaderless_names if ": " in found)
+    back = {name: f" until one of its replicas is back: {brokers[name]}" for name in part.names if name in brokers}
+    yield from _each(part, {name: f"{why}{back.get(name, '')}" for name in part.names}, why)
+
+
+def _each(part: Uncovered, why_of: Mapping[str, str], why: str) -> Iterator[NotChecked]:
+    """The names, each with its reason, and how many more there are."""
+    yield from (NotChecked(name, reason) for name, reason in why_of.items())
     if part.more:
         plural = "" if part.more == 1 else "s"
         yield NotChecked(f"{part.more} {'more ' if part.names else ''}partition{plural}", why)

@@ -12,7 +12,14 @@ from txnwatch.state.model.errors import BadEventError, BrokerError, SinkError
 from txnwatch.state.model.findings import BucketCount, Finding, ReadLimitReached
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.pauses import Every
-from txnwatch.state.model.values import DurationMs, TimestampMs, is_log
+from txnwatch.state.model.values import (
+    TRANSACTION_STATE_TOPIC,
+    DurationMs,
+    TimestampMs,
+    TopicPartition,
+    is_log,
+    log_numbered,
+)
 from txnwatch.state.text import printable
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.job.checkpoint import Progress
@@ -119,6 +126,7 @@ class HeartbeatSender:
     undelivered: Callable[[], int]
     undecided: Callable[[], Sequence[str]]
     _partitions: tuple[int, int] = (0, 0)
+    _leaderless: dict[TopicPartition, str] = field(default_factory=dict)  # of the coordinators' log
     _counting: Every[TimestampMs] = field(default_factory=lambda: Every(_TOPICS_MS))
 
     def on_batch(self, emitted: Sequence[Finding], now_ms: TimestampMs) -> None:
@@ -139,6 +147,7 @@ class HeartbeatSender:
     def _heartbeat(self, count: BucketCount, emitted: Sequence[Finding], now_ms: TimestampMs) -> Heartbeat:
         evidence = self.evidence()
         unproven = evidence.unproven
+        named = unproven[:MOST_NAMES]
         left = {finding.partition: finding.from_offset for finding in emitted if isinstance(finding, ReadLimitReached)}
         progress = self.progress()
         scanned, by_census = self.watched(now_ms)
@@ -153,12 +162,15 @@ class HeartbeatSender:
             scanned_partitions=scanned,
             census_partitions=by_census,
             unproven_partitions=len(unproven),
-            unproven_names=tuple(map(str, unproven[:MOST_NAMES])),
+            unproven_names=tuple(map(str, named)),
             furthest_behind=progress.furthest_behind(left) if progress is not None else 0,
             unread_log_partitions=sum(map(is_log, unproven)),
             is_coordinator_read=evidence.is_log_read,
             coordinator_view=self.options.coordinator_access,
             undecided_spans=len(undecided),
+            leaderless_names=tuple(
+                f"{one}: {self._leaderless[one]}"[:MOST_NAME] for one in named if one in self._leaderless
+            ),
             undecided_names=tuple(printable(text)[:MOST_NAME] for text in undecided[:MOST_NAMES]),
             is_ready=self.is_ready(),
             undelivered_events=self.undelivered(),
@@ -166,12 +178,18 @@ class HeartbeatSender:
         )
 
     def watched(self, now_ms: TimestampMs) -> tuple[int, int]:
-        """The numbers of partitions that are scanned and that only a census watches; refreshed every minute."""
+        """The numbers of partitions that are scanned and that only a census watches; refreshed every minute.
+
+        So is what the metadata says about the coordinators' log.
+        """
         if self._counting.take(now_ms):
             try:
-                topics = self.cluster.refresh().topics.values()
+                known = self.cluster.refresh().topics
             except BrokerError:
                 return self._partitions
+            topics, log = known.values(), known.get(TRANSACTION_STATE_TOPIC)
+            waits_for = log.waits_for() if log is not None else {}
+            self._leaderless = {log_numbered(number): brokers for number, brokers in waits_for.items()}
             scanned = sum(len(topic.partitions) for topic in topics if self.options.watches(topic))
             self._partitions = scanned, sum(len(topic.partitions) for topic in topics if self.options.counts(topic))
         return self._partitions

@@ -22,6 +22,7 @@ from txnwatch.cli.explain_aborts import (
     read_published,
     unclaimed_text,
 )
+from txnwatch.cli.explanation import end_text
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.model.errors import BadEventError, BrokerError, SkipReason
 from txnwatch.state.model.incident import Action, Decision, IncidentEvent, Initiator
@@ -103,6 +104,21 @@ def the_end(at_ms: int) -> list[PastEnd]:
     values = [(TransactionLogValue(1, PRODUCER, 2, 60_000, state, (), at, at_ms - 100), at) for state, at in states]
     records = [LogRecord(0, number, at, "app", value) for number, (value, at) in enumerate(values)]
     return past_ends(history_of(records))
+
+
+@pytest.mark.parametrize(("decided", "complete"), [("committed", S.COMPLETE_COMMIT), ("aborted", S.COMPLETE_ABORT)])
+def test_a_decision_without_its_complete_record_may_be_taken_back(decided: str, complete: S) -> None:
+    prepare = S.PREPARE_COMMIT if complete is S.COMPLETE_COMMIT else S.PREPARE_ABORT
+    states = ((S.ONGOING, 1_000), (prepare, 2_000), (complete, 2_500))
+    values = [(TransactionLogValue(1, PRODUCER, 2, 60_000, state, (), at, 1_000), at) for state, at in states]
+    records = [LogRecord(0, number, at, "app", value) for number, (value, at) in enumerate(values)]
+    (open_end,), (end,) = past_ends(history_of(records[:2])), past_ends(history_of(records))
+    text = end_text(open_end)
+    assert text.startswith(f"Its last transaction is being {decided} since 1970-01-01 00:00:02.000Z, after 1.0s: ")
+    assert text.endswith(f"The decision can still be taken back until the log has {complete}.")
+    text = end_text(end)
+    assert text.startswith(f"Its last transaction was {decided} at 1970-01-01 00:00:02.500Z, after 1.5s: ")
+    assert "taken back" not in text
 
 
 def at(time_ms: int) -> Marker:

@@ -84,6 +84,24 @@ def test_a_watcher_that_judges_looks_and_what_it_does_not_reach_is_not_checked()
     )
 
 
+def test_a_part_of_the_log_without_a_leader_names_the_brokers_that_must_come_back() -> None:
+    other, data = TopicPartition(TRANSACTION_STATE_TOPIC, 4), "orders-1"
+    partly = a_watcher(
+        unproven_partitions=4,
+        unproven_names=(str(UNREAD), str(other), data),
+        unread_log_partitions=3,
+        leaderless_names=(f"{UNREAD}: broker 2 or 3", "made up", f"{data}: broker 9"),
+    )
+    who = "watcher host:/checkpoint of cluster cluster"
+    why = f"{who} cannot read this part of the coordinators' log, so nothing is proven about its ids"
+    assert missing_of(partly) == {
+        str(UNREAD): f"{why} until one of its replicas is back: broker 2 or 3",
+        str(other): why,
+        "1 more partition": why,
+        data: f"{who} proves nothing there",
+    }
+
+
 def test_open_data_that_may_hang_is_not_checked_and_names_the_brokers_that_must_come_back() -> None:
     why = "__transaction_state-3: has no leader: its ids cannot be listed until one of its replicas is back: broker 2"
     waits = a_watcher(undecided_spans=3, undecided_names=(f"orders-0@5 of producer id 7: {why}",))

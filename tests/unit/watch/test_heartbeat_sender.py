@@ -47,6 +47,11 @@ class Topics(Cluster):
             name: TopicInfo(name, name, partitions={number: PartitionInfo(1, 0) for number in range(count)})
             for name, count in counts.items()
         }
+        led, leaderless = PartitionInfo(1, 0), PartitionInfo(None, None)
+        log = {0: led, 2: leaderless, 3: leaderless}
+        replicas = {0: (1, 2), 2: (), 3: (2, 3)}
+        name = TRANSACTION_STATE_TOPIC
+        topics[name] = TopicInfo(name, name, partitions=log, replicas=replicas)
         return Metadata("cluster", {1: Endpoint("a", 1)}, topics)
 
 
@@ -112,6 +117,18 @@ def test_it_shows_how_far_it_reaches() -> None:
     last = place.sent[-1]
     assert (last.unproven_partitions, last.unread_log_partitions, last.furthest_behind) == (1, 0, 20)
     assert (last.barrier, last.evaluated_ms, last.scanned_partitions, last.census_partitions) == (7, NOW_MS, 2, 3)
+
+
+def test_it_names_the_brokers_that_an_unread_part_of_the_log_waits_for() -> None:
+    place = Place()
+    watch = Watch(HeartbeatTarget(place.beat, Every(1)))
+    without_replicas = TopicPartition(TRANSACTION_STATE_TOPIC, 2)
+    for after_ms in range(0, 40_000, 5_000):
+        watch.batch(COUNT, Unproven((DATA, without_replicas, UNREAD)), after_ms=after_ms)
+    assert place.sent[-1].unproven_names == (str(without_replicas), str(UNREAD), str(DATA))
+    assert place.sent[-1].leaderless_names == (f"{UNREAD}: broker 2 or 3",)
+    watch.batch(COUNT, Unproven((DATA,)), after_ms=40_000)
+    assert place.sent[-1].leaderless_names == ()
 
 
 def test_an_election_at_the_moment_of_a_heartbeat_is_not_reported() -> None:
