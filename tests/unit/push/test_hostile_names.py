@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from support.incidents import an_event
 from txnwatch.push import alertmanager
-from txnwatch.push.alertmanager import _MARKUP, LONGEST_COMMAND, alert_of, harmless
+from txnwatch.push.alertmanager import LONGEST_COMMAND, alert_of, harmless
 from txnwatch.push.push_file import AlertmanagerTarget
 from txnwatch.state.model.incident import AffectedGroup, GroupState, IncidentEvent, WaitingGroup
 from txnwatch.state.model.values import Offset, is_topic_name
@@ -125,14 +125,15 @@ def test_a_command_is_only_text_in_a_code_block(name: str) -> None:
 
 def test_a_long_command_or_name_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
+    pattern: re.Pattern[str] = vars(alertmanager)["_MARKUP"]
 
     class Recorder:
         def search(self, text: str) -> object:
             searched.append(len(text))
-            return _MARKUP.search(text)
+            return pattern.search(text)
 
         def sub(self, *given: Any) -> str:
-            return _MARKUP.sub(*given)
+            return pattern.sub(*given)
 
     monkeypatch.setattr(alertmanager, "_MARKUP", Recorder())
     name = "_" * 32_766 + "a"
