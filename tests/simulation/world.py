@@ -46,6 +46,7 @@ class Setting:
         pause_ms: how much time passes at most between two batches.
         sharing: in how many worlds, of all, two transactional ids may have one producer id.
         keeping_epochs: in how many worlds, of all, a leader that restarts may have its leader epoch of before.
+        returning: in how many worlds, of all, an old replica of data may return with its own log.
         failing: in how many worlds, of all, appends of coordinators may fail and stay in the log.
     """
 
@@ -63,6 +64,7 @@ class Setting:
     faults: frozenset[str] = frozenset({*FAULTS, TWO_IDS, FAILED_APPEND})
     sharing: float = 0.15
     keeping_epochs: float = 0.3
+    returning: float = 0.3
     failing: float = 0.15
     pause_ms: int = 300
 
@@ -93,7 +95,7 @@ class World:
         read_whole_to: the same for those that were read to a listed end once, below the first offset that was not read.
         replaced: the topic ids that were replaced by a topic of the same name, with the tick of that.
         shared: producer ids that two transactional ids have had.
-        keeps_epochs: whether a leader of the coordinators' log may restart and have its leader epoch of before.
+        keeps_epochs, returns_replicas: whether what `keeping_epochs` and `returning` are about may happen here.
         is_healing: whether no fault happens any more.
         seen: what happened how often, for those who want to know what a run was about.
         timeline: the same as text, kept only on request.
@@ -114,12 +116,14 @@ class World:
     replaced: dict[str, int] = field(default_factory=dict)
     seen: Counter[str] = field(default_factory=Counter)
     shared: set[int] = field(init=False)
-    keeps_epochs: bool = field(init=False)
+    keeps_epochs: bool = False
+    returns_replicas: bool = False
     is_healing: bool = False
 
     def __post_init__(self) -> None:
         chance = random.Random(f"restarts {self.rng.getstate()[1][:8]}")  # of its own: other draws stay the same
         self.keeps_epochs = chance.random() < self.setting.keeping_epochs
+        self.returns_replicas = chance.random() < self.setting.returning
         self.data: dict[TopicPartition, DataPartition] = {}
         self.topic_number = 0
         for name in dict.fromkeys(partition.topic for partition in TOPICS[: self.setting.partitions]):
@@ -325,7 +329,6 @@ class World:
 
     def restart_unseen(self, log: PartitionLog, end: int) -> None:
         """A power failure up to Kafka 3.9: a part of the coordinators' log loses its tail, and keeps its epoch."""
-        assert self.keeps_epochs
         log.lose_power(end)
         self.clocks.led_ms[log.partition.partition, log.epoch] = self.clocks.now_ms
         self.seen["tail lost under one leader epoch"] += 1
