@@ -127,8 +127,9 @@ class PartitionLog:
         self.end = max(self.start, to)
         self.reigns += 1
         self.epoch_start = self.end
-        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end and epoch < self.epoch]
-        self.epochs.append((self.epoch, self.end))
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end]
+        if not self.epochs or self.epochs[-1][0] != self.epoch:
+            self.epochs.append((self.epoch, self.end))
         self.follower_end = min(self.follower_end, self.end)
         self.has_leader = True
         self.unreadable.clear()
