@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -280,7 +281,8 @@ def _command(event: IncidentEvent) -> str:
     if command is None:
         return ""
     names = (event.topic or "", event.transactional_id or "")
-    names_in_it = [name for name in names if len(name) <= LONGEST_COMMAND]
+    short = [name for name in names if 0 < len(name) <= LONGEST_COMMAND]
+    names_in_it = [name for name in short if name in command or shlex.quote(name) in command]
     is_shown = (
         len(command) <= LONGEST_COMMAND
         and command.isprintable()
