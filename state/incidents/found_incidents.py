@@ -193,7 +193,7 @@ class SpanIncidents:
     ) -> Plan[None]:
         """Stores the evidence of a confirmed candidate, and makes the step that follows."""
         key, now_ms = key_of(candidate), (yield from ask(Now()))
-        evidence = self.book.findings.confirmed(candidate, found, now_ms)
+        evidence = self.book.findings.confirmed(candidate, found, now_ms, self.book.looks.last)
         first_look = self.book.looks.of(candidate.first_barrier)
         event = event_builder.span_event(
             self.book.origin, candidate, found, cleanup_policy, now_ms, evidence.known, first_look
@@ -448,7 +448,7 @@ class OutcomeRetries:
     def _judge(self, incident: IncidentEvent, fresh: SpanConfirmation, now_ms: TimestampMs) -> Outcome:
         awaited = self._awaited.pop(incident.incident_id)
         if is_same_data(self.book.findings.get(key_of(awaited.candidate)), fresh):
-            evidence = self.book.findings.confirmed(awaited.candidate, fresh, now_ms)
+            evidence = self.book.findings.confirmed(awaited.candidate, fresh, now_ms, self.book.looks.last)
             outcome = agreed(known_outcome(awaited.candidate, fresh), evidence)
         else:
             outcome = unconfirmed(fresh)

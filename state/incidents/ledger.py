@@ -178,7 +178,6 @@ class Ledger:
         now_ms = yield from ask(Now())
         self.refuted.clear()
         self.book.looks.take(emitted)
-        self.findings.batch = self.book.looks.last
         yield from self._tidy(now_ms)
         yield from self._published(self._first(emitted, now_ms), now_ms)
         for learn in (self._outcomes.learn(emitted, now_ms), self._owners.learn(now_ms)):

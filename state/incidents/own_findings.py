@@ -23,7 +23,7 @@ from txnwatch.state.incidents.wanted import (
 from txnwatch.state.model.findings import SpanCandidate, TransactionCandidate
 from txnwatch.state.model.incident import SpanKey
 from txnwatch.state.model.transaction import Marker
-from txnwatch.state.model.values import LONG_AGO, NO_BARRIER, BarrierNumber, TimestampMs
+from txnwatch.state.model.values import LONG_AGO, BarrierNumber, TimestampMs
 
 
 def key_of(candidate: SpanCandidate) -> SpanKey:
@@ -40,14 +40,12 @@ class OwnFindings:
         transactions: the candidates behind the incidents about transactions, by incident id.
         spans: the confirmed hangs, by their span.
         marked: the markers of the last hour that this process has written, or was about to write.
-        batch: the barrier of the current micro-batch.
     """
 
     before: InitVar[StoredFindings | None] = None
     transactions: dict[str, TransactionCandidate] = field(default_factory=dict)
     marked: set[Marked] = field(default_factory=set)
     spans: dict[SpanKey, ProvenHang] = field(default_factory=dict)
-    batch: BarrierNumber = NO_BARRIER
     _incidents: dict[SpanKey, str] = field(default_factory=dict)
     _kept: dict[SpanKey, StoredEvidence] = field(default_factory=dict)
     _markers: dict[SpanKey, Marker] = field(default_factory=dict)
@@ -84,10 +82,12 @@ class OwnFindings:
         if found is not None:
             self.spans[key_of(candidate)] = seen_again(found, candidate)
 
-    def confirmed(self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs) -> ProvenHang:
-        """Stores the evidence of a confirmed hanging span; `found.history` must be set."""
+    def confirmed(
+        self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs, batch: BarrierNumber
+    ) -> ProvenHang:
+        """Stores the evidence of a hanging span that was confirmed in a batch; `found.history` must be set."""
         key = key_of(candidate)
-        new = proven(candidate, found, self.spans.get(key), self._kept.pop(key, None), now_ms, self.batch)
+        new = proven(candidate, found, self.spans.get(key), self._kept.pop(key, None), now_ms, batch)
         self.spans[key], self._is_changed = new, True
         return new
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from simulation.lives import A, B, Life
+from simulation.partition import DataPartition
 from simulation.reader import BatchResult, ReaderListing
 from simulation.truth import Truth, witnessed
 from txnwatch.state.model.incident import ExpectedOutcome as O
@@ -169,20 +170,33 @@ def the_epoch_is_given_again_before_the_data_is_read(life: Script) -> None:
     life.world.data[A].has_leader = True
 
 
-def an_old_replica_brings_the_data_back(life: Script) -> None:
-    """The same, but the data is lost too; the present leaders are listed; then its former leader returns."""
+def _lost_data_comes_back(life: Script, lose: Callable[[DataPartition], object]) -> None:
+    """The same, but the data is lost, too; the present leaders are listed; then a replica that has the data leads."""
     life.start()
     life.batches(2)
-    end = life.log_end
+    end, log = life.log_end, life.world.data[A]
     life.restart()
     life.transact(A, lose=[A])
-    life.world.data[A].fail_over_unclean(0)
+    kept = list(log.entries), list(log.epochs)
+    lose(log)
+    log.former = kept
     life.lose_from(end)
     life.batches(3)
     life.restart()
     life.batches(3)
-    life.world.data[A].return_with_own_log()
+    log.return_with_own_log()
     life.settle()
+
+
+def an_old_replica_brings_the_data_back(life: Script) -> None:
+    """Another replica leads without the data, under a new epoch; then its former leader returns."""
+    _lost_data_comes_back(life, lambda log: log.fail_over_unclean(0))
+
+
+def a_follower_brings_the_lost_data_back(life: Script) -> None:
+    """The leader loses its tail, and keeps its epoch if leaders do so here; then a follower with the tail leads."""
+    keeps = life.world.keeps_epochs
+    _lost_data_comes_back(life, lambda log: log.lose_power(0) if keeps else log.fail_over_unclean(0))
 
 
 def a_late_write_before_the_data(life: Script) -> None:
@@ -286,24 +300,6 @@ def the_same_in_a_batch_that_is_repeated(life: Script) -> None:
 
     reader.crashes, reader.attempt = 1.0, repeated
     life.batches(1)
-
-
-def a_follower_brings_the_lost_data_back(life: Script) -> None:
-    """The leader of A loses its tail and keeps its epoch, and is listed; then a follower that kept the tail leads."""
-    life.start()
-    life.batches(2)
-    end, log = life.log_end, life.world.data[A]
-    life.restart()
-    life.transact(A, lose=[A])
-    kept = list(log.entries), list(log.epochs)
-    log.lose_power(0) if life.world.keeps_epochs else log.fail_over_unclean(0)
-    log.former = kept
-    life.lose_from(end)
-    life.batches(3)
-    life.restart()
-    life.batches(3)
-    log.return_with_own_log()
-    life.settle()
 
 
 LOST = [
