@@ -25,11 +25,10 @@ Serve = Callable[[PageWorld], str]
 SILENT = "The watcher does not answer."
 LOG_IN = "The server asks for a user: load the page again and log in."
 STATES = """() => {
-    window.seen = []
-    setInterval(() => {
-        const state = document.documentElement.dataset.state
-        if (window.seen.at(-1) !== state) window.seen.push(state)
-    }, 50)
+    const page = document.documentElement
+    window.seen = [page.dataset.state]
+    const note = () => { if (window.seen.at(-1) !== page.dataset.state) window.seen.push(page.dataset.state) }
+    new MutationObserver(note).observe(page, {attributes: true, attributeFilter: ["data-state"]})
 }"""
 
 
