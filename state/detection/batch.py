@@ -163,12 +163,14 @@ class Brackets:
 def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrier:
     """The barrier as if one task had read the whole log."""
     holes, clocks, elected = dict(barrier.holes), dict(barrier.clocks), barrier.elected
+    read_epochs = dict(barrier.read_epochs)
     for read in reads:
         holes.update(read.holes)
         elected |= read.elected
+        read_epochs.update(read.read_epochs)
         for broker, clock in read.clocks.items():
             clocks[broker] = both(clocks.get(broker), clock)
-    return replace(barrier, holes=holes, clocks=clocks, elected=elected)
+    return replace(barrier, holes=holes, clocks=clocks, elected=elected, read_epochs=read_epochs)
 
 
 # Ranges that their leader lists and repeatedly cannot read: a bad disk, remote storage that does not answer.
@@ -203,6 +205,32 @@ def _looked_at(
         return notice
     detail = f"given up after {times} tries in {for_ms // 1000} s; a census will show what is open: {notice.detail}"
     return replace(notice, kind=NoticeKind.LOST, detail=detail, is_decode_failure=False)
+
+
+# A leader whose log ends at our position in another epoch than the one that was listed.
+#
+# A leader that has appended nothing leaves no trace of its epoch. So after a clean election of an idle partition, the
+# next leader answers with the epoch of the last batch that was read. With any other epoch, its log is not the one that
+# was read: a replica that was away leads, by an unclean election, and has other records below our position.
+
+
+def settle_divergences(bucket: BucketState, batch: Batch) -> None:
+    """Turns the notices of another log into notices of a truncation, and drops those of an idle election."""
+    kept = [notice for notice in batch.notices if notice.kind is not NoticeKind.DIVERGED]
+    for notice in batch.notices:
+        last_epoch = bucket.reading(notice.partition).last_epoch
+        if notice.kind is NoticeKind.DIVERGED and last_epoch is not None and last_epoch != notice.epoch:
+            detail = f"{notice.detail}, and the last batch that was read is of epoch {last_epoch}"
+            kept.append(replace(notice, kind=NoticeKind.TRUNCATED, detail=detail, epoch=None))
+    batch.notices[:] = kept
+
+
+def note_read_epochs(bucket: BucketState, barrier: Barrier) -> None:
+    """Records the leader epoch of the last batch that was read of each partition of the coordinators' log."""
+    for log, epoch in barrier.read_epochs.items():
+        reading = bucket.reading(log)
+        if reading.last_epoch != epoch:
+            bucket.keep_reading(log, replace(reading, last_epoch=epoch))
 
 
 # The events of a batch, in the order in which they count.

@@ -430,11 +430,12 @@ def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
         epoch, end = data.divergence
         if end < read.fold.position:
             read.truncated(end, f"the leader's log diverges after offset {end} of epoch {epoch}", epoch)
-        elif end > read.fold.position:
-            # A clean election never leads to this: the epochs after `epoch` began at or below our position.
+        elif end > read.fold.position or read.fold.last_epoch is not None:
+            # A clean election never leads to this: the epochs after `epoch` began at or below our position, and a
+            # leader has the epoch of a batch that was read.
             read.replaced(f"the leader has a log of its own: epoch {epoch} goes on until offset {end} there", epoch)
         else:
-            read.last_epoch = epoch
+            read.diverged(f"the leader has no epoch above {epoch} below offset {end}", epoch)
         return
     read.must_check, read.is_answered = False, True
     read.size += len(data.records)

@@ -223,6 +223,20 @@ class RangeReading(Generic[F_co]):
         """Handles a leader that has a log of its own from somewhere below: all that was read is in doubt."""
         self.truncated(self._begin, detail, epoch)
 
+    def diverged(self, detail: str, epoch: LeaderEpoch) -> None:
+        """Handles a leader that has nothing above `epoch` below the position; the fold has no batch yet.
+
+        Our epoch is that of a listing. A leader that has appended nothing leaves no trace of its epoch, so this is
+        usual after an election. Only whoever knows the last batch that was read can tell whether the log is another.
+        For data nobody has to: what another log has open holds its last stable offset, and then a census is taken.
+        """
+        self.last_epoch = epoch
+        if is_log(self.partition):
+            at = self.fold.position
+            self.notices.append(
+                PartitionNotice(NoticeKind.DIVERGED, self.partition, self.topic_id, at, at, detail, epoch=epoch)
+            )
+
     def _fold_from(self, start: Offset) -> None:
         self._begin = start
         self.fold = self.new_fold(start, max(start, self.end))

@@ -195,6 +195,7 @@ class SourceOffset:
         unfinished: frozenset[TopicPartition] = frozenset(),
         holes: Mapping[TopicPartition, Offset] | None = None,
         elected: frozenset[TopicPartition] = frozenset(),
+        read_epochs: Mapping[TopicPartition, LeaderEpoch] | None = None,
     ) -> Barrier:
         """The barrier for every bucket; see TaskPlan and Barrier for the values that a batch adds."""
         read = self.read_positions
@@ -221,6 +222,7 @@ class SourceOffset:
             holes=dict(holes or {}),
             has_coordinator_log=any(map(is_log, self.positions)),
             elected=elected,
+            read_epochs=dict(read_epochs or {}),
             clock_set_by_ms=self.clock_set_by_ms,
             begun=frozenset(filter(is_data, self.begun)),
             first_readings=frozenset(

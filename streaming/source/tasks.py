@@ -28,6 +28,7 @@ from txnwatch.state.model.values import (
     BrokerId,
     CoordinatorAccess,
     DurationMs,
+    LeaderEpoch,
     Offset,
     TimestampMs,
     TopicPartition,
@@ -394,21 +395,30 @@ def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact
     if plan.end is None:
         return
     clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)
-    elected = _elected_since(plan.end, reads)
+    elected, read_epochs = _elected_since(plan.end, reads), _read_epochs(reads)
     if not plan.brings_barrier:
-        yield LogRead(holes, clocks, elected)
+        yield LogRead(holes, clocks, elected, read_epochs)
         return
     for partition, topic_id in plan.end.gone.items():
         yield PartitionNotice(
             NoticeKind.DELETED, partition, topic_id, FIRST_OFFSET, FIRST_OFFSET, "no longer in the cluster's metadata"
         )
-    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected)
+    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected, read_epochs)
 
 
 def _holes(reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, Offset]:
     """Where the last compaction hole ends, for each partition of `__transaction_state` with a hole in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
     return {fold.log: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
+
+
+def _read_epochs(reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, LeaderEpoch]:
+    """The leader epoch of the last batch of each partition of `__transaction_state` that was read."""
+    return {
+        read.partition: epoch
+        for read in reads
+        if is_log(read.partition) and (epoch := read.fold.last_epoch) is not None
+    }
 
 
 def _census_facts(plan: TaskPlan, cluster: Cluster) -> Iterator[Fact]:

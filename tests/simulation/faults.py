@@ -66,8 +66,7 @@ def unclean_log(world: World, draw: float) -> bool:
 
 def _unclean(world: World, log: PartitionLog, draw: float) -> bool:
     cuts = log.boundaries()[-4:]
-    is_data = log.partition.topic != TRANSACTION_STATE_TOPIC  # docs/limits.md has what is not seen of the log
-    may_return = is_data and world.returns_replicas and log.former is not None
+    may_return = world.returns_replicas and log.former is not None
     if may_return and draw * 27644437 % 1 < _SHARE_RETURNED:
         log.return_with_own_log()
         world.seen["a replica returns with its own log"] += 1

@@ -27,6 +27,16 @@ from txnwatch.streaming.log.range_reading import RangeReading
 
 DISKS_FAIL = Setting(faults=frozenset({"unreadable"}), rate=4.0, batches=30, only_new_data_fails=True)
 
+OLD_REPLICAS_RETURN = Setting(
+    faults=frozenset({"unclean failover of the log"}),
+    logs=1,
+    rate=1.5,
+    batches=24,
+    keeping_epochs=0.0,
+    returning=1.0,
+    failing=0.0,
+)
+
 
 class NothingIsGivenUp(Wrapped):
     """A range that cannot be read is tried for ever."""
@@ -50,6 +60,16 @@ class GivenUpIsForgotten(Wrapped):
                 bucket.keep_reading(partition, replace(known, lacks=lacks))
 
         return mock.patch.object(buckets, "give_up", forget)
+
+
+class AnotherLogIsTheSame(Wrapped):
+    """A leader whose log ends at our position in another epoch always counts as one that has appended nothing."""
+
+    def patch(self) -> AbstractContextManager[object]:
+        def drop(_: BucketState, batch: Batch) -> None:
+            batch.notices = [notice for notice in batch.notices if notice.kind is not NoticeKind.DIVERGED]
+
+        return mock.patch.object(buckets, "settle_divergences", drop)
 
 
 class EmptyAnswerIsTheEnd(WorldReader):
@@ -153,5 +173,6 @@ MUTANTS_OF_READING: tuple[tuple[type[WorldReader], Setting, int], ...] = (
     (NothingIsGivenUp, USUAL, 23),
     (GivenUpIsForgotten, DISKS_FAIL, 3),
     (EmptyAnswerIsTheEnd, HEALTHY_AND_QUICK, 12),
+    (AnotherLogIsTheSame, OLD_REPLICAS_RETURN, 112),
     *MUTANTS_OF_THE_TABLE,
 )

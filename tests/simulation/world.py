@@ -46,7 +46,7 @@ class Setting:
         pause_ms: how much time passes at most between two batches.
         sharing: in how many worlds, of all, two transactional ids may have one producer id.
         keeping_epochs: in how many worlds, of all, a leader that restarts may have its leader epoch of before.
-        returning: in how many worlds, of all, an old replica of data may return with its own log.
+        returning: in how many worlds, of all, an old replica may return with its own log.
         failing: in how many worlds, of all, appends of coordinators may fail and stay in the log.
     """
 

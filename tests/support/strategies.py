@@ -208,7 +208,7 @@ data_readings = readings_of(
     whole_at=st.none() | st.integers(0, 9),
     standing=st.none() | st.builds(Standing, offsets, times, st.booleans(), st.none() | times),
 )
-log_readings = readings_of(OF_LOG, number=st.integers(0, 9), hole_end=offsets)
+log_readings = readings_of(OF_LOG, number=st.integers(0, 9), hole_end=offsets, last_epoch=st.none() | epochs)
 buckets = st.builds(
     BucketState,
     agenda=st.dictionaries(producer_ids, times, max_size=3).map(Agenda),
@@ -250,6 +250,7 @@ barriers = st.builds(
     st.dictionaries(logs, offsets, max_size=2),
     st.booleans(),
     st.frozensets(logs, max_size=2),
+    st.dictionaries(logs, epochs, max_size=2),
     st.just(0) | st.integers(-9999, 9999),
     st.frozensets(data_partitions, max_size=2),
     st.frozensets(logs, max_size=2),
@@ -263,6 +264,7 @@ notices = st.builds(
     offsets,
     st.sampled_from(["no answer", "a reset connection"]),
     st.booleans(),
+    st.none() | epochs,
 )
 
 
@@ -333,6 +335,7 @@ log_reads = st.builds(
     st.dictionaries(logs, offsets, max_size=2),
     st.dictionaries(brokers, clocks, max_size=2),
     st.frozensets(logs, max_size=2),
+    st.dictionaries(logs, epochs, max_size=2),
 )
 producer_facts: st.SearchStrategy[Fact] = st.one_of(
     producers_seen(),
