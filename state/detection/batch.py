@@ -163,14 +163,15 @@ class Brackets:
 def _with_what_others_read(barrier: Barrier, reads: Iterable[LogRead]) -> Barrier:
     """The barrier as if one task had read the whole log."""
     holes, clocks, elected = dict(barrier.holes), dict(barrier.clocks), barrier.elected
-    read_epochs = dict(barrier.read_epochs)
+    last_batches, rechecked = dict(barrier.last_batches), dict(barrier.rechecked)
     for read in reads:
         holes.update(read.holes)
         elected |= read.elected
-        read_epochs.update(read.read_epochs)
+        last_batches.update(read.last_batches)
+        rechecked.update(read.rechecked)
         for broker, clock in read.clocks.items():
             clocks[broker] = both(clocks.get(broker), clock)
-    return replace(barrier, holes=holes, clocks=clocks, elected=elected, read_epochs=read_epochs)
+    return replace(barrier, holes=holes, clocks=clocks, elected=elected, last_batches=last_batches, rechecked=rechecked)
 
 
 # Ranges that their leader lists and repeatedly cannot read: a bad disk, remote storage that does not answer.
@@ -207,30 +208,32 @@ def _looked_at(
     return replace(notice, kind=NoticeKind.LOST, detail=detail, is_decode_failure=False)
 
 
-# A leader whose log ends at our position in another epoch than the one that was listed.
+# A leader that has another log than the one that was read.
 #
-# A leader that has appended nothing leaves no trace of its epoch. So after a clean election of an idle partition, the
-# next leader answers with the epoch of the last batch that was read. With any other epoch, its log is not the one that
-# was read: a replica that was away leads, by an unclean election, and has other records below our position.
+# Another leader may have lost what was read and have other records at the same offsets: a replica that was away leads,
+# by an unclean election, with a log of its own; or, before Kafka 4.0, the same leader has lost its power, its tail and
+# its memory. If the tail has grown again, neither the end of the log nor the epochs of the answers show it. So after
+# each change of a leader, the batch that was read last is read again and compared.
 
 
-def settle_divergences(bucket: BucketState, batch: Batch) -> None:
-    """Turns the notices of another log into notices of a truncation, and drops those of an idle election."""
-    kept = [notice for notice in batch.notices if notice.kind is not NoticeKind.DIVERGED]
-    for notice in batch.notices:
-        last_epoch = bucket.reading(notice.partition).last_epoch
-        if notice.kind is NoticeKind.DIVERGED and last_epoch is not None and last_epoch != notice.epoch:
-            detail = f"{notice.detail}, and the last batch that was read is of epoch {last_epoch}"
-            kept.append(replace(notice, kind=NoticeKind.TRUNCATED, detail=detail, epoch=None))
-    batch.notices[:] = kept
+def notice_other_logs(bucket: BucketState, batch: Batch) -> None:
+    """Adds a notice for each partition of the coordinators' log of which the last batch is not the one that was read.
+
+    A batch that cannot be read again may be gone by compaction; it proves nothing, so the log counts as another one.
+    """
+    for log, found in batch.barrier.rechecked.items():
+        known = bucket.reading(log).last_batch
+        if known is not None and known != found:
+            detail = "the leader has changed, and the batch that was read last is another one there, or is gone"
+            batch.notices.append(PartitionNotice(NoticeKind.TRUNCATED, log, "", FIRST_OFFSET, FIRST_OFFSET, detail))
 
 
-def note_read_epochs(bucket: BucketState, barrier: Barrier) -> None:
-    """Records the leader epoch of the last batch that was read of each partition of the coordinators' log."""
-    for log, epoch in barrier.read_epochs.items():
+def note_last_batches(bucket: BucketState, barrier: Barrier) -> None:
+    """Records the last batch that was read of each partition of the coordinators' log."""
+    for log, last in barrier.last_batches.items():
         reading = bucket.reading(log)
-        if reading.last_epoch != epoch:
-            bucket.keep_reading(log, replace(reading, last_epoch=epoch))
+        if reading.last_batch != last:
+            bucket.keep_reading(log, replace(reading, last_batch=last))
 
 
 # The events of a batch, in the order in which they count.

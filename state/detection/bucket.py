@@ -31,10 +31,10 @@ from txnwatch.state.detection.batch import (
     blocked_offsets,
     follow,
     give_up,
+    note_last_batches,
     note_last_stable,
-    note_read_epochs,
     note_whole,
-    settle_divergences,
+    notice_other_logs,
 )
 from txnwatch.state.detection.bucket_indexes import is_known_by_census
 from txnwatch.state.detection.bucket_state import BucketState
@@ -46,7 +46,7 @@ from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
 from txnwatch.state.detection.span import Step, described_open, doubted, not_described, not_there
 from txnwatch.state.detection.view import forget_unseen
 from txnwatch.state.model.clocks import RESERVE_MS, Clock, Clocks
-from txnwatch.state.model.facts import NEVER_REPORTED, Barrier, Fact, ProducerSeen
+from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import (
     BucketCount,
     CensusIncomplete,
@@ -134,7 +134,7 @@ def follow_readings(run: BucketBatch) -> None:
     before, and have the number of the reading that begins with this batch.
     """
     give_up(run.bucket, run.batch, run.policy)
-    settle_divergences(run.bucket, run.batch)
+    notice_other_logs(run.bucket, run.batch)
     run.before = ReadBefore(run.bucket, run.batch)
     run.complete = follow(run.bucket, run.batch, reports_partitions=run.reports_partitions)
     run.logs = LogReadings(run.bucket, run.batch.barrier)
@@ -192,7 +192,7 @@ def end_readings(run: BucketBatch) -> None:
     Assumes that all records of the batch are applied: an id that they show is not gone.
     """
     run.logs.keep(run.bucket, run.batch.barrier)
-    note_read_epochs(run.bucket, run.batch.barrier)
+    note_last_batches(run.bucket, run.batch.barrier)
     note_whole(run.bucket, run.batch)
     if run.reports_partitions:
         note_last_stable(run.bucket, run.batch, run.policy)
@@ -314,7 +314,7 @@ PHASES: tuple[Callable[[BucketBatch], None], ...] = (
 
 def _about_partitions(bucket: BucketState, batch: Batch) -> Iterable[Finding]:
     """Findings about partitions and brokers, which concern no producer."""
-    yield from (PartitionAlarm(notice) for notice in batch.notices if notice.kind not in NEVER_REPORTED)
+    yield from (PartitionAlarm(notice) for notice in batch.notices if notice.kind is not NoticeKind.LEFT)
     yield from (CensusRequest(partition, CensusReason.HIDDEN) for partition in bucket.lacking(Lack.NAME))
     yield from (CensusRequest(partition, CensusReason.FAILED) for partition in bucket.lacking(Lack.DESCRIPTION))
     yield from _incomplete(batch)

@@ -25,12 +25,11 @@ from typing import Final, NamedTuple
 from msgspec import field
 from msgspec.structs import replace
 
-from txnwatch.state.model.facts import NoticeKind
+from txnwatch.state.model.facts import LastBatch, NoticeKind
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     BarrierNumber,
     DurationMs,
-    LeaderEpoch,
     ModelValue,
     Offset,
     TimestampMs,
@@ -250,8 +249,8 @@ class Reading(ModelValue, frozen=True):
             those of an earlier one, whatever their offsets, even of idle producer ids.
         hole_end: the end of the last compaction hole of a partition of the coordinators' log; never carry state across
             it.
-        last_epoch: the leader epoch of the last batch that was read of a partition of the coordinators' log; None
-            before the first batch, also of a new reading.
+        last_batch: the last batch that was read of a partition of the coordinators' log; None before the first one,
+            also of a new reading.
         whole_at: the last barrier at which a data partition was read to its listed end; None if the last batch read it
             to its end.
         standing: the last stable offset of a data partition, if it is below the end. Only in the bucket that reports on
@@ -261,7 +260,7 @@ class Reading(ModelValue, frozen=True):
     lacks: dict[Lack, Lacking] = field(default_factory=dict)
     number: int = 0
     hole_end: Offset = FIRST_OFFSET
-    last_epoch: LeaderEpoch | None = None
+    last_batch: LastBatch | None = None
     whole_at: BarrierNumber | None = None
     standing: Standing | None = None
 
@@ -311,7 +310,7 @@ def after(reading: Reading, event: ReadEvent, shown: Lacking) -> tuple[Reading, 
     changed = reading if found == reading.lacks else replace(reading, lacks=found)
     if Besides.NEW_NUMBER in besides:
         # Never carry state into a new reading; its offsets may start again.
-        changed = replace(changed, number=reading.number + 1, hole_end=FIRST_OFFSET, last_epoch=None)
+        changed = replace(changed, number=reading.number + 1, hole_end=FIRST_OFFSET, last_batch=None)
     return changed, frozenset(besides)
 
 

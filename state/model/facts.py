@@ -185,11 +185,9 @@ class NoticeKind(StrEnum):
     DELETED = "deleted"
     HIDDEN = "hidden"
     LEFT = "left"
-    DIVERGED = "diverged"
 
 
 READ_LATER = frozenset({NoticeKind.GAP, NoticeKind.LEFT})
-NEVER_REPORTED = frozenset({NoticeKind.LEFT, NoticeKind.DIVERGED})  # of no concern to a person
 KEEPS_WHAT_IS_KNOWN = READ_LATER | {NoticeKind.HIDDEN}  # the data read before stays valid
 
 
@@ -201,14 +199,11 @@ class PartitionNotice(Variant, frozen=True):
             DeleteRecords removed it first, or reading failed too often. truncated: data that was read from
             `from_offset` on is no longer in the log. deleted: the topic with this id is gone. left: the range was
             listed and waits for the next micro-batch, because this one reached its read limit; this is not a failure.
-            hidden: the partition is a participant of a transaction, and this user may not describe its topic. diverged:
-            the leader of a partition of the coordinators' log does not have the last leader epoch that was listed; only
-            the state knows whether a batch of that epoch was read (`batch.settle_divergences`).
+            hidden: the partition is a participant of a transaction, and this user may not describe its topic.
         from_offset: first offset of the range that the notice is about.
         to_offset: the offset after that range.
         detail: the reason, as text for people.
         is_decode_failure: bytes were read that cannot be decoded.
-        epoch: the leader epoch that the leader's log has below `from_offset`; only of `diverged`.
     """
 
     kind: NoticeKind
@@ -218,7 +213,6 @@ class PartitionNotice(Variant, frozen=True):
     to_offset: Offset
     detail: str
     is_decode_failure: bool = False
-    epoch: LeaderEpoch | None = None
 
 
 class CensusListing(NamedTuple):
@@ -294,17 +288,34 @@ class Throttled(Variant, frozen=True):
     throttled_ms: Mapping[str, DurationMs]
 
 
+class LastBatch(NamedTuple):
+    """The batch with which what was read of a log ends; it shows whether another leader has the same log.
+
+    Two leaders that have a batch of one leader epoch at one offset have the same log below it.
+
+    Attributes:
+        epoch: the leader epoch of the batch.
+        crc: the batch's CRC. None where each restart of a leader raises its epoch; elsewhere a leader that has lost its
+            tail can append another batch under the same epoch.
+    """
+
+    epoch: LeaderEpoch
+    crc: int | None
+
+
 class LogRead(Variant, frozen=True):
     """What one of several tasks found in the coordinators' log. Add it to the barrier row, which another task emits.
 
     Attributes:
-        holes, clocks, elected, read_epochs: as in the row `barrier`, for the partitions that the task has read.
+        holes, clocks, elected, last_batches, rechecked: as in the row `barrier`, for the partitions that the task has
+            read.
     """
 
     holes: Mapping[TopicPartition, Offset]
     clocks: Mapping[BrokerId, Clock]
     elected: frozenset[TopicPartition] = frozenset()
-    read_epochs: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    last_batches: Mapping[TopicPartition, LastBatch] = field(default_factory=dict)
+    rechecked: Mapping[TopicPartition, LastBatch | None] = field(default_factory=dict)
 
 
 class Barrier(Variant, frozen=True):
@@ -333,8 +344,10 @@ class Barrier(Variant, frozen=True):
             cluster has no such log yet, but a hidden or deleted log looks the same.
         elected: partitions of the coordinators' log with a record of a later leader epoch than that of their listed
             end: between the listing and the reading, an election can have removed listed records.
-        read_epochs: the leader epoch of the last batch of each partition of the coordinators' log with batches in the
-            ranges of this batch.
+        last_batches: the last batch of each partition of the coordinators' log with batches in the ranges of this
+            micro-batch.
+        rechecked: partitions of the coordinators' log that may have another leader than before, with the batch before
+            the range of this micro-batch, as the present leader has it; None if it has no batch that ends there.
         clock_set_by_ms: by how much our own clock was set since the last pair: forward, or back if it is negative.
         begun: data partitions that this batch reads for the first time.
         first_readings: partitions of the coordinators' log that this batch reads for the first time, or whose leader
@@ -355,7 +368,8 @@ class Barrier(Variant, frozen=True):
     holes: dict[TopicPartition, Offset] = field(default_factory=dict)
     has_coordinator_log: bool = True
     elected: frozenset[TopicPartition] = frozenset()
-    read_epochs: dict[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    last_batches: dict[TopicPartition, LastBatch] = field(default_factory=dict)
+    rechecked: dict[TopicPartition, LastBatch | None] = field(default_factory=dict)
     clock_set_by_ms: DurationMs = NO_TIME
     begun: frozenset[TopicPartition] = frozenset()
     first_readings: frozenset[TopicPartition] = frozenset()

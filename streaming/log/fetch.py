@@ -435,7 +435,9 @@ def take_records(read: RangeReading[Fold], data: PartitionData) -> None:
             # leader has the epoch of a batch that was read.
             read.replaced(f"the leader has a log of its own: epoch {epoch} goes on until offset {end} there", epoch)
         else:
-            read.diverged(f"the leader has no epoch above {epoch} below offset {end}", epoch)
+            # A leader that has appended nothing leaves no trace of its epoch: this is usual after an election. Of the
+            # coordinators' log, the last batch is compared, too (LastBatch).
+            read.last_epoch = epoch
         return
     read.must_check, read.is_answered = False, True
     read.size += len(data.records)

@@ -27,8 +27,10 @@ class Range(ModelValue, frozen=True):
 
     Attributes:
         last_epoch: leader epoch of what was read before `start`; None if unknown, then divergence cannot be detected.
-        must_check: ask the leader once even if the range is empty, because its epoch has risen.
+        must_check: ask the leader once even if the range is empty, because another leader may have another log.
         listed_epoch: the leader epoch of the last listing before this range; None if there was none.
+        is_recheck: the range is the last offset that was read. It is read again to see whether the leader has the same
+            batch there (LastBatch).
     """
 
     partition: TopicPartition
@@ -41,6 +43,7 @@ class Range(ModelValue, frozen=True):
     is_first: bool = False
     is_tail: bool = False
     listed_epoch: LeaderEpoch | None = None
+    is_recheck: bool = False
 
     @property
     def is_history(self) -> bool:
@@ -222,20 +225,6 @@ class RangeReading(Generic[F_co]):
     def replaced(self, detail: str, epoch: LeaderEpoch) -> None:
         """Handles a leader that has a log of its own from somewhere below: all that was read is in doubt."""
         self.truncated(self._begin, detail, epoch)
-
-    def diverged(self, detail: str, epoch: LeaderEpoch) -> None:
-        """Handles a leader that has nothing above `epoch` below the position; the fold has no batch yet.
-
-        Our epoch is that of a listing. A leader that has appended nothing leaves no trace of its epoch, so this is
-        usual after an election. Only whoever knows the last batch that was read can tell whether the log is another.
-        For data nobody has to: what another log has open holds its last stable offset, and then a census is taken.
-        """
-        self.last_epoch = epoch
-        if is_log(self.partition):
-            at = self.fold.position
-            self.notices.append(
-                PartitionNotice(NoticeKind.DIVERGED, self.partition, self.topic_id, at, at, detail, epoch=epoch)
-            )
 
     def _fold_from(self, start: Offset) -> None:
         self._begin = start

@@ -158,6 +158,7 @@ class TransactionFold(BatchWalker):
         stamps: timestamps by the clock of the last leader in the range, None before the first record.
         hole: the first offset that compaction has removed; None if none is missing.
         last_hole_end: where the last hole so far ended; `start` if there was none.
+        last_header: the header of the last batch, None before the first.
     """
 
     def __init__(self, log: TopicPartition, start: Offset, end: Offset, *, backlog_end: Offset = FIRST_OFFSET) -> None:
@@ -167,6 +168,7 @@ class TransactionFold(BatchWalker):
         self.hole: Offset | None = None
         self.last_hole_end = start
         self.stamps: Stamps | None = None
+        self.last_header: BatchHeader | None = None
         self._views: dict[Use, CoordinatorView] = {}
         self._held: dict[Use, frozenset[TopicPartition]] = {}
         self._owner: dict[str, ProducerId] = {}
@@ -185,6 +187,7 @@ class TransactionFold(BatchWalker):
             WireError: a batch, key or value of this log cannot be decoded; `position` is the batch's offset.
         """
         for at, header in self.headers(buffer):
+            self.last_header = header
             self.note_hole(header)
             if hole_end_before is not None:
                 self.last_hole_end = hole_end_before[header.base_offset]
@@ -384,6 +387,29 @@ class HeldBytes:
             max(self._folds.values(), key=lambda fold: fold.size).condense()
 
 
+class LastBatchFold(BatchWalker):
+    """Walks the batch with which an earlier range ended; its records are not read.
+
+    Attributes:
+        last_header: the header of the batch, None if it was not found.
+    """
+
+    reads_records = False
+
+    def __init__(self, start: Offset, end: Offset) -> None:
+        super().__init__(start, end)
+        self.last_header: BatchHeader | None = None
+
+    def feed(self, buffer: memoryview | bytes) -> None:
+        """Walks the `records` of one Fetch response.
+
+        Raises:
+            WireError: a length or magic that no broker writes.
+        """
+        for _, header in self.headers(buffer):
+            self.last_header = header
+
+
 class FirstReadFold(TransactionFold):
     """Folds the first range read of a partition, all of which was there before reading began.
 
@@ -416,13 +442,20 @@ class FirstReadFold(TransactionFold):
         self._room.make()
 
     def _look_through(self, raw: bytes, begin: int) -> None:
-        at, live = 0, self._live
+        last_at = self._look_from(raw, begin, 0)
+        if last_at >= 0:
+            self.last_header = header_at(raw, last_at)
+
+    def _look_from(self, raw: bytes, begin: int, at: int) -> int:
+        """Looks at the batches from a byte on; returns where the last one begins, -1 if there is none."""
+        live, last_at = self._live, -1
         while True:
             seen = quick_decode(raw, at)
             if seen is None:
                 found = next(self.headers(raw, at), None)
                 if found is None:
-                    return
+                    return last_at
+                last_at = found[0]
                 self.note_hole(found[1])
                 at = self._decode(raw, begin, *found)
                 continue
@@ -431,7 +464,7 @@ class FirstReadFold(TransactionFold):
                 self._pass_hole(base_offset)
             if base_offset >= self.end:
                 self.position = self.end
-                return
+                return last_at
             if base_offset >= self.start:
                 self._stamp(timestamp_ms, leader_epoch)
                 if is_live:
@@ -443,7 +476,7 @@ class FirstReadFold(TransactionFold):
                     self._has_new_records = True
             self.leader_epoch = leader_epoch
             self.position = base_offset + 1
-            at = end
+            last_at, at = at, end
 
     def _pass_hole(self, end: Offset) -> None:
         if self.hole is None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace as with_changes
 
 from txnwatch.state.model.clocks import Clock, ClockBase, Leader
 from txnwatch.state.model.errors import CheckpointError
-from txnwatch.state.model.facts import Barrier
+from txnwatch.state.model.facts import Barrier, LastBatch
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     LONG_AGO,
@@ -195,7 +195,8 @@ class SourceOffset:
         unfinished: frozenset[TopicPartition] = frozenset(),
         holes: Mapping[TopicPartition, Offset] | None = None,
         elected: frozenset[TopicPartition] = frozenset(),
-        read_epochs: Mapping[TopicPartition, LeaderEpoch] | None = None,
+        last_batches: Mapping[TopicPartition, LastBatch] | None = None,
+        rechecked: Mapping[TopicPartition, LastBatch | None] | None = None,
     ) -> Barrier:
         """The barrier for every bucket; see TaskPlan and Barrier for the values that a batch adds."""
         read = self.read_positions
@@ -222,7 +223,8 @@ class SourceOffset:
             holes=dict(holes or {}),
             has_coordinator_log=any(map(is_log, self.positions)),
             elected=elected,
-            read_epochs=dict(read_epochs or {}),
+            last_batches=dict(last_batches or {}),
+            rechecked=dict(rechecked or {}),
             clock_set_by_ms=self.clock_set_by_ms,
             begun=frozenset(filter(is_data, self.begun)),
             first_readings=frozenset(

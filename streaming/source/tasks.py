@@ -21,14 +21,13 @@ import pyarrow as pa
 
 from txnwatch.state.model.clocks import Clock, both
 from txnwatch.state.model.errors import BrokerError
-from txnwatch.state.model.facts import Fact, LastStable, LogRead, NoticeKind, PartitionNotice, Throttled
+from txnwatch.state.model.facts import Fact, LastBatch, LastStable, LogRead, NoticeKind, PartitionNotice, Throttled
 from txnwatch.state.model.values import (
     FIRST_OFFSET,
     LONG_AGO,
     BrokerId,
     CoordinatorAccess,
     DurationMs,
-    LeaderEpoch,
     Offset,
     TimestampMs,
     TopicPartition,
@@ -40,7 +39,7 @@ from txnwatch.streaming.log.coordinator_log import OwnerNames, read_owner_names
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
-from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, Stamps, TransactionFold
+from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, LastBatchFold, Stamps, TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, take_census
 from txnwatch.streaming.source.lister import Lister, check_access, hidden_participants
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
@@ -55,6 +54,7 @@ from txnwatch.streaming.source.rows import (
     fact_rows,
     packed_batch,
 )
+from txnwatch.streaming.wire.record_batch import BatchHeader
 
 OFFSETS_WORTH_A_TASK = 100_000
 LOG_OFFSETS_WORTH_A_TASK = 20_000  # half a second of decoding
@@ -107,7 +107,7 @@ def plan_reads(
     start: SourceOffset, end: SourceOffset, options: SourceOptions, census: Census | None = None
 ) -> list[TaskPlan]:
     """The plans of one batch, one per task, with its census if there is one."""
-    ranges = [found for found in (_range(start, end, partition) for partition in end.positions) if found is not None]
+    ranges = [found for partition in end.positions for found in _ranges(start, end, partition)]
     log = [found for found in ranges if not is_data(found.partition)]
     data = [found for found in ranges if is_data(found.partition)]
     history = [found for found in log if found.is_history]
@@ -188,6 +188,17 @@ def _goes_on(start: SourceOffset, end: SourceOffset, partition: TopicPartition) 
     return before.topic_id == end.positions[partition].topic_id and before.offset >= before.listed
 
 
+def _ranges(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Iterator[Range]:
+    """The range of a partition, if there is one; of the coordinators' log, also the last offset before it."""
+    found = _range(start, end, partition)
+    if found is None:
+        return
+    yield found
+    if is_log(partition) and found.must_check and found.start > FIRST_OFFSET:
+        last = Offset(found.start - 1)
+        yield Range(partition, found.topic_id, last, found.start, is_recheck=True)
+
+
 def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) -> Range | None:
     at = end.positions[partition]
     if not is_begun(at) or at.is_stale:
@@ -209,7 +220,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             begin,
             at.offset,
             before.epoch if begin > 0 else None,
-            must_check=before.epoch != at.epoch,
+            must_check=(before.epoch, before.connection) != (at.epoch, at.connection),
             backlog_end=backlog_end,
             is_tail=not is_data(partition) and begin >= backlog_end and _goes_on(start, end, partition),
             listed_epoch=before.epoch,
@@ -287,6 +298,36 @@ def _stamped(
         fold, at = read.fold, end.positions[read.partition]
         if isinstance(fold, TransactionFold) and fold.stamps is not None and isinstance(at, Position):
             yield fold.log, fold.stamps, at
+
+
+# The last batch that was read of each partition of `__transaction_state`, and that batch as another leader has it.
+
+
+def last_batches_of(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, LastBatch]:
+    """The last batch of each partition of `__transaction_state` with batches in this micro-batch."""
+    return {
+        fold.log: _last_batch(end, fold.log, fold.last_header)
+        for read in reads
+        if isinstance(fold := read.fold, TransactionFold) and fold.last_header is not None
+    }
+
+
+def rechecked_of(end: SourceOffset, reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, LastBatch | None]:
+    """The batches that were read again; None if there is no batch that ends where reading goes on."""
+    found: dict[TopicPartition, LastBatch | None] = {}
+    for read in reads:
+        if isinstance(fold := read.fold, LastBatchFold):
+            header = fold.last_header
+            is_there = header is not None and header.last_offset + 1 == read.end and not read.notices
+            found[read.partition] = (
+                _last_batch(end, read.partition, header) if header is not None and is_there else None
+            )
+    return found
+
+
+def _last_batch(end: SourceOffset, log: TopicPartition, header: BatchHeader) -> LastBatch:
+    at = end.positions[log]
+    return LastBatch(header.leader_epoch, header.crc if isinstance(at, Position) and at.connection else None)
 
 
 # Runs the plan of one task: reads its ranges within the budgets, and returns their facts.
@@ -367,7 +408,9 @@ def reading_of_range(found: Range, options: SourceOptions, room: HeldBytes) -> R
     def data_fold(start: Offset, end: Offset) -> PartitionFold:
         return PartitionFold(start, end, keep_episodes=options.episodes)
 
-    def log_fold(start: Offset, end: Offset) -> TransactionFold:
+    def log_fold(start: Offset, end: Offset) -> TransactionFold | LastBatchFold:
+        if found.is_recheck:
+            return LastBatchFold(start, end)
         if found.is_history:
             return FirstReadFold(found.partition, start, end, backlog_end=found.backlog_end, room=room)
         return TransactionFold(found.partition, start, end, backlog_end=found.backlog_end)
@@ -379,46 +422,44 @@ def plan_facts(plan: TaskPlan, reads: list[RangeReading[Fold]]) -> Iterator[Fact
     """The facts of a plan whose ranges have been read."""
     yield from plan.unlisted
     for read, found in zip(reads, plan.ranges, strict=True):
-        yield from read.notices
-        if isinstance(read.fold, TransactionFold):
-            yield from read.fold.facts(is_first=found.is_first)
-            if found.is_tail and read.fold.hole is not None:
-                detail = "compaction removed unread records: the end of a transaction may be among them"
-                yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
-        else:
-            for fold in (*read.earlier, read.fold):
-                if isinstance(fold, PartitionFold):
-                    yield from fold.facts(read.partition, read.topic_id, plan.listed_ms, read.youngest_epoch)
-            stable = read.last_stable_offset
-            if stable is not None and stable < read.fold.position:
-                yield LastStable(read.partition, read.topic_id, stable)
+        if not found.is_recheck:
+            yield from read.notices
+            yield from _range_facts(read, found, plan.listed_ms)
     if plan.end is None:
         return
     clocks, holes = clocks_of(plan.end, plan.previous_listed_ms, plan.followed, reads), _holes(reads)
-    elected, read_epochs = _elected_since(plan.end, reads), _read_epochs(reads)
+    elected = _elected_since(plan.end, reads)
+    last_batches, rechecked = last_batches_of(plan.end, reads), rechecked_of(plan.end, reads)
     if not plan.brings_barrier:
-        yield LogRead(holes, clocks, elected, read_epochs)
+        yield LogRead(holes, clocks, elected, last_batches, rechecked)
         return
     for partition, topic_id in plan.end.gone.items():
         yield PartitionNotice(
             NoticeKind.DELETED, partition, topic_id, FIRST_OFFSET, FIRST_OFFSET, "no longer in the cluster's metadata"
         )
-    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected, read_epochs)
+    yield plan.end.barrier_fact(clocks, plan.risen, plan.unfinished, holes, elected, last_batches, rechecked)
+
+
+def _range_facts(read: RangeReading[Fold], found: Range, listed_ms: TimestampMs) -> Iterator[Fact]:
+    """What one range that has been read shows, besides its notices."""
+    if isinstance(read.fold, TransactionFold):
+        yield from read.fold.facts(is_first=found.is_first)
+        if found.is_tail and read.fold.hole is not None:
+            detail = "compaction removed unread records: the end of a transaction may be among them"
+            yield PartitionNotice(NoticeKind.LOST, read.partition, read.topic_id, read.fold.hole, found.end, detail)
+        return
+    for fold in (*read.earlier, read.fold):
+        if isinstance(fold, PartitionFold):
+            yield from fold.facts(read.partition, read.topic_id, listed_ms, read.youngest_epoch)
+    stable = read.last_stable_offset
+    if stable is not None and stable < read.fold.position:
+        yield LastStable(read.partition, read.topic_id, stable)
 
 
 def _holes(reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, Offset]:
     """Where the last compaction hole ends, for each partition of `__transaction_state` with a hole in its range."""
     folds = [read.fold for read in reads if isinstance(read.fold, TransactionFold)]
     return {fold.log: fold.last_hole_end for fold in folds if fold.last_hole_end > fold.start}
-
-
-def _read_epochs(reads: Iterable[RangeReading[Fold]]) -> dict[TopicPartition, LeaderEpoch]:
-    """The leader epoch of the last batch of each partition of `__transaction_state` that was read."""
-    return {
-        read.partition: epoch
-        for read in reads
-        if is_log(read.partition) and (epoch := read.fold.last_epoch) is not None
-    }
 
 
 def _census_facts(plan: TaskPlan, cluster: Cluster) -> Iterator[Fact]:

@@ -13,6 +13,7 @@ import pytest
 from simulation.abort import run_with_abort
 from simulation.run import USUAL
 from simulation.test_abort import LATE_OR_LOST
+from simulation.world import Setting
 from txnwatch.state.incidents.life import LIFE, Happening, Known, NextStep, step
 
 _MOST_SEEDS = 60
@@ -33,18 +34,21 @@ class Planted(NamedTuple):
     forging: bool = True
     hides: bool = False
     mode: str = "on"
+    settings: tuple[Setting, ...] = (USUAL, LATE_OR_LOST)
 
     def is_found(self, seed: int) -> bool:
         """Whether one of the worlds of a seed shows it."""
         worlds = (
             run_with_abort(seed, setting, forging=self.forging, hides=self.hides, mode=self.mode)
-            for setting in SETTINGS
+            for setting in self.settings
         )
         return any(world.problems for world in worlds)
 
 
 H, NO_STEP = Happening, NextStep.NOTHING
-SETTINGS = (USUAL, LATE_OR_LOST)
+LOG_IS_LOST = Setting(
+    faults=frozenset({"unclean failover of the log", "stray write"}), rate=4.0, batches=24, keeping_epochs=1.0
+)
 PLANTED: dict[str, Planted] = {
     "what is confirmed is not opened": Planted(H.CONFIRMED, {"nothing": NO_STEP}),
     "a hang stays a stray write": Planted(
@@ -56,7 +60,9 @@ PLANTED: dict[str, Planted] = {
     "a stray write is not told": Planted(H.STRAY_WRITE, {"nothing": NO_STEP}, 4, forging=False),
     "a decision is not told": Planted(H.DECIDED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a change is not told": Planted(H.CHANGED, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
-    "an outcome that no longer counts stays": Planted(H.WITHDRAWN, {"found": NO_STEP}, 640, forging=False),
+    "an outcome that no longer counts stays": Planted(
+        H.WITHDRAWN, {"found": NO_STEP}, 44, forging=False, settings=(LOG_IS_LOST,)
+    ),
     "an end is not told": Planted(H.OVER, {"found": NO_STEP, "claimed": NO_STEP}, forging=False),
     "a second incident about a transaction stays open": Planted(H.DOUBLED, {"found": NO_STEP, "claimed": NO_STEP}),
     "a live transaction is not defended": Planted(H.CONTRADICTED, {"claimed": NO_STEP}, 114),

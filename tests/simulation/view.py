@@ -44,6 +44,7 @@ class View:
         self.metadata: Metadata | None = None
         self.refreshed = self.reconnects = 0
         self._rng = rng
+        self._rng_of_rechecks = random.Random(repr(rng.getstate()[1][:4]))  # the other draws stay the same
 
     @property
     def known(self) -> Metadata:
@@ -183,12 +184,16 @@ class View:
 
     def _try(self, read: RangeReading, patience: int) -> int:
         """One Fetch; returns the patience that is left."""
-        self.world.churn()
+        rng = self._rng
+        if read.wanted.is_recheck:
+            rng = self._rng_of_rechecks
+        if not read.wanted.is_recheck or self.world.keeps_epochs or self.world.returns_replicas:
+            self.world.churn()
         before = (read.fold.position, read.must_check)
-        if self._rng.random() < self.throttled:
+        if rng.random() < self.throttled:
             self.empty_answer(read)
             return patience
-        problem = self._fetch(read)
+        problem = self._fetch(read, rng)
         if (read.fold.position, read.must_check) == before:
             patience -= 1
         if patience == 0 and read.needs_fetch:
@@ -201,7 +206,7 @@ class View:
         read.is_answered = read.is_answered or not read.must_check
         self.world.note(f"{read.partition}: throttled at {read.fold.position}")
 
-    def _fetch(self, read: RangeReading) -> Problem | None:
+    def _fetch(self, read: RangeReading, rng: random.Random) -> Problem | None:
         log = self.find(read.partition)
         if read.partition.topic in self.world.hidden:
             return _REFUSED
@@ -211,10 +216,10 @@ class View:
                 read.gone()
             return Problem("UNKNOWN_TOPIC_ID")
         read.absences = 0
-        if not log.has_leader or self._rng.random() < self.unanswered:
+        if not log.has_leader or rng.random() < self.unanswered:
             return Problem("no leader")
         fetch.note_leader(self, read)  # type: ignore[arg-type]
-        answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(self._rng.random() * 6))
+        answer = log.fetch(read.fold.position, read.last_fetched_epoch, 1 + int(rng.random() * 6))
         if answer.error_code:
             return fetch.take_refusal(self, read, problem_of(answer.error_code))  # type: ignore[arg-type]
         records = b"".join([entry.encoded() for entry in answer.entries])

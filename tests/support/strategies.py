@@ -17,6 +17,7 @@ from txnwatch.state.model.facts import (
     Fact,
     FirstDecision,
     Joined,
+    LastBatch,
     LastStable,
     LogRead,
     NoticeKind,
@@ -189,6 +190,7 @@ brokers = st.integers(1, 3)
 clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.none() | times)
 OF_DATA = [Lack.REST, Lack.RANGE, Lack.CENSUS, Lack.NAME, Lack.DESCRIPTION]
 OF_LOG = [Lack.RANGE, Lack.RANGE_BEGUN, Lack.NEW_READING, Lack.NEW_READING_BEGUN, Lack.RECREATED]
+last_batches = st.builds(LastBatch, epochs, st.none() | st.integers(0, 9))
 lacking = st.builds(Lacking, offsets, st.integers(0, 9), st.integers(1, 9), times)
 
 
@@ -208,7 +210,7 @@ data_readings = readings_of(
     whole_at=st.none() | st.integers(0, 9),
     standing=st.none() | st.builds(Standing, offsets, times, st.booleans(), st.none() | times),
 )
-log_readings = readings_of(OF_LOG, number=st.integers(0, 9), hole_end=offsets, last_epoch=st.none() | epochs)
+log_readings = readings_of(OF_LOG, number=st.integers(0, 9), hole_end=offsets, last_batch=st.none() | last_batches)
 buckets = st.builds(
     BucketState,
     agenda=st.dictionaries(producer_ids, times, max_size=3).map(Agenda),
@@ -250,7 +252,8 @@ barriers = st.builds(
     st.dictionaries(logs, offsets, max_size=2),
     st.booleans(),
     st.frozensets(logs, max_size=2),
-    st.dictionaries(logs, epochs, max_size=2),
+    st.dictionaries(logs, last_batches, max_size=2),
+    st.dictionaries(logs, st.none() | last_batches, max_size=2),
     st.just(0) | st.integers(-9999, 9999),
     st.frozensets(data_partitions, max_size=2),
     st.frozensets(logs, max_size=2),
@@ -264,7 +267,6 @@ notices = st.builds(
     offsets,
     st.sampled_from(["no answer", "a reset connection"]),
     st.booleans(),
-    st.none() | epochs,
 )
 
 
@@ -335,7 +337,8 @@ log_reads = st.builds(
     st.dictionaries(logs, offsets, max_size=2),
     st.dictionaries(brokers, clocks, max_size=2),
     st.frozensets(logs, max_size=2),
-    st.dictionaries(logs, epochs, max_size=2),
+    st.dictionaries(logs, last_batches, max_size=2),
+    st.dictionaries(logs, st.none() | last_batches, max_size=2),
 )
 producer_facts: st.SearchStrategy[Fact] = st.one_of(
     producers_seen(),

@@ -17,7 +17,7 @@ from txnwatch.state.detection.open_transactions import OWNER_UNKNOWN, UNOWNED
 from txnwatch.state.evidence.confirmation import Answer
 from txnwatch.state.model.completion_latency import BOUNDS_MS, Stage
 from txnwatch.state.model.errors import SkipReason
-from txnwatch.state.model.facts import NEVER_REPORTED, NoticeKind
+from txnwatch.state.model.facts import NoticeKind
 from txnwatch.state.model.findings import Mismatch
 from txnwatch.state.model.incident import ActionResult, Decision, IncidentStatus
 from txnwatch.state.model.ownership import WITHOUT_OWNER
@@ -389,7 +389,7 @@ TARGETS = {stage: PREPARED if stage is Stage.APPEND else tuple(COMPLETED_AS.valu
 _NONE = "none"
 # Series with labels that are known beforehand exist from the start: a rate needs a first sample of zero.
 INITIAL_SERIES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
-    "partition_notices_total": tuple((kind,) for kind in NoticeKind if kind not in NEVER_REPORTED),
+    "partition_notices_total": tuple((kind,) for kind in NoticeKind if kind is not NoticeKind.LEFT),
     "view_mismatches_total": tuple((mismatch,) for mismatch in Mismatch),
     "census_rounds_total": (("complete",), ("incomplete",)),
     "throttled_seconds_total": (("Fetch",),),

@@ -1,63 +1,66 @@
-"""A leader whose log ends at our position in an older epoch: after an idle election, or with another log."""
+"""Another leader of a partition of the coordinators' log: the last batch shows whether it has the log that was read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from support.facts import ORDERS, PRODUCER, BucketRun, log_notice, seen, transaction
-from txnwatch.state.model.facts import NoticeKind, PartitionNotice
-from txnwatch.state.model.findings import OutstandingGap, PartitionAlarm
+from support.facts import ORDERS, BucketRun, log_notice, seen, transaction
+from txnwatch.state.model.facts import LastBatch, LogRead, NoticeKind
+from txnwatch.state.model.findings import Finding, OutstandingGap, PartitionAlarm
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import LeaderEpoch, Remedy, log_numbered
 
 LOG = log_numbered(0)
 
 
+def batch(epoch: int, crc: int | None = None) -> LastBatch:
+    return LastBatch(LeaderEpoch(epoch), crc)
+
+
 @pytest.fixture
 def run() -> BucketRun:
     """A live transaction; the last batch of its log partition that was read is of epoch 4."""
     run = BucketRun()
-    run.batch(seen(0, 10, data=5), transaction(90, S.ONGOING, ORDERS), read_epochs={LOG: LeaderEpoch(4)})
+    run.batch(seen(0, 10, data=5), transaction(90, S.ONGOING, ORDERS), last_batches={LOG: batch(4, 77)})
     return run
 
 
-def diverged(epoch: int) -> PartitionNotice:
-    detail = f"the leader has no epoch above {epoch} below offset 91"
-    return PartitionNotice(NoticeKind.DIVERGED, LOG, "id", 91, 91, detail, epoch=LeaderEpoch(epoch))
+def alarms(findings: Iterable[Finding]) -> list[NoticeKind]:
+    return [one.notice.kind for one in findings if isinstance(one, PartitionAlarm)]
 
 
-def alarms(findings: list[object]) -> list[tuple[NoticeKind, str]]:
-    return [(one.notice.kind, one.notice.detail) for one in findings if isinstance(one, PartitionAlarm)]
-
-
-def test_the_epoch_of_the_last_batch_is_an_idle_election(run: BucketRun) -> None:
-    findings = run.batch(diverged(4))
+def test_the_same_batch_is_the_same_log(run: BucketRun) -> None:
+    findings = run.batch(rechecked={LOG: batch(4, 77)})
     assert alarms(findings) == []
     assert not any(isinstance(one, OutstandingGap) for one in findings)
-    view = run.producer(PRODUCER).view
-    assert view is not None
-    assert not view.is_unseen
 
 
-@pytest.mark.parametrize("epoch", [3, 5])
-def test_any_other_epoch_is_another_log_which_is_read_from_its_beginning(run: BucketRun, epoch: int) -> None:
-    """With epoch 5, the leader has batches of an epoch below our position of which none was read."""
-    findings = run.batch(diverged(epoch))
-    ((kind, detail),) = alarms(findings)
-    assert kind is NoticeKind.TRUNCATED
-    assert detail.endswith("the last batch that was read is of epoch 4")
+@pytest.mark.parametrize(
+    "found", [batch(3, 77), batch(5, 77), batch(4, 78), None], ids=["older", "newer", "grown again", "gone"]
+)
+def test_another_batch_is_another_log_which_is_read_from_its_beginning(run: BucketRun, found: LastBatch | None) -> None:
+    findings = run.batch(rechecked={LOG: found})
+    assert alarms(findings) == [NoticeKind.TRUNCATED]
     assert OutstandingGap(LOG, Remedy.NEW_READING) in findings
 
 
-def test_a_new_reading_knows_no_epoch_before_its_first_batch(run: BucketRun) -> None:
+def test_what_another_task_has_read_counts_too(run: BucketRun) -> None:
+    assert alarms(run.batch(LogRead({}, {}, rechecked={LOG: batch(3)}))) == [NoticeKind.TRUNCATED]
+    run.batch(LogRead({}, {}, last_batches={LOG: batch(6)}))
+    assert alarms(run.batch(rechecked={LOG: batch(6)})) == []
+
+
+def test_a_new_reading_knows_no_batch_before_its_first_one(run: BucketRun) -> None:
     run.batch(log_notice(NoticeKind.TRUNCATED, 0))
-    assert alarms(run.batch(diverged(3))) == []
-    run.batch(read_epochs={LOG: LeaderEpoch(2)})
-    assert len(alarms(run.batch(diverged(3)))) == 1
+    assert alarms(run.batch(rechecked={LOG: batch(3)})) == []
+    run.batch(last_batches={LOG: batch(2)})
+    assert alarms(run.batch(rechecked={LOG: batch(3)})) == [NoticeKind.TRUNCATED]
 
 
 def test_the_last_batch_is_the_latest_one_that_was_read(run: BucketRun) -> None:
-    run.batch(read_epochs={LOG: LeaderEpoch(6)})
+    run.batch(last_batches={LOG: batch(6)})
     run.batch()
-    assert alarms(run.batch(diverged(6))) == []
-    assert len(alarms(run.batch(diverged(4)))) == 1
+    assert alarms(run.batch(rechecked={LOG: batch(6)})) == []
+    assert alarms(run.batch(rechecked={LOG: batch(4, 77)})) == [NoticeKind.TRUNCATED]

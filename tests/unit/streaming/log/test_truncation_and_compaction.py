@@ -87,19 +87,6 @@ def test_a_log_of_its_own_is_noticed_also_if_it_diverges_above(
     assert (read.fold.position, read.last_fetched_epoch) == (min(15, divergence[1]), 2)
 
 
-@pytest.mark.parametrize(
-    ("partition", "noticed"),
-    [(ORDERS, []), (log_numbered(0), [(NoticeKind.DIVERGED, 15, 15, 2)])],
-    ids=["of data", "of the coordinators' log"],
-)
-def test_a_log_that_ends_at_the_position_in_an_older_epoch_is_left_to_who_knows_the_last_batch(
-    partition: TopicPartition, noticed: list[tuple[NoticeKind, int, int, int]]
-) -> None:
-    read = RangeReading(Range(partition, "id", 15, 20, 3), PartitionFold)
-    take_records(read, PartitionData(partition.topic, 0, 0, 30, 30, 0, Divergence(2, 15), memoryview(b"")))
-    assert [(one.kind, one.from_offset, one.to_offset, one.epoch) for one in read.notices] == noticed
-
-
 def test_a_leader_without_the_epoch_of_a_batch_of_this_range_has_another_log() -> None:
     read = a_range(15, 20)
     batch = a_batch(15, records=[a_record()], leader_epoch=3)
