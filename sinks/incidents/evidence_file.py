@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from txnwatch.state.evidence.proven_hang import StoredEvidence, StoredFindings
-from txnwatch.state.model.incident import ExpectedOutcome
+from txnwatch.state.model.incident import ExpectedOutcome, OutcomeDoubt
 from txnwatch.state.model.transaction import CoordinatorView, LossProof, SpanData, Witness
 from txnwatch.state.model.values import CoordinatorEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from txnwatch.state.text import Said, read_json
@@ -116,6 +116,7 @@ class _Line(msgspec.Struct):
     last_timestamp_ms: TimestampMs | None
     outcome: ExpectedOutcome
     witness: _View | None  # type: ignore[valid-type]
+    for_good: OutcomeDoubt | None = None
     log_epoch: CoordinatorEpoch | None = None
     is_begun_under_it: bool = False
     proof: LossProof = LossProof.NOTHING
@@ -137,6 +138,7 @@ def encode_evidence(evidence: StoredEvidence) -> str:
         *evidence.data,
         evidence.outcome,
         _View(**msgspec.structs.asdict(witness.view)) if witness is not None else None,
+        evidence.for_good,
         *((witness.log_epoch, witness.is_begun_under_it, witness.proof) if witness is not None else ()),
     )
     return msgspec.json.encode(line).decode()
@@ -161,4 +163,5 @@ def decode_evidence(line: str) -> StoredEvidence:
         Witness(CoordinatorView(**msgspec.structs.asdict(view)), found.log_epoch, found.is_begun_under_it, found.proof)
         if (view := found.witness) is not None
         else None,
+        found.for_good,
     )

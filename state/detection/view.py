@@ -113,7 +113,7 @@ def _began_before_its_range(ended: CoordinatorView) -> bool:
 
 def _after_end(prior: CoordinatorView, decided: FirstDecision | None) -> CoordinatorView:
     """The view before a range once its transaction has ended, if the first record of the range ends it."""
-    if decided is None or decided.is_next is not None or decided.producer_epoch is None or not decided.is_final:
+    if decided is None or not decided.is_first or decided.producer_epoch is None or not decided.is_final:
         return prior
     if not prior.is_live or decided.start_ms != prior.start_ms:
         return prior
@@ -251,14 +251,8 @@ def at_its_end(view: CoordinatorView) -> CoordinatorView:
 #
 # A range may show many transactions of an id, and its last record is of the last one. Only the first transaction that
 # it decides (`FirstDecision`) can be one that began before. Law: the decision is about that transaction if both have
-# the same start, and
-#
-#   * no record between the two is missing; or
-#   * it is a commit, because a coordinator never commits without an Ongoing record with another start; or
-#   * it is an abort under an epoch that only this transaction can have ended with.
-#
-# The last condition is for compaction: it may leave nothing but an abort of an empty transaction, which keeps the start
-# of the transaction before and raises its epoch (transaction.version 2). That transaction may have committed.
+# the same start, also if records between the two are missing. Each transaction has a start of its own: also one that is
+# aborted while it is empty (transaction.version 2) has the time of its Prepare* record.
 #
 # Law: a transaction has ended once its decision is final (decisions/0050). If the append of Prepare* fails, only the
 # coordinator's memory goes back to Ongoing: the record stays in the log, and another decision may follow it.
@@ -273,15 +267,13 @@ RAISES_EPOCH = 2  # the first transaction.version in which the client's EndTxn r
 _COMMIT = "commit"
 
 
-def decision_of(
-    view: CoordinatorView, producer_epoch: ProducerEpoch | None, *, is_next: bool | None
-) -> FirstDecision | None:
+def decision_of(view: CoordinatorView, producer_epoch: ProducerEpoch | None, *, is_first: bool) -> FirstDecision | None:
     """The first decision about a transaction, by the record that has it; None if the record decides nothing."""
     if view.state.outcome is None:
         return None
     is_final = view.state in COMPLETE_STATES
     return FirstDecision(
-        view.state, view.start_ms, producer_epoch, view.log_offset, view.record_timestamp_ms, is_next, is_final
+        view.state, view.start_ms, producer_epoch, view.log_offset, view.record_timestamp_ms, is_first, is_final
     )
 
 
@@ -296,59 +288,41 @@ def decision_after(
         producer_epoch: that of the other record; None if it gives the id another producer id.
         is_consecutive: whether nothing is missing since the decision.
     """
-    is_its_own = view.start_ms == decided.start_ms and view.state.outcome is not None
-    is_completed = is_its_own and view.state is COMPLETED_AS.get(decided.state)
-    if decided.is_final or not (is_consecutive or (is_completed and producer_epoch == decided.producer_epoch)):
+    if decided.is_final:
         return decided
-    if view.state is TransactionState.ONGOING and view.start_ms == decided.start_ms:
+    if view.start_ms != decided.start_ms:
+        return decided._replace(is_final=True) if is_consecutive else decided
+    if view.state is TransactionState.ONGOING:
         return None
-    if not is_its_own or is_completed:
+    is_same_epoch = is_consecutive or producer_epoch == decided.producer_epoch
+    if view.state is COMPLETED_AS.get(decided.state) and is_same_epoch:
         return decided._replace(is_final=True)
-    return decision_of(view, producer_epoch, is_next=decided.is_next)
+    return decision_of(view, producer_epoch, is_first=decided.is_first)
 
 
-def is_decided(prior: CoordinatorView, decided: FirstDecision | None, *, is_consecutive: bool) -> bool:
+def is_decided(prior: CoordinatorView, decided: FirstDecision | None) -> bool:
     """Whether a decision is about the live transaction in a view; it may still be taken back.
 
     Args:
         prior: the view before the range.
         decided: what the range decides first about its transactional id.
-        is_consecutive: whether nothing is missing between the view and the range.
     """
-    if decided is None or decided.start_ms != prior.start_ms:
-        return False
-    is_next = is_consecutive if decided.is_next is None else decided.is_next
-    return is_next or decided.state.outcome == _COMMIT or _is_the_only_abort(prior, decided)
+    return decided is not None and decided.start_ms == prior.start_ms
 
 
 def end_of(
-    prior: CoordinatorView,
-    decided: FirstDecision | None,
-    *,
-    is_consecutive: bool,
-    begun: CoordinatorView | None = None,
+    prior: CoordinatorView, decided: FirstDecision | None, begun: CoordinatorView | None = None
 ) -> TransactionEnd | None:
     """The end of the live transaction in a view, None if what was read does not prove it; arguments of `is_decided`.
 
     `begun` is the Ongoing record of the transaction, if the view is later than that.
     """
-    if decided is None or not decided.is_final or not is_decided(prior, decided, is_consecutive=is_consecutive):
+    if decided is None or not decided.is_final or not is_decided(prior, decided):
         return None
     if COMPLETED_AS.get(prior.state) is decided.state:  # the range has Complete*, and the view has its Prepare*
-        decided = decision_of(prior, prior.producer_epoch, is_next=None) or decided
+        decided = decision_of(prior, prior.producer_epoch, is_first=True) or decided
     open_for_ms = elapsed(prior.start_ms, decided.record_timestamp_ms) if prior.start_ms is not None else None
     return TransactionEnd(decided.state, _ended_by(begun or prior, decided), decided.log_offset, open_for_ms)
-
-
-def _is_the_only_abort(prior: CoordinatorView, decided: FirstDecision) -> bool:
-    """Whether no abort of a later, empty transaction can look like this one."""
-    if prior.state.is_prepare:
-        is_same_epoch = decided.producer_epoch == prior.producer_epoch
-        return is_same_epoch and prior.state.outcome == decided.state.outcome
-    if decided.producer_epoch == prior.producer_epoch:
-        return True
-    raised = prior.producer_epoch + 1
-    return decided.producer_epoch == raised and prior.client_transaction_version >= RAISES_EPOCH
 
 
 def _ended_by(known: CoordinatorView, decided: FirstDecision) -> EndedBy:
@@ -428,8 +402,8 @@ def after_record(
     followed = _first_seen(prior, followed)
     if prior is None:
         return _moved(producer, followed)
-    end = end_of(prior, decided, is_consecutive=is_consecutive, begun=producer.begun)
-    return _moved(producer, followed, end, is_decided=is_decided(prior, decided, is_consecutive=is_consecutive))
+    end = end_of(prior, decided, producer.begun)
+    return _moved(producer, followed, end, is_decided=is_decided(prior, decided))
 
 
 def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_number: BarrierNumber) -> bool:
@@ -448,8 +422,8 @@ def _has_older_data(producer: ProducerState, view: CoordinatorView, barrier_numb
 def _first_seen(prior: CoordinatorView | None, view: CoordinatorView) -> CoordinatorView:
     """The view, with the time of the first record that showed its state; later records of the state keep that time.
 
-    Prepare* is one record, which may be read again. An abort of an empty transaction keeps the start of the transaction
-    before, so the start alone does not distinguish one Prepare* from the next.
+    Prepare* is one record, which may be read again. If its append has failed, another one of the same transaction may
+    follow, so the start alone does not distinguish one Prepare* from the next.
     """
     is_same = prior is not None and prior.is_live and (prior.state, prior.start_ms) == (view.state, view.start_ms)
     if prior is None or not is_same or prior.producer_epoch != view.producer_epoch:

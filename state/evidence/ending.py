@@ -216,8 +216,7 @@ def _is_being_ended(incident: IncidentEvent, owner: DescribedTransaction) -> boo
 def _described_end(incident: IncidentEvent, owner: DescribedTransaction, now_ms: TimestampMs) -> Resolution | None:
     """The resolution by the answer of the coordinator, if it shows how this transaction ended, and not a later one.
 
-    A commit keeps the start of its own transaction. An abort that has the same start under another epoch may be that of
-    a later transaction without data, so it shows nothing.
+    The start names the transaction: one that is aborted while it is empty has a start of its own.
     """
     outcome = decided_outcome(owner.state)
     if outcome not in _END_OF or owner.producer_id != incident.producer_id:
@@ -226,8 +225,8 @@ def _described_end(incident: IncidentEvent, owner: DescribedTransaction, now_ms:
     if RULE_OF[incident.verdict].family is Family.PREPARE:
         is_its_own, by = is_same_epoch and outcome == incident.expected_outcome, EndedBy.UNKNOWN
     else:
-        is_proven = is_same_epoch or outcome == ExpectedOutcome.COMMIT
-        is_its_own, by = is_proven and owner.start_ms == incident.open_since_ms, EndedBy.CLIENT
+        is_its_own = owner.start_ms == incident.open_since_ms
+        by = EndedBy.CLIENT if is_same_epoch else EndedBy.UNKNOWN
     by = EndedBy.CLIENT if outcome == ExpectedOutcome.COMMIT else by
     detail = f"the coordinator has it in state {owner.state}"
     return _end(_END_OF[outcome], by, now_ms, detail) if is_its_own else None

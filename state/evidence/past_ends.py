@@ -2,7 +2,8 @@
 
 DescribeTransactions shows only the state that the id has now. The log also shows the Ongoing record before an end. Law:
 the records of one start are one end. A Prepare* whose append has failed stays in the log; only the last one before
-Complete* counts (decisions/0050).
+Complete* counts (decisions/0050). An abort of an empty transaction, which has a start of its own, is no end: its
+Prepare* record has no participants.
 
 Three can end a transaction: its client; the coordinator at the transaction's timeout; and the coordinator for a new
 InitProducerId of the same id, which fences the client. state/detection/view.py tells the client from the coordinator by
@@ -63,18 +64,6 @@ CAUSE_MEANS = {
 }
 
 
-class IdRecord(NamedTuple):
-    """One record of a transactional id.
-
-    Attributes:
-        view: what the record shows; None for a tombstone.
-        is_consecutive: whether nothing is missing between the record of the id before it and this one.
-    """
-
-    view: CoordinatorView | None
-    is_consecutive: bool
-
-
 class PastEnd(NamedTuple):
     """One end of a transaction.
 
@@ -108,24 +97,21 @@ class _EndRecords:
     """The records of one transaction from its last Ongoing record on.
 
     Attributes:
-        ongoing: the record before the first decision, if it is an Ongoing record.
-        is_whole: whether nothing is missing between the two, or between the decisions.
+        ongoing: the last Ongoing record before the first decision; None if the log has none.
         last: the last Prepare* record, or Complete* if the log has no other.
         first_ongoing: the first Ongoing record of the transaction.
     """
 
     ongoing: CoordinatorView | None
-    is_whole: bool
     last: CoordinatorView
     first_ongoing: CoordinatorView | None
     complete_ms: TimestampMs | None = None
 
-    def take(self, view: CoordinatorView, *, is_consecutive: bool) -> None:
+    def take(self, view: CoordinatorView) -> None:
         """Takes another record with a decision about the transaction."""
         is_complete = view.state in COMPLETE_STATES
         if not (is_complete and view.state.outcome == self.last.state.outcome):
             self.last = view
-            self.is_whole = self.is_whole and is_consecutive
         self.complete_ms = view.record_timestamp_ms if is_complete else None
 
     def end(self) -> PastEnd:
@@ -136,10 +122,10 @@ class _EndRecords:
         return PastEnd(self.last, self._cause(proven), self.complete_ms, open_for_ms, data_epoch)
 
     def _proven(self) -> TransactionEnd | None:
-        decided = decision_of(self.last, self.last.producer_epoch, is_next=self.is_whole)
+        decided = decision_of(self.last, self.last.producer_epoch, is_first=False)
         if self.ongoing is None or decided is None:
             return None
-        return end_of(begun(self.ongoing), decided._replace(is_final=True), is_consecutive=self.is_whole)
+        return end_of(begun(self.ongoing), decided._replace(is_final=True))
 
     def _cause(self, end: TransactionEnd | None) -> EndCause:
         if self.last.state.outcome == "commit" or (end is not None and end.by is EndedBy.CLIENT):
@@ -162,40 +148,37 @@ class _EndRecords:
         return first.coordinator_epoch == self.last.coordinator_epoch
 
 
-def past_ends(records: Sequence[IdRecord]) -> list[PastEnd]:
-    """The ends that the records of one id show, oldest first; a Complete* record without its Prepare* is one too."""
+def past_ends(records: Sequence[CoordinatorView | None]) -> list[PastEnd]:
+    """The ends that the records of one id show, oldest first; a Complete* record without its Prepare* is one too.
+
+    None in `records` is a tombstone.
+    """
     return [ending.end() for ending in _endings(records)]
 
 
-def _endings(records: Sequence[IdRecord]) -> list[_EndRecords]:
+def _endings(records: Sequence[CoordinatorView | None]) -> list[_EndRecords]:
     found: list[_EndRecords] = []
-    before: CoordinatorView | None = None
-    first_ongoing: CoordinatorView | None = None
-    for view, is_consecutive in records:
-        last = found[-1] if found else None
-        if view is not None and view.state is TransactionState.ONGOING:
-            if first_ongoing is None or first_ongoing.start_ms != view.start_ms:
-                first_ongoing = view
-            if last is not None and last.complete_ms is None and last.last.start_ms == view.start_ms:
+    first: CoordinatorView | None = None
+    ongoing: CoordinatorView | None = None
+    empty_start_ms: TimestampMs | None = None
+    for view in filter(None, records):
+        is_more = bool(found) and found[-1].last.start_ms == view.start_ms
+        if view.state is TransactionState.ONGOING:
+            first = first if first is not None and first.start_ms == view.start_ms else view
+            ongoing = view
+            if is_more:
                 found.pop()  # the append of its Prepare* has failed
-        if view is not None and view.state.outcome is not None and not _is_of_nothing(last, before, view):
-            if last is None or last.complete_ms is not None or last.last.start_ms != view.start_ms:
-                ongoing = before if before is not None and before.state is TransactionState.ONGOING else None
-                first = first_ongoing if ongoing is not None else None
-                complete_ms = view.record_timestamp_ms if view.state in COMPLETE_STATES else None
-                found.append(_EndRecords(ongoing, is_consecutive, view, first, complete_ms))
-            else:
-                last.take(view, is_consecutive=is_consecutive)
-        before = view
+        elif view.state.is_prepare and not view.participants:
+            empty_start_ms = view.start_ms
+        elif view.state.outcome is None or (view.start_ms is not None and view.start_ms == empty_start_ms):
+            continue
+        elif is_more:
+            found[-1].take(view)
+        else:
+            is_begun = ongoing is not None and ongoing.start_ms == view.start_ms
+            found.append(_EndRecords(ongoing if is_begun else None, view, first if is_begun else None))
+            found[-1].take(view)
     return found
-
-
-def _is_of_nothing(last: _EndRecords | None, before: CoordinatorView | None, view: CoordinatorView) -> bool:
-    """Whether a decision is an abort of an empty transaction, which keeps the start of the one that has ended last."""
-    if last is None or last.complete_ms is None or view.start_ms is None:
-        return False
-    is_begun = before is not None and before.state is TransactionState.ONGOING and before.start_ms == view.start_ms
-    return last.last.start_ms == view.start_ms and not is_begun
 
 
 # Whose a marker is. A marker names a producer id and an epoch; it has the clock of the partition's leader, and a

@@ -1,7 +1,8 @@
 """What this process has found about a hanging transaction, and how its outcome changes as more is read. Pure.
 
 Law: an outcome that was found stays while its data is the same: the same start, epoch, last sequence and last
-timestamp at the leader. There is one exception. `none` says that no transaction owned the data. Once a view shows
+timestamp at the leader, also over a restart of this process. So does a contradiction between two reads. There is one
+exception. `none` says that no transaction owned the data. Once a view shows
 that a transaction has begun under its epoch, `none` no longer counts, whatever the partitions of that transaction
 are.
 
@@ -82,6 +83,11 @@ class ProvenHang:
         """What identifies the data; if it is unchanged, nothing was appended."""
         return self.row.data
 
+    @property
+    def for_good(self) -> OutcomeDoubt | None:
+        """Why the outcome stays unknown, whatever is read of this data later; None if it may become known."""
+        return self.doubt.kind if self.doubt is not None and self.doubt.kind in _FOR_GOOD else None
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEvidence:
@@ -90,12 +96,14 @@ class StoredEvidence:
     Attributes:
         key: the span.
         data, outcome, witness: as in ProvenHang.
+        for_good: why the outcome stays unknown, whatever is read of this data later; None if it may become known.
     """
 
     key: SpanKey
     data: SpanData
     outcome: ExpectedOutcome
     witness: Witness | None
+    for_good: OutcomeDoubt | None = None
 
 
 Marked = tuple[str, TimestampMs]  # incident id, and when its marker was announced
@@ -170,8 +178,8 @@ def combined(new: ProvenHang, earlier: ProvenHang | StoredEvidence | None) -> Pr
     """Combines evidence of the same data: a known outcome stays known, and two different ones give UNKNOWN for good."""
     if earlier is None or earlier.data != new.data:
         return new
-    if isinstance(earlier, ProvenHang) and earlier.doubt is not None and earlier.doubt.kind in _FOR_GOOD:
-        return replace(new, outcome=ExpectedOutcome.UNKNOWN, doubt=earlier.doubt)
+    if earlier.for_good is not None:
+        return _doubted(new, earlier.for_good)
     if earlier.outcome == ExpectedOutcome.UNKNOWN:
         return new
     if new.outcome == ExpectedOutcome.UNKNOWN:

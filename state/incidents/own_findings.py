@@ -80,7 +80,8 @@ class OwnFindings:
         """Stores a repeated candidate, perhaps with a newer view of its coordinator."""
         found = self.spans.get(key_of(candidate))
         if found is not None:
-            self.spans[key_of(candidate)] = seen_again(found, candidate)
+            again = self.spans[key_of(candidate)] = seen_again(found, candidate)
+            self._is_changed |= again.known != found.known
 
     def confirmed(
         self, candidate: SpanCandidate, found: SpanConfirmation, now_ms: TimestampMs, batch: BarrierNumber
@@ -128,4 +129,4 @@ class OwnFindings:
 
 
 def _stored(key: SpanKey, evidence: ProvenHang) -> StoredEvidence:
-    return StoredEvidence(key, evidence.data, evidence.outcome, evidence.witness)
+    return StoredEvidence(key, evidence.data, evidence.outcome, evidence.witness, evidence.for_good)

@@ -42,13 +42,13 @@ class FirstDecision(NamedTuple):
 
     Attributes:
         state: the state in the last Prepare* record of the transaction, or in Complete* if the range has only that.
-        start_ms: when that transaction began. A new one has another start, but an abort of nothing keeps the start of
-            the transaction before.
+        start_ms: when that transaction began. Each transaction of an id has another start, also one that is aborted
+            while it is empty.
         producer_epoch: the producer epoch of the record; None if the record gives the id another producer id.
         log_offset: offset of the record.
         record_timestamp_ms: when the record was appended.
-        is_next: whether the record directly follows an Ongoing record of the same transaction in the range; None if it
-            is the first record of the id, and nothing in the range is missing before it.
+        is_first: whether the record is the first one of the id in the range, and nothing in the range is missing before
+            it.
         is_final: whether nothing can take the decision back: the range has Complete*, or a record of what followed the
             transaction, and nothing is missing before that record.
     """
@@ -58,7 +58,7 @@ class FirstDecision(NamedTuple):
     producer_epoch: ProducerEpoch | None
     log_offset: Offset
     record_timestamp_ms: TimestampMs
-    is_next: bool | None
+    is_first: bool
     is_final: bool
 
 

@@ -19,7 +19,6 @@ from functools import partial
 from typing import NamedTuple
 
 from txnwatch.state.detection.view import is_newer, view_of_two
-from txnwatch.state.evidence.past_ends import IdRecord
 from txnwatch.state.evidence.screening import LeaderStamp
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.facts import NoticeKind, PartitionNotice, TransactionSeen
@@ -64,7 +63,6 @@ class LogRecord(NamedTuple):
         partition: the number of its partition; None if it is from a file whose partition is not known.
         timestamp_ms: the broker's clock at the append.
         value: None for a tombstone.
-        whole_from: from this offset on, no offset up to the record is missing; None if that is not known.
         coordinator_epoch: the leader epoch under which the record was appended.
     """
 
@@ -73,7 +71,6 @@ class LogRecord(NamedTuple):
     timestamp_ms: TimestampMs
     transactional_id: str
     value: TransactionLogValue | None
-    whole_from: Offset | None = None
     coordinator_epoch: CoordinatorEpoch | None = None
 
 
@@ -158,7 +155,7 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     found = [
         record
         for read in _search(cluster, list_extents(cluster, [log]), (transactional_id.encode(),), problems)
-        for record in records_of(memoryview(read.fold.kept), log.partition, read.fold.hole_end_before)
+        for record in records_of(memoryview(read.fold.kept), log.partition)
         if record.transactional_id == transactional_id
     ]
     return found, next((f"{partition}: {why}" for partition, why in problems.items()), None)
@@ -170,7 +167,7 @@ def read_naming(cluster: Cluster, name: str) -> tuple[list[LogRecord], str | Non
     found = [
         record
         for read in _search(cluster, list_extents(cluster, logs_of(cluster)), (name.encode(),), problems)
-        for record in records_of(memoryview(read.fold.kept), read.partition.partition, read.fold.hole_end_before)
+        for record in records_of(memoryview(read.fold.kept), read.partition.partition)
     ]
     problem = next((f"{partition}: {why}" for partition, why in problems.items()), None)
     return sorted(found, key=lambda record: record.timestamp_ms), problem
@@ -182,26 +179,18 @@ def _why_not_shown(cluster: Cluster) -> str:
     return str(log.error) if log is not None and log.is_hidden else "no broker shows it"
 
 
-def history_of(records: Iterable[LogRecord]) -> list[IdRecord]:
-    """The records of one id, oldest first, as the views that state/evidence/past_ends.py takes."""
-    found: list[IdRecord] = []
-    before: LogRecord | None = None
-    for record in records:
-        whole_from = record.whole_from
-        is_consecutive = before is not None and whole_from is not None and before.offset >= whole_from
-        value, partition = record.value, record.partition or 0
-        view = view_of(record, value, partition, record.coordinator_epoch) if value is not None else None
-        found.append(IdRecord(view, is_consecutive))
-        before = record
-    return found
+def history_of(records: Iterable[LogRecord]) -> list[CoordinatorView | None]:
+    """The records of one id, oldest first, as the views that state/evidence/past_ends.py takes; None is a tombstone."""
+    return [
+        view_of(record, record.value, record.partition or 0, record.coordinator_epoch)
+        if record.value is not None
+        else None
+        for record in records
+    ]
 
 
-def records_of(
-    buffer: memoryview | bytes, log_partition: int | None, whole_from: Mapping[Offset, Offset] | None = None
-) -> Iterator[LogRecord]:
+def records_of(buffer: memoryview | bytes, log_partition: int | None) -> Iterator[LogRecord]:
     """The records of complete batches of the log, for example of a segment file.
-
-    `whole_from` has for each base offset where the log's last hole before the batch ended, if that is known.
 
     Raises:
         WireError: bytes that no broker writes to this log.
@@ -209,12 +198,11 @@ def records_of(
     for at, header in walk(buffer):
         if header.is_control:
             continue
-        whole = whole_from.get(header.base_offset) if whole_from is not None else None
         by = CoordinatorEpoch(header.leader_epoch)
         for record in records(buffer, at, header):
             one = logged_record(record)
             if one is not None:
-                yield LogRecord(log_partition, one.offset, one.timestamp_ms, one.transactional_id, one.value, whole, by)
+                yield LogRecord(log_partition, one.offset, one.timestamp_ms, one.transactional_id, one.value, by)
 
 
 def logs_of(cluster: Cluster) -> list[TopicPartition]:

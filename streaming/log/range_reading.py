@@ -28,7 +28,8 @@ class Range(ModelValue, frozen=True):
     Attributes:
         last_epoch: leader epoch of what was read before `start`; None if unknown, then divergence cannot be detected.
         must_check: ask the leader once even if the range is empty, because another leader may have another log.
-        listed_epoch: the leader epoch of the last listing before this range; None if there was none.
+        listed_epoch: the leader epoch of the last listing to whose end the partition was read before this range; None
+            if there was none.
         is_recheck: the range is the last offset that was read. It is read again to see whether the leader has the same
             batch there (LastBatch).
     """

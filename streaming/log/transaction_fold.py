@@ -268,20 +268,13 @@ class TransactionFold(BatchWalker):
         """Keeps what the range decides first, with the next record of the id."""
         before = self._decided.pop(use, None)
         if before is None:
-            decided = decision_of(view, producer_epoch, is_next=self._is_next(use, view))
+            is_first = use not in self._views and self.last_hole_end <= self.start
+            decided = decision_of(view, producer_epoch, is_first=is_first)
         else:
             is_consecutive = before.log_offset >= self.last_hole_end
             decided = decision_after(before, view, producer_epoch, is_consecutive=is_consecutive)
         if decided is not None:
             self._decided[use] = decided
-
-    def _is_next(self, use: Use, view: CoordinatorView) -> bool | None:
-        """Whether a record directly follows an Ongoing record of the same transaction; None if none is before it."""
-        prior = self._views.get(use)
-        if prior is None:
-            return None if self.last_hole_end <= self.start else False
-        is_same = prior.state is TransactionState.ONGOING and prior.start_ms == view.start_ms
-        return is_same and prior.log_offset >= self.last_hole_end
 
     def _supersede(self, former: Use, view: CoordinatorView, successor: ProducerId, end: End | None) -> None:
         self._time(former, end)

@@ -47,6 +47,8 @@ class Position(ModelValue, frozen=True):
         is_stale: the leader did not answer this time; `listed` is the previous value.
         leader: the broker that answered.
         connection: see Leader; always empty for data.
+        whole_epoch: the leader epoch of the last listing to whose end the partition was read, if that is not the one of
+            `listed`: the partition has been behind since, and its leader has changed. Else None.
     """
 
     topic_id: str
@@ -56,6 +58,12 @@ class Position(ModelValue, frozen=True):
     leader: BrokerId
     is_stale: bool = False
     connection: str = ""
+    whole_epoch: LeaderEpoch | None = None
+
+    @property
+    def read_under(self) -> LeaderEpoch:
+        """The leader epoch of the last listing to whose end the partition was read."""
+        return self.epoch if self.whole_epoch is None else self.whole_epoch
 
 
 class NotBegun(ModelValue, frozen=True):
@@ -237,6 +245,8 @@ def _position_out(position: Position | NotBegun) -> list[int | str] | None:
     if isinstance(position, NotBegun):
         return None
     numbers = (position.offset, position.epoch, position.listed, position.leader, int(position.is_stale))
+    if position.whole_epoch is not None:
+        return [*numbers, position.connection, position.whole_epoch]
     return [*numbers, position.connection] if position.connection else [*numbers]
 
 

@@ -221,7 +221,10 @@ def _position(known: Position | NotBegun | None, answer: ListedPartition, end: O
         epoch = answer.end.leader_epoch
         assert epoch is not None  # see ListedPartition
         listed = answer.end
-        return Position(answer.topic_id, end, epoch, listed.offset, listed.leader, connection=listed.connection)
+        now = Position(answer.topic_id, end, epoch, listed.offset, listed.leader, connection=listed.connection)
+        if end >= listed.offset or not isinstance(known, Position) or known.read_under == epoch:
+            return now
+        return replace(now, whole_epoch=known.read_under)
     return replace(known, is_stale=True) if isinstance(known, Position) else NotBegun(answer.topic_id)
 
 

@@ -223,7 +223,7 @@ def _range(start: SourceOffset, end: SourceOffset, partition: TopicPartition) ->
             must_check=(before.epoch, before.connection) != (at.epoch, at.connection),
             backlog_end=backlog_end,
             is_tail=not is_data(partition) and begin >= backlog_end and _goes_on(start, end, partition),
-            listed_epoch=before.epoch,
+            listed_epoch=before.read_under,
         )
     return found if found.start != found.end or found.must_check else None
 

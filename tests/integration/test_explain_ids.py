@@ -20,6 +20,7 @@ from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, TopicPartition
 from txnwatch.streaming.admin import transactions
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.log.coordinator_log import read_records
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 from txnwatch_demo.late_write import set_verification
 
@@ -107,6 +108,21 @@ def test_an_abort_of_a_new_client_may_be_a_fence(cluster: Cluster, partition: To
     await_state(cluster, producer, S.COMPLETE_ABORT)
     assert "its client aborted it, or its coordinator did for a new InitProducerId" in tell(producer.transactional_id)
     assert "all clear" in tell(str(partition))
+
+
+def test_an_abort_of_an_empty_transaction_hides_no_end(cluster: Cluster, partition: TopicPartition, tell: Tell) -> None:
+    producer = begun(cluster, partition, version=12)
+    producer.end(commit=True, version=5)
+    await_state(cluster, producer, S.COMPLETE_COMMIT)
+    producer.end(commit=False, version=5)
+    await_state(cluster, producer, S.COMPLETE_ABORT)
+    *_, committed, prepared, complete = (one.value for one in read_records(cluster, producer.transactional_id)[0])
+    assert committed is not None
+    assert prepared is not None
+    assert complete is not None
+    assert (prepared.state, prepared.partitions) == (S.PREPARE_ABORT, ())
+    assert committed.start_ms != prepared.start_ms == complete.start_ms == prepared.last_update_ms
+    assert "CompleteAbort. Its last transaction was committed at " in tell(producer.transactional_id)
 
 
 def test_a_timeout_is_its_coordinators(cluster: Cluster, partition: TopicPartition, tell: Tell) -> None:

@@ -141,7 +141,11 @@ class Coordinators:
         self._append(known, self._changed(known, value, S.ONGOING, partitions=_grouped(held), start_ms=start_ms))
 
     def end(self, known: Transaction, *, commit: bool) -> None:
-        """EndTxn: from transaction.version 2 on with the next epoch, or with another producer id to follow."""
+        """EndTxn: from transaction.version 2 on with the next epoch, or with another producer id to follow.
+
+        An abort of an empty transaction has a start of its own, which is the time of its Prepare* record. Kafka accepts
+        it from transaction.version 2 on (TransactionMetadata.prepareAbortOrCommit with noPartitionAdded, since 4.0.0).
+        """
         value = known.value
         if value is None or not known.is_free:
             return
@@ -154,10 +158,12 @@ class Coordinators:
             epoch += 1
             following = self.new_producer_id() if epoch >= self.max_epoch else None
         state = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
+        changes: dict[str, Any] = {"start_ms": self._stamp_ms(known.log)} if is_empty_abort else {}
         held = _grouped(known.held)
-        self._append(
-            known, self._changed(known, value, state, producer_epoch=epoch, next_producer_id=following, partitions=held)
+        ended = self._changed(
+            known, value, state, producer_epoch=epoch, next_producer_id=following, partitions=held, **changes
         )
+        self._append(known, ended)
 
     def fence(self, known: Transaction) -> None:
         """An abort by the coordinator, for a timeout or a successor: the next epoch in every version."""

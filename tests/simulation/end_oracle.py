@@ -32,7 +32,7 @@ class OneTransaction(NamedTuple):
 
 
 def decision_in(known: Transaction, value: TransactionLogValue | None) -> tuple[OneTransaction, EndKind] | None:
-    """The decision in a record; an abort of nothing, which keeps the start of the transaction before, is none."""
+    """The decision in a record; an abort of an empty transaction is none."""
     if value is None or not value.state.is_prepare or not value.partitions or value.state.outcome is None:
         return None
     return OneTransaction(known.transactional_id, value.producer_id, value.start_ms), _HOW[value.state.outcome]

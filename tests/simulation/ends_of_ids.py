@@ -25,9 +25,9 @@ from simulation.failed_appends import FAILED_APPEND
 from simulation.partition import DataPartition
 from simulation.world import Setting, World
 from support.batches import a_marker
-from txnwatch.state.evidence.past_ends import EndCause, IdRecord, PastEnd, ended_with, ends_on, past_ends
+from txnwatch.state.evidence.past_ends import EndCause, PastEnd, ended_with, ends_on, past_ends
 from txnwatch.state.model.incident import EndKind
-from txnwatch.state.model.transaction import Marker, TransactionState
+from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of
 from txnwatch.streaming.log.lookups import MarkersOfProducers
@@ -45,7 +45,7 @@ ALLOWS: dict[EndCause, set[str]] = {
     EndCause.UNKNOWN: {CLIENT, TIMEOUT, FENCE},
 }
 _STEPS, _LONG_MS, _APART_MS = 400, 61_000, (0, 4)
-Past = Callable[[Sequence[IdRecord]], list[PastEnd]]
+Past = Callable[[Sequence[CoordinatorView | None]], list[PastEnd]]
 Ended = Callable[[Sequence[PastEnd], Marker, Sequence[Marker]], PastEnd | None]
 
 
@@ -131,7 +131,7 @@ class EndedWorld:
     def history(self, name: str, log: int) -> list[PastEnd]:
         """What the log shows of an id."""
         found = [
-            LogRecord(log, one.offset, one.body.timestamp_ms, name, one.body.value, 0, one.leader_epoch)
+            LogRecord(log, one.offset, one.body.timestamp_ms, name, one.body.value, one.leader_epoch)
             for one in self.world.logs[log].entries
             if isinstance(one.body, LoggedValue) and one.body.transactional_id == name
         ]
@@ -193,7 +193,7 @@ def _false_ends(truth: EndedWorld) -> Iterator[str]:
             known = end.decided
             one = next((this for this in truth.ended if _is_end_of(end, this, client.transactional_id)), None)
             if one is None:
-                if known.participants and end.complete_ms is not None:
+                if end.complete_ms is not None:
                     yield f"FALSE END: {known} has not ended"
                 continue
             shown[one] += 1

@@ -46,8 +46,8 @@ class TheFirstDecisionIsTheEnd(WorldReader):
     """Nothing can take back a Prepare* record."""
 
     def read(self, plan: TaskPlan) -> list[Fact]:
-        def final(view: CoordinatorView, epoch: ProducerEpoch | None, *, is_next: bool | None) -> FirstDecision | None:
-            decided = decision_of(view, epoch, is_next=is_next)
+        def final(view: CoordinatorView, epoch: ProducerEpoch | None, *, is_first: bool) -> FirstDecision | None:
+            decided = decision_of(view, epoch, is_first=is_first)
             return decided._replace(is_final=True) if decided is not None else None
 
         with mock.patch.object(transaction_fold, "decision_of", final):
@@ -59,13 +59,9 @@ class EveryAbortIsTheClients(Wrapped):
 
     def patch(self) -> AbstractContextManager[object]:
         def by_client(
-            prior: CoordinatorView,
-            decided: FirstDecision | None,
-            *,
-            is_consecutive: bool,
-            begun: CoordinatorView | None = None,
+            prior: CoordinatorView, decided: FirstDecision | None, begun: CoordinatorView | None = None
         ) -> TransactionEnd | None:
-            end = end_of(prior, decided, is_consecutive=is_consecutive, begun=begun)
+            end = end_of(prior, decided, begun)
             return end._replace(by=EndedBy.CLIENT) if end is not None else None
 
         return mock.patch.object(view, "end_of", by_client)

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from simulation.ends_of_ids import Ended, Past, run_ends
 from simulation.failed_appends import FAILED_APPEND
 from support.seeds import in_proportion
-from txnwatch.state.evidence.past_ends import EndCause, IdRecord, PastEnd, ended_with, past_ends
-from txnwatch.state.model.transaction import Marker, TransactionState
+from txnwatch.state.evidence.past_ends import EndCause, PastEnd, ended_with, past_ends
+from txnwatch.state.model.transaction import CoordinatorView, Marker, TransactionState
+from txnwatch.state.model.values import TopicPartition
 
 FIRST_SEED = int(os.environ.get("TXNWATCH_FIRST_SEED", "0"))
 SEEDS, _MOST_SEEDS = in_proportion(200), 300
@@ -32,34 +34,40 @@ def test_what_is_said_about_past_ends_is_true() -> None:
     } <= seen.keys()
 
 
-def the_first_decision_counts(records: Sequence[IdRecord]) -> list[PastEnd]:
+def the_first_decision_counts(records: Sequence[CoordinatorView | None]) -> list[PastEnd]:
     """A Prepare* behind another one with the same start is another end."""
-    kept: list[IdRecord] = []
+    kept: list[CoordinatorView | None] = []
     for record in records:
-        before = kept[-1].view if kept else None
+        before = kept[-1] if kept else None
         is_another = (
             before is not None
-            and record.view is not None
+            and record is not None
             and before.state.is_prepare
-            and record.view.state.outcome is not None
-            and before.state.outcome != record.view.state.outcome
+            and record.state.outcome is not None
+            and before.state.outcome != record.state.outcome
         )
         if not is_another:
             kept.append(record)
     return past_ends(kept)
 
 
-def who_goes_on_has_ended_it(records: Sequence[IdRecord]) -> list[PastEnd]:
+def who_goes_on_has_ended_it(records: Sequence[CoordinatorView | None]) -> list[PastEnd]:
     """A next transaction under the raised epoch proves that the client has aborted."""
-    begun = {
-        one.view.producer_epoch for one in records if one.view is not None if one.view.state is TransactionState.ONGOING
-    }
+    begun = {one.producer_epoch for one in records if one is not None and one.state is TransactionState.ONGOING}
     return [
         end._replace(cause=EndCause.CLIENT)
         if end.cause is EndCause.CLIENT_OR_TIMEOUT and end.decided.producer_epoch in begun
         else end
         for end in past_ends(records)
     ]
+
+
+def an_abort_of_nothing_is_an_end(records: Sequence[CoordinatorView | None]) -> list[PastEnd]:
+    """A Prepare* without participants ends a transaction."""
+    held = frozenset({TopicPartition("orders", 0)})
+    return past_ends(
+        [replace(one, participants=held) if one is not None and one.state.is_prepare else one for one in records]
+    )
 
 
 def each_end_has_one_marker(ends: Sequence[PastEnd], marker: Marker, earlier: Sequence[Marker]) -> PastEnd | None:
@@ -79,6 +87,7 @@ def all_brokers_have_one_clock(ends: Sequence[PastEnd], marker: Marker, earlier:
 
 BUGS: tuple[tuple[Past, Ended], ...] = (
     (the_first_decision_counts, ended_with),
+    (an_abort_of_nothing_is_an_end, ended_with),
     (who_goes_on_has_ended_it, ended_with),
     (past_ends, each_end_has_one_marker),
     (past_ends, all_brokers_have_one_clock),

@@ -62,7 +62,6 @@ class Truth:
             known = world.coordinators.transactions.get(owner.transactional_id)
             value = known.value if known is not None else None
             is_same = value is not None and value.start_ms == owner.start_ms
-            # An abort of nothing keeps the start of the transaction before, and holds nothing.
             if value is not None and is_same and known is not None and log.partition in known.held:
                 yield f"{owner} is {value.state}, and has data on {log.partition}"
 

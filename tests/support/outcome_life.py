@@ -35,10 +35,7 @@ def decision_with(
     """What a range decides first, with another record of it, as the fold of a range keeps it."""
     if decided is not None:
         return lineage.decision_after(decided, record, record.producer_epoch, is_consecutive=is_consecutive)
-    is_next = None if prior is None and is_consecutive else False
-    if prior is not None and prior.state is S.ONGOING and prior.start_ms == record.start_ms:
-        is_next = is_consecutive
-    return lineage.decision_of(record, record.producer_epoch, is_next=is_next)
+    return lineage.decision_of(record, record.producer_epoch, is_first=prior is None and is_consecutive)
 
 
 class LifeRecord(NamedTuple):
@@ -229,7 +226,9 @@ class IdLife:
         elif mine.version == 1 and last.state is COMPLETE[mine.commit]:
             mine.answer = outcome_of(commit=mine.commit)  # it counts as sent again
         elif mine.version == 2 and not mine.commit:
-            self.complete(last._replace(held=NOTHING), commit=False, end_epoch=last.epoch + 1)
+            self.now_ms += 1
+            nothing = last._replace(held=NOTHING, start_ms=self.now_ms)
+            self.complete(nothing, commit=False, end_epoch=last.epoch + 1)
             mine.answer = "abort"
             self.epoch = self.log[-1].epoch
         if ORDERS in mine.added and self.span is not None and mine in self.owners:

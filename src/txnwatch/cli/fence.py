@@ -28,7 +28,7 @@ from txnwatch.cli.one_shot import (
     options_of,
     origin_of,
 )
-from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, write
+from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Name, write
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic
 from txnwatch.state.abort.fencing import (
@@ -89,7 +89,7 @@ _RESULTS = {
 class FencedRow:
     """The result row: the id as it was found, the fence, and what the id has afterwards."""
 
-    transactional_id: str
+    transactional_id: Name
     coordinator_id: BrokerId
     transaction_state: str
     producer_id: ProducerId

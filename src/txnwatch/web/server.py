@@ -10,7 +10,8 @@ Law:
     * Only one thread, always the same, collects the metrics and reads the query's progress: both go through Spark's
       gateway, and the gateway keeps a connection for each thread.
     * Passwords are checked in a thread of their own, one after another: bcrypt is slow by design, and the loop has to
-      answer the others. A client with wrong passwords keeps one core busy, not all.
+      answer the others. A client with wrong passwords keeps one core busy, not all. If too many wait, some are answered
+      with 503 (password_checks.py). A request without a password, or with one that was accepted before, never waits.
     * A request with Content-Length and Transfer-Encoding is answered, and its connection is closed (RFC 9112, 6.1): a
       proxy may have found another end of it.
     * Nothing that a client sends is written to the log.
@@ -50,10 +51,12 @@ from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.model.pauses import GrowingPause
 from txnwatch.state.model.ports import Log
 from txnwatch.web.connections import Connections
+from txnwatch.web.password_checks import PasswordChecks
 from txnwatch.web.web_config import Users, WebConfig, read_web_config
 
 _COLLECTING_S: Final = 8  # less than the deadline of a request, so that the answer can be sent
 _END_S: Final = 0.5
+_RETRY_S: Final = 5  # after an answer that too many passwords wait
 _WAITING: Final = 1024  # connections that the kernel keeps until they are accepted, or closed at once
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 SITE_PAUSE_S = 60.0
@@ -220,7 +223,7 @@ class WebServer:
             *(self._site.routes if self._site is not None else ()),
         ]
         app = Starlette(routes=routes, exception_handlers={HTTPException: _problem})
-        return _Guard(app, lambda: self._web, self._passwords, self._report)
+        return _Guard(app, lambda: self._web, PasswordChecks(self._passwords), self._report)
 
     async def _ready_answer(self, _: Request) -> Response:
         is_ready = self._is_ready()
@@ -284,6 +287,10 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 
 _LENGTHS: Final = {b"content-length", b"transfer-encoding"}
+_ASKED: Final = PlainTextResponse(
+    "expected a user and a password\n", 401, {"WWW-Authenticate": 'Basic realm="txnwatch"'}
+)
+_TOO_MANY: Final = PlainTextResponse("too many passwords wait for their check\n", 503, {"Retry-After": str(_RETRY_S)})
 
 
 class _Guard:
@@ -293,7 +300,7 @@ class _Guard:
         self,
         app: ASGIApp,
         web: Callable[[], WebConfig],
-        passwords: ThreadPoolExecutor,
+        passwords: PasswordChecks,
         report: Callable[[str], None],
     ) -> None:
         self._app, self._web, self._passwords, self._report = app, web, passwords, report
@@ -307,24 +314,25 @@ class _Guard:
                 message["headers"] = [*_completed(message["headers"], web.headers), *closing]
             await send(message)
 
-        if web.users is not None and not await self._is_known(web.users, scope):
-            asked = {"WWW-Authenticate": 'Basic realm="txnwatch"'}
-            refused = PlainTextResponse("expected a user and a password\n", 401, asked)
-            await refused(scope, receive, with_headers)
+        is_known = await self._is_known(web.users, scope) if web.users is not None else True
+        if not is_known:
+            await (_ASKED if is_known is not None else _TOO_MANY)(scope, receive, with_headers)
             return
         try:
             await self._app(scope, receive, with_headers)
         except Exception as exc:  # noqa: BLE001 - one answer fails, which Starlette says, and the others do not
             self._report(f"an answer of the HTTP server has failed: {type(exc).__name__}")
 
-    async def _is_known(self, users: Users, scope: Scope) -> bool:
+    async def _is_known(self, users: Users, scope: Scope) -> bool | None:
+        """Whether the request has the password of a user; None if too many wait for their check."""
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
         found = credentials(header)
         if found is None:
             return False
         if users.has_accepted(*found):
             return True
-        return await asyncio.get_running_loop().run_in_executor(self._passwords, users.accept, *found)
+        address = scope["client"][0] if scope["client"] else ""
+        return await self._passwords.result(address, lambda: users.accept(*found))
 
 
 def credentials(header: str) -> tuple[str, str] | None:

@@ -98,10 +98,13 @@ def test_a_marker_of_another_kind_or_epoch_is_another_marker(other: dict[str, An
     assert "but another marker has ended it" in claim_text(claim(), marker)
 
 
+HELD = (("orders", (0,)),)
+
+
 def the_end(at_ms: int) -> list[PastEnd]:
     """An id whose client has aborted its transaction."""
     states = ((S.ONGOING, at_ms - 100), (S.PREPARE_ABORT, at_ms), (S.COMPLETE_ABORT, at_ms + 10))
-    values = [(TransactionLogValue(1, PRODUCER, 2, 60_000, state, (), at, at_ms - 100), at) for state, at in states]
+    values = [(TransactionLogValue(1, PRODUCER, 2, 60_000, state, HELD, at, at_ms - 100), at) for state, at in states]
     records = [LogRecord(0, number, at, "app", value) for number, (value, at) in enumerate(values)]
     return past_ends(history_of(records))
 
@@ -110,7 +113,7 @@ def the_end(at_ms: int) -> list[PastEnd]:
 def test_a_decision_without_its_complete_record_may_be_taken_back(decided: str, complete: S) -> None:
     prepare = S.PREPARE_COMMIT if complete is S.COMPLETE_COMMIT else S.PREPARE_ABORT
     states = ((S.ONGOING, 1_000), (prepare, 2_000), (complete, 2_500))
-    values = [(TransactionLogValue(1, PRODUCER, 2, 60_000, state, (), at, 1_000), at) for state, at in states]
+    values = [(TransactionLogValue(1, PRODUCER, 2, 60_000, state, HELD, at, 1_000), at) for state, at in states]
     records = [LogRecord(0, number, at, "app", value) for number, (value, at) in enumerate(values)]
     (open_end,), (end,) = past_ends(history_of(records[:2])), past_ends(history_of(records))
     text = end_text(open_end)

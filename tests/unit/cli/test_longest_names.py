@@ -6,31 +6,28 @@ Work is counted, not timed: calls of functions, also of C functions. What is for
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import io
 import json
 import logging
+import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from support.incidents import an_event
 from support.log_lines import log_restored
-from txnwatch.cli import (
-    abort,
-    decode_rows,
-    describe,
-    describe_producers,
-    find_hanging,
-    output,
-    owners,
-    status,
-)
+from txnwatch import cli
 from txnwatch.cli import (
     list as list_command,
 )
-from txnwatch.cli.output import CommandAnswer, Name, NotChecked, event_line, write
+from txnwatch.cli import (
+    output,
+    status,
+)
+from txnwatch.cli.output import CommandAnswer, Name, NotChecked, Prose, event_line, write
 from txnwatch.page import words
 from txnwatch.push.alertmanager import alert_of
 from txnwatch.push.push_file import AlertmanagerTarget
@@ -171,15 +168,22 @@ def test_the_fields_of_an_event_are_never_redacted() -> None:
     assert "***" in json.loads(logged(output.JSON, name))["message"]
 
 
-ROWS = (
-    *(list_command.ListedRow, describe.DescribedRow, describe_producers.ProducerRow, find_hanging.FoundRow),
-    *(status.OpenIncident, abort.Decided, decode_rows.LogRow, owners.NameRow),
-)
+OF_CLIENTS = {"transactional_id", "name", "group_id"}
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_a_column_with_a_name_of_a_client_is_cut(row: type) -> None:
-    hint = get_type_hints(row, include_extras=True)["name" if row is owners.NameRow else "transactional_id"]
+def rows_of_tables() -> Iterator[Any]:
+    """Each field of a dataclass of a command that a client has named, if the dataclass is no prose."""
+    for module in pkgutil.iter_modules(cli.__path__, f"{cli.__name__}."):
+        for found in vars(importlib.import_module(module.name)).values():
+            is_row = isinstance(found, type) and dataclasses.is_dataclass(found) and not issubclass(found, Prose)
+            if is_row and found.__module__ == module.name:
+                names = OF_CLIENTS & {spec.name for spec in dataclasses.fields(found)}
+                yield from (pytest.param(found, name, id=f"{found.__name__} {name}") for name in names)
+
+
+@pytest.mark.parametrize(("row", "field"), list(rows_of_tables()))
+def test_a_column_with_a_name_of_a_client_is_cut(row: type, field: str) -> None:
+    hint = get_type_hints(row, include_extras=True)[field]
     assert Name in (hint, *get_args(hint))
 
 

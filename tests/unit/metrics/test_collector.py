@@ -75,6 +75,16 @@ def world() -> CollectorWorld:
     return CollectorWorld()
 
 
+def test_no_metric_has_a_name_that_a_client_has_chosen_but_that_of_a_topic(world: CollectorWorld) -> None:
+    name, place = "secret" * 5_000, TopicPartition("t" * 249, 0)
+    record = transaction(1, S.ONGOING, place, transactional_id=name, start_ms=START_MS - 10 * LATER_MS)
+    world.batch(record, seen(0, 10, data=5, partition=place, topic_id="long"))
+    world.metrics.on_event(an_event(transactional_id=name, topic=place.topic))
+    lines = generate_latest(world.metrics.registry).decode().splitlines()
+    assert "secret" not in "".join(lines)
+    assert max(map(len, lines)) < 1_000
+
+
 def test_everything_in_the_table_is_scraped_under_its_name_and_type_and_nothing_else(world: CollectorWorld) -> None:
     world.metrics.progress = lambda: Progress({"addBatch": 1}, {ORDERS: 1}, {ORDERS: 1})
     scrape = world.batch(transaction(1, S.ONGOING, ORDERS), seen(0, 10, data=5))

@@ -253,7 +253,7 @@ def test_the_use_of_an_epoch_is_not_known_if_the_end_of_the_transaction_before_m
     unproven: dict[str, tuple[CoordinatorView | None, FirstDecision | None, bool]] = {
         "nothing was known before": (None, decided, True),
         "records before the range are missing": (first, decided, False),
-        "records in the range are missing": (first, decided._replace(is_next=False), True),
+        "records in the range are missing": (first, decided._replace(is_first=False), True),
         "the end was not read": (first, None, True),
         "the decision can be taken back": (first, prepared, True),
         "the end is of another transaction": (first, decided._replace(start_ms=999), True),

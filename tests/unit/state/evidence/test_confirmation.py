@@ -134,7 +134,7 @@ TRANSACTIONS = {
     ),
     "stuck and still preparing": (STUCK, STILL_PREPARED, Answer.CONFIRMED),
     "stuck, another outcome": (STUCK, msgspec.structs.replace(STILL_PREPARED, state=S.PREPARE_ABORT), Answer.REFUTED),
-    "stuck, an abort of nothing with the same start": (
+    "stuck, another Prepare* of the same transaction": (
         STUCK,
         msgspec.structs.replace(STILL_PREPARED, producer_epoch=1),
         Answer.REFUTED,

@@ -96,11 +96,7 @@ TRANSACTIONS = {
     "one of another producer was committed": (LATE, replace(COMMITTED, producer_id=4712), UNKNOWN),
     "aborted under its epoch": (LATE, ABORTED, ("aborted", "client")),
     "a later one was aborted": (LATE, replace(ABORTED, start_ms=LATER_MS), UNKNOWN),
-    "aborted under a raised epoch, which an abort of nothing also has": (
-        LATE,
-        replace(ABORTED, producer_epoch=RAISED),
-        UNKNOWN,
-    ),
+    "aborted under a raised epoch": (LATE, replace(ABORTED, producer_epoch=RAISED), ("aborted", "unknown")),
     "stuck, and complete now": (STUCK, replace(ABORTED, start_ms=7), ("aborted", "unknown")),
     "stuck, and a later one is complete": (STUCK, replace(ABORTED, producer_epoch=RAISED), UNKNOWN),
     "stuck, and the other outcome is complete": (

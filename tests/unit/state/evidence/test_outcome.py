@@ -147,7 +147,7 @@ CASES: dict[str, tuple[CoordinatorView | None, Span, Marker | None, int | None, 
         "commit",
     ),
     "an abort of nothing has not the partitions of the commit before": (
-        after(INIT, *ended(True), (S.COMPLETE_ABORT, 1, 1_000)),
+        after(INIT, *ended(True), (S.COMPLETE_ABORT, 1, 2_000)),
         SPAN,
         None,
         None,

@@ -85,14 +85,14 @@ CASES: dict[str, tuple[Log, EndCause]] = {
     "a client that raises the epoch, or the timeout": (NEW + aborted(4, LATE_MS, version=2), C.CLIENT_OR_TIMEOUT),
     "compaction has left the end alone": (aborted(4, SOON_MS)[1:], C.UNKNOWN),
     "compaction has left a commit alone": (committed(4, SOON_MS)[1:], C.CLIENT),
-    "an abort of nothing": (init(3, START_MS) + aborted(4, SOON_MS, version=2), C.UNKNOWN),
+    "records are missing, and more than a client raises the epoch": (NEW + aborted(5, SOON_MS, version=2), C.FENCE),
 }
 
 
-def history(log: Log, *, whole_from: int | None = 0, led_from: int | None = None) -> list[PastEnd]:
+def history(log: Log, *, led_from: int | None = None) -> list[PastEnd]:
     """The ends in a log; from the offset `led_from` on, another coordinator has appended its records."""
     records = [
-        LogRecord(0, offset, at_ms, "app", value, whole_from, int(led_from is not None and offset >= led_from))
+        LogRecord(0, offset, at_ms, "app", value, int(led_from is not None and offset >= led_from))
         for offset, (at_ms, value) in enumerate(log)
     ]
     return past_ends(history_of(records))
@@ -116,24 +116,38 @@ def test_two_coordinators_with_two_clocks_do_not_show_whether_the_timeout_has_pa
 def test_the_records_of_one_start_are_one_end() -> None:
     (end,) = history(OLD + committed(3, SOON_MS)[:1] + aborted(4, LATE_MS + 5_000))
     assert (end.is_commit, end.open_for_ms, end.complete_ms) == (False, TIMEOUT_MS + 5_000, LATE_MS + 5_010)
-    nothing = [(at, replace(value, partitions=())) for at, value in aborted(5, LATE_MS, version=2) if value is not None]
-    (end,) = history(NEW + committed(4, SOON_MS, version=2) + nothing)
-    assert (end.is_commit, end.complete_ms) == (True, SOON_MS + 10)
 
 
-def test_an_abort_of_nothing_is_no_end_behind_an_append_that_failed() -> None:
-    failed = of(S.ONGOING, 4, LATE_MS, version=2, start_ms=LATE_MS)
-    (end,) = history(NEW + committed(4, SOON_MS, version=2) + failed + aborted(5, LATE_MS + 5, version=2))
-    assert (end.is_commit, end.complete_ms) == (True, SOON_MS + 10)
+BEFORE = NEW + committed(4, SOON_MS, version=2)
+FAILED = of(S.ONGOING, 4, LATE_MS, version=2, start_ms=LATE_MS)
+
+
+def aborted_empty(epoch: int, at_ms: int) -> Log:
+    """What Kafka 4.4.0 has logged for EndTxn without a partition: the start is the time of the decision."""
+    logged = aborted(epoch, at_ms, version=2)
+    return [(at, replace(value, partitions=(), start_ms=at_ms)) for at, value in logged if value is not None]
+
+
+@pytest.mark.parametrize("log", [BEFORE, BEFORE + FAILED, BEFORE + aborted_empty(5, LATE_MS - 5)])
+def test_an_abort_of_nothing_is_no_end(log: Log) -> None:
+    (end,) = history(log + aborted_empty(6, LATE_MS))
+    assert (end.is_commit, end.cause, end.complete_ms) == (True, C.CLIENT, SOON_MS + 10)
+    assert not history(init(3, START_MS) + aborted_empty(4, LATE_MS))
+
+
+def test_an_end_of_which_compaction_has_left_nothing_else_is_told() -> None:
+    """It may be one of nothing: its Prepare* record would have shown that."""
+    (end,) = history(aborted_empty(4, LATE_MS)[1:])
+    assert (end.is_commit, end.cause) == (False, C.UNKNOWN)
 
 
 def test_a_decision_that_is_taken_back_is_no_end() -> None:
     assert not history(OLD + committed(3, SOON_MS)[:1] + OLD)
 
 
-def test_an_abort_behind_a_hole_may_be_of_a_later_transaction() -> None:
-    (end,) = history(NEW + aborted(5, SOON_MS, version=2), whole_from=None)
-    assert end.cause is C.UNKNOWN
+def test_an_abort_with_another_start_is_of_another_transaction() -> None:
+    (end,) = history(NEW + [(at, value and replace(value, start_ms=LATE_MS)) for at, value in aborted(4, LATE_MS)])
+    assert (end.cause, end.data_epoch) == (C.UNKNOWN, None)
 
 
 def test_a_tombstone_ends_nothing_and_hides_no_end() -> None:

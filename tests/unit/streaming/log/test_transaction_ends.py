@@ -52,6 +52,10 @@ RAISES = {"client_transaction_version": 2}
 BEGUN, BEGUN_2 = begun(EPOCH, START_MS), begun(EPOCH, START_MS, **RAISES)
 ADDED = [of(S.ONGOING, partitions=(("orders", (0, 1)),))]
 NEXT_COMMITS, NEXT_ABORTS = begun(69) + commit(69, NEXT_START_MS), begun(69) + abort(69, NEXT_START_MS)
+EMPTY_ABORT = [
+    of(S.PREPARE_ABORT, 69, NEXT_START_MS, partitions=(), **RAISES),
+    of(S.COMPLETE_ABORT, 69, NEXT_START_MS, **RAISES),
+]
 ROTATED = {"producer_id": OTHER, "previous_producer_id": PRODUCER}
 
 
@@ -87,7 +91,7 @@ CASES: dict[str, Case] = {
         BEGUN, [*commit(EPOCH, START_MS), *init(69), *NEXT_ABORTS], K.COMMITTED, B.CLIENT
     ),
     "committed under a raised epoch, and an abort of nothing follows": Case(
-        BEGUN_2, [*commit(68, START_MS, **RAISES), *abort(69, START_MS, **RAISES)], K.COMMITTED, B.CLIENT
+        BEGUN_2, [*commit(68, START_MS, **RAISES), *EMPTY_ABORT], K.COMMITTED, B.CLIENT
     ),
     "a partition is added first": Case(BEGUN, [*ADDED, *commit(EPOCH, START_MS), *init(68)], K.COMMITTED, B.CLIENT),
     "the append of its commit fails, and its coordinator aborts it": Case(
@@ -105,11 +109,14 @@ CASES: dict[str, Case] = {
     "the append of its Complete* fails once": Case(
         BEGUN, [*commit(EPOCH, START_MS), of(S.COMPLETE_COMMIT), *init(68)], K.COMMITTED, B.CLIENT
     ),
-    "the append of its commit fails, and compaction has left an abort that may be of nothing": Case(
+    "the append of its commit fails, and compaction has left its abort": Case(
         BEGUN_2,
         [*commit(68, START_MS, **RAISES)[:1], None, None, *abort(69, START_MS, **RAISES)[1:]],
-        K.NO_LONGER_OPEN,
-        B.UNKNOWN,
+        K.ABORTED,
+        B.COORDINATOR,
+    ),
+    "the append of its commit fails, and compaction has left an abort of nothing": Case(
+        BEGUN_2, [*commit(68, START_MS, **RAISES)[:1], None, None, *EMPTY_ABORT[1:]], K.NO_LONGER_OPEN, B.UNKNOWN
     ),
     "stuck, and the append of its commit has failed": Case(
         [*BEGUN_2, *commit(68, START_MS, **RAISES)[:1]], abort(68, START_MS, **RAISES), K.ABORTED, B.UNKNOWN
@@ -121,7 +128,7 @@ CASES: dict[str, Case] = {
         B.CLIENT,
     ),
     "it moves to another producer id, and only the end is left": Case(
-        BEGUN_2, [None, of(S.COMPLETE_ABORT, 0, **ROTATED)], K.NO_LONGER_OPEN, B.UNKNOWN
+        BEGUN_2, [None, of(S.COMPLETE_ABORT, 0, **ROTATED)], K.ABORTED, B.UNKNOWN
     ),
     "the id expires after its end": Case(BEGUN, [*abort(68, START_MS), TOMBSTONE], K.ABORTED, B.COORDINATOR),
     "the id is forgotten": Case(BEGUN, [TOMBSTONE], K.NO_LONGER_OPEN, B.UNKNOWN),
@@ -134,11 +141,11 @@ CASES: dict[str, Case] = {
     "compacted, the abort of its own epoch is left": Case(
         BEGUN_2, [None, *abort(68, START_MS, **RAISES)[1:]], K.ABORTED, B.UNKNOWN
     ),
-    "compacted, an abort is left that may be of nothing": Case(
-        BEGUN, [None, *abort(68, START_MS, **RAISES)[1:]], K.NO_LONGER_OPEN, B.UNKNOWN
+    "compacted, the abort of its coordinator is left": Case(
+        BEGUN, [None, *abort(68, START_MS)[1:]], K.ABORTED, B.COORDINATOR
     ),
     "compacted, an abort of nothing is left": Case(
-        BEGUN_2, [None, None, None, *abort(69, START_MS, **RAISES)[1:]], K.NO_LONGER_OPEN, B.UNKNOWN
+        BEGUN_2, [None, None, None, *EMPTY_ABORT[1:]], K.NO_LONGER_OPEN, B.UNKNOWN
     ),
     "stuck, and the next one is aborted": Case(
         [*BEGUN, *commit(EPOCH, START_MS)[:1]],
@@ -156,8 +163,8 @@ CASES: dict[str, Case] = {
         [*BEGUN, *commit(EPOCH, START_MS)[:1]], [None, *init(68)], K.NO_LONGER_OPEN, B.UNKNOWN
     ),
     "stuck in an abort of nothing": Case(
-        [*init(EPOCH), of(S.PREPARE_ABORT, 68, None, partitions=())],
-        [of(S.COMPLETE_ABORT, 68, None), *begun(68), *commit(69, NEXT_START_MS)],
+        [*init(EPOCH), *EMPTY_ABORT[:1]],
+        [*EMPTY_ABORT[1:], *begun(69), *commit(70, NEXT_START_MS)],
         K.ABORTED,
         B.UNKNOWN,
     ),

@@ -45,6 +45,7 @@ def offsets(draw: st.DrawFn) -> SourceOffset:
             draw(whole_numbers),
             draw(st.integers(1, 9)),
             is_stale=draw(st.booleans()),
+            whole_epoch=draw(st.none() | st.integers(0, 99)),
         )
         if draw(st.booleans())
         else NotBegun(ids[partition.topic])

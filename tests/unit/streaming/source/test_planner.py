@@ -262,6 +262,17 @@ def test_an_unread_position_is_not_begun() -> None:
     assert [is_begun(position) for position in (None, UNREAD, at(0), at(5, stale=True))] == [False, False, True, True]
 
 
+def test_a_partition_that_is_behind_keeps_the_leader_epoch_under_which_it_was_read_whole() -> None:
+    """In this order: read whole, then behind under three leaders, without an answer, and read whole again."""
+    rounds = [(10, 3, None), (30, 3, 5), (30, 4, 5), (30, 6, 5), (None, 6, 5), (30, 6, None)]
+    known, found = at(0, epoch=2), []
+    for end, epoch, limit in rounds:
+        known = planned({ORDERS: known}, {ORDERS: an_answer(end, epoch=epoch)}, Limits(limit)).positions[ORDERS]
+        assert isinstance(known, Position)
+        found.append((known.offset, known.epoch, known.read_under))
+    assert found == [(10, 3, 3), (15, 3, 3), (20, 4, 3), (25, 6, 3), (25, 6, 3), (30, 6, 6)]
+
+
 small = st.integers(0, 60)
 answers_of_a_round = st.dictionaries(
     st.sampled_from([ORDERS, PAYMENTS, AUDIT, LOG]),
