@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import was_listed
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import (
     OF_DATA,
@@ -28,7 +29,7 @@ from txnwatch.state.detection.reading import (
     Standing,
     after,
 )
-from txnwatch.state.model.clocks import both, was_listed
+from txnwatch.state.model.clocks import both
 from txnwatch.state.model.facts import (
     KEEPS_WHAT_IS_KNOWN,
     READ_LATER,

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import RESERVE_MS, Clocks, Leadership
 from txnwatch.state.detection.reading import ALL_READ, Unread
 from txnwatch.state.detection.view import is_shared
-from txnwatch.state.model.clocks import RESERVE_MS, Clocks, Leadership
 from txnwatch.state.model.facts import Barrier, Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
 from txnwatch.state.model.pauses import doubled

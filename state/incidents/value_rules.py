@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
-from txnwatch.state.model.values import INT16, INT32, INT64, TimestampMs, TopicPartition, is_topic_name
+from txnwatch.state.model.values import INT16, INT32, INT64, LAST_TIME_MS, TopicPartition, is_topic_name
 from txnwatch.state.text import GIVEN_NAME, WEB_ADDRESS
 
 Check = Callable[[Any], bool]
-LAST_TIME_MS = TimestampMs(253_402_300_799_999)  # the end of the year 9999: the last that can be shown as a date
 NAME_BYTES = INT16  # an id is an int16-length string in Kafka's protocol
 TEXT_BYTES = 256 * 1024
 OWNER_BYTES = 1_000

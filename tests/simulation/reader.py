@@ -36,12 +36,13 @@ from txnwatch.state.model.findings import (
 )
 from txnwatch.state.model.values import Offset, TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.log.hidden_participants import hidden_participants
 from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source import census_schedule as census
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import tasks
 from txnwatch.streaming.source.driver_file import DriverRequests, FormerPosition, NextBarrierDue
-from txnwatch.streaming.source.lister import can_skip, hidden_participants
+from txnwatch.streaming.source.lister import can_skip
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits, RereadRequest, census_of, requests_after
@@ -345,7 +346,7 @@ class WorldReader:
                 self.view.read(read)
         facts = [*tasks.plan_facts(plan, reads), *self.census(plan)]
         if plan.end is not None:
-            facts += hidden_participants(facts, plan.end.positions, self.options, self.view)  # type: ignore[arg-type]
+            facts += hidden_participants(facts, plan.end.positions, self.options.wants, self.view)  # type: ignore[arg-type]
         for notice in facts:
             if isinstance(notice, PartitionNotice):
                 self.seen[f"notice {notice.kind}"] += 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import Clocks, Leadership
 from txnwatch.state.detection.bucket_indexes import Agenda
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, Lacking, Reading, Standing
-from txnwatch.state.model.clocks import Clock, Clocks, Leader, Leadership
+from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.model.facts import (
     Barrier,

@@ -10,8 +10,8 @@ import pytest
 
 from support.incidents import an_event
 from support.log_lines import log_restored
+from txnwatch.cli.command_origin import as_seen_from_here
 from txnwatch.cli.main import main
-from txnwatch.cli.one_shot import as_seen_from_here
 from txnwatch.cli.output import JSON, LOG, TEXT, log_to_stdout
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.setting_sources import client_properties, load_settings
