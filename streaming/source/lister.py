@@ -37,7 +37,7 @@ from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
-from txnwatch.streaming.source.driver_file import FormerPosition, NextBarrierDue, read_driver_file
+from txnwatch.streaming.source.driver_file import NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.offsets import Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
 from txnwatch.streaming.source.planner import (
@@ -67,27 +67,20 @@ class ListOffsets(Protocol):
 
 
 def start_offsets(
-    previous: SourceOffset,
-    listed: Mapping[TopicPartition, str],
-    wanted: Offsets,
-    former: Mapping[TopicPartition, FormerPosition] | None,
-    ask: ListOffsets,
+    previous: SourceOffset, listed: Mapping[TopicPartition, str], wanted: Offsets, ask: ListOffsets
 ) -> dict[TopicPartition, Offset]:
     """The start offsets of partitions that are not read yet; none for a partition whose leader does not answer.
 
     Partitions that exist at the start begin at `wanted`; `latest` is the last stable offset. Partitions found later,
-    and `__transaction_state`, begin at their log start. If an earlier query has read to the positions `former`, its
-    partitions continue there; partitions that it did not know are new, and begin at their log start.
+    and `__transaction_state`, begin at their log start.
 
     Args:
         previous: the last offset.
         listed: the partitions of this round, with their topic ids.
         wanted: the option `startingOffsets`.
-        former: where an earlier query has read to; None if there was none.
         ask: requests offsets from the leaders.
     """
     starts: dict[TopicPartition, Offset] = {}
-    read_to: dict[TopicPartition, Offset] = {}
     by_start: dict[_Start, list[TopicPartition]] = {start: [] for start in _Start}
     for partition, topic_id in listed.items():
         known = previous.positions.get(partition)
@@ -95,17 +88,10 @@ def start_offsets(
             continue
         if isinstance(wanted, dict) and partition in wanted and (previous.barrier == 0 or known is not None):
             starts[partition] = wanted[partition]
-            continue
-        start = _start(partition, topic_id, previous, wanted, former)
-        if isinstance(start, _Start):
-            by_start[start].append(partition)
         else:
-            read_to[partition] = start
-    first = _found(ask([*by_start[_Start.LOG_START], *read_to], timestamp=ends.EARLIEST))
-    stable = _found(ask([*by_start[_Start.LAST_STABLE], *read_to], isolation=ends.READ_COMMITTED))
-    starts.update({at: offset for at, offset in {**first, **stable}.items() if at not in read_to})
-    both = first.keys() & stable.keys()
-    starts.update({at: max(first[at], min(offset, stable[at])) for at, offset in read_to.items() if at in both})
+            by_start[_start(partition, previous, wanted)].append(partition)
+    starts.update(_found(ask(by_start[_Start.LOG_START], timestamp=ends.EARLIEST)))
+    starts.update(_found(ask(by_start[_Start.LAST_STABLE], isolation=ends.READ_COMMITTED)))
     return starts
 
 
@@ -114,24 +100,9 @@ class _Start(Enum):
     LAST_STABLE = auto()
 
 
-def _start(
-    partition: TopicPartition,
-    topic_id: str,
-    previous: SourceOffset,
-    wanted: Offsets,
-    former: Mapping[TopicPartition, FormerPosition] | None,
-) -> _Start | Offset:
-    """Where a partition begins; an offset is that of a former query."""
-    if is_log(partition) or wanted == EARLIEST:
-        return _Start.LOG_START
-    earlier = former.get(partition) if former is not None else None
-    if earlier is not None:
-        if earlier.offset is None:
-            return _Start.LAST_STABLE
-        if earlier.topic_id == topic_id:
-            return earlier.offset
-    is_new = former is not None if previous.barrier == 0 else partition not in previous.positions
-    return _Start.LOG_START if is_new else _Start.LAST_STABLE
+def _start(partition: TopicPartition, previous: SourceOffset, wanted: Offsets) -> _Start:
+    is_new = previous.barrier > 0 and partition not in previous.positions
+    return _Start.LOG_START if is_log(partition) or wanted == EARLIEST or is_new else _Start.LAST_STABLE
 
 
 def _found(answers: Mapping[TopicPartition, ListedOffset | Problem]) -> dict[TopicPartition, Offset]:
@@ -154,7 +125,6 @@ class Lister:
         absences: how often in a row a topic that is read was missing from the metadata.
         granted: the requests of the job that are being served.
         schedule: decides which partitions are described.
-        former: where an earlier query has read to, if this one continues it with a new state; None if it does not.
     """
 
     def __init__(
@@ -176,7 +146,6 @@ class Lister:
         self.limits = Limits(options.max_offsets_per_trigger)
         self.schedule = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
-        self.former = read_driver_file(options.driver_file).former_positions
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
@@ -358,7 +327,7 @@ class Lister:
     def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         topics = self._cluster.known.topics
         listed = {partition: topics[partition.topic].topic_id for partition in partitions}
-        return start_offsets(previous, listed, self.options.starting_offsets, self.former, self._ask)
+        return start_offsets(previous, listed, self.options.starting_offsets, self._ask)
 
     def _answers(
         self, listed: Mapping[TopicPartition, ListedOffset | Problem], starts: Mapping[TopicPartition, Offset]

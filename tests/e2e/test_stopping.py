@@ -30,7 +30,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.state_directory import CONTINUES
+from txnwatch.streaming.job.state_directory import REPLACES
 from txnwatch_demo.embedded.applications import transactional_writer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
@@ -226,10 +226,10 @@ def test_while_a_reload_starts_the_query_again(
 
 
 @pytest.mark.long
-def test_while_a_new_version_begins_its_state_and_the_next_start_continues_where_the_other_one_ends(
+def test_while_a_new_version_begins_its_state_and_the_next_start_begins_it_too(
     stop_times: StopTimes, kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file system stops answering before it is written where the other state ends."""
+    """The file system stops answering before it is written that the state replaces another one."""
     flags, code = ("--events-topic", unique("stopping.events")), tmp_path / "other version"
     code.mkdir()
     real = urlsplit(hdfs.uri(""))
@@ -237,8 +237,7 @@ def test_while_a_new_version_begins_its_state_and_the_next_start_continues_where
     with of_another_version(code, monkeypatch), running:
         running.until_ready()
         assert running.stop() == 0
-    (other,) = (name for name in hdfs.names("begun") if name.startswith("state-"))
-    with Forwarder((str(real.hostname), real.port or 0), cut_at=CONTINUES.encode()) as forwarder:
+    with Forwarder((str(real.hostname), real.port or 0), cut_at=REPLACES.encode()) as forwarder:
         forwarder.start()
         cut_off = f"hdfs://{forwarder.address}/begun"
         with RunningWatch(kafka.bootstrap_servers, cut_off, *flags, directory=tmp_path) as stopped:
@@ -249,7 +248,7 @@ def test_while_a_new_version_begins_its_state_and_the_next_start_continues_where
         running.until_ready()
         assert running.stop() == 0
     (line,) = (line for line in running.lines if "the state is rebuilt from the logs" in line)
-    assert line.endswith(f"reading continues where {other} ends")
+    assert line.endswith("data is read from the last stable offsets")
     assert not [line for line in running.lines if "the query ended" in line]
 
 
