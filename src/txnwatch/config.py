@@ -135,12 +135,6 @@ SparkConf = Annotated[dict[str, str], BeforeValidator(conf_of)]
 
 EVENTS_TOPIC = "txnwatch.events"
 CONFLUENT_AVRO = "confluent-avro"
-# Settings that have another name as well: the metrics are on the same port as the page.
-OTHER_NAMES = {
-    "metrics_port": "http_port",
-    "metrics_host": "http_host",
-    "metrics_web_config_file": "http_web_config_file",
-}
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
 

@@ -105,7 +105,7 @@ def test_in_a_slow_micro_batch_of_the_first_reading(
 ) -> None:
     write(kafka, partition)
     with quota(cluster, CONSUMER_BYTE_RATE, SLOW_BYTES_PER_S):
-        running = watch("--starting-offsets", "earliest", "--topics", partition.topic, "--metrics-port", "0")
+        running = watch("--starting-offsets", "earliest", "--topics", partition.topic, "--http-port", "0")
         running.until("the current micro-batch has not completed for 15 s")
         stop_times.stop(running, "first reading of a start without a checkpoint, in a micro-batch throttled by a quota")
 
@@ -116,7 +116,7 @@ def test_in_the_first_reading(
 ) -> None:
     write(kafka, partition)
     flags = ("--starting-offsets", "earliest", "--topics", partition.topic, "--max-offsets-per-trigger", "100")
-    running = watch(*flags, "--metrics-port", "0", *BACK_TO_BACK)
+    running = watch(*flags, "--http-port", "0", *BACK_TO_BACK)
     eventually(lambda: batches(running) > 3, 120.0, "some micro-batches")
     assert (Scrape.at(running.metrics_url).value("source_lag_offsets") or 0) > 0
     stop_times.stop(running, "first reading of a start without a checkpoint, micro-batches without a pause")
@@ -140,7 +140,7 @@ def test_under_load_and_no_temporary_file_is_left(
     abandoned.mkdir(parents=True)
     os.utime(abandoned, (0.0, 0.0))
     monkeypatch.setenv("TMPDIR", str(temporary))
-    running = watch(*BACK_TO_BACK, "--metrics-port", "0").until_ready()
+    running = watch(*BACK_TO_BACK, "--http-port", "0").until_ready()
     with load(kafka, cluster):
         seen = batches(running)
         eventually(lambda: batches(running) >= seen + UNDER_LOAD, 60.0, "micro-batches under load")

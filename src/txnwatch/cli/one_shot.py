@@ -15,7 +15,6 @@ from pydantic.fields import FieldInfo
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.config import (
     EVENTS_TOPIC,
-    OTHER_NAMES,
     THRESHOLDS,
     RunSettings,
     is_redis_url,
@@ -147,10 +146,9 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Col
         default = (
             "" if spec.is_required() or spec.default in (None, "", (), {}) else f" (default: {_shown(spec.default)})"
         )
-        others = [other for other, first in OTHER_NAMES.items() if first == name]
         parser.add_argument(
             *SHORT.get(name, ()),
-            *(f"--{one.replace('_', '-')}" for one in (name, *others)),
+            f"--{name.replace('_', '-')}",
             action="append" if spec.default == {} else "store",
             metavar=_placeholder(name, spec),
             help=f"{spec.description}{default}".replace("%", "%%"),

@@ -85,7 +85,7 @@ def test_a_registry_that_the_client_refuses_is_named_without_its_password() -> N
     assert SECRET not in str(raised.value)
 
 
-@pytest.mark.parametrize("key", ["redis_url", "bootstrap_server", "metrics_port", "schema_registry_url"])
+@pytest.mark.parametrize("key", ["redis_url", "bootstrap_server", "http_port", "schema_registry_url"])
 def test_an_error_of_the_settings_has_no_secret(key: str) -> None:
     bad = f"tcp://me:{SECRET}@host:port?password={SECRET}\ud800"
     with pytest.raises(ConfigError) as raised:
