@@ -62,7 +62,7 @@ USES = {
     "completion": (("completion", "bash"), 0, "find-hanging"),
     "decode": (("decode", "--file", "/dev/null"), 0, "BaseOffset"),
     "a cluster that does not answer": (("list", "-b", "127.0.0.1:1"), 1, "no broker answered"),
-    "the events topic": (("events", "-b", "127.0.0.1:1"), 1, "events topic"),
+    "the events topic": (("events", "-b", "127.0.0.1:1", "--events-key-file", "/none"), 2, "events-key-file"),
     "the page": (
         ("page", "-b", "127.0.0.1:1", "--http-web-config-file", "/none", "--http-port", "0"),
         2,
