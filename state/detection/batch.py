@@ -22,10 +22,10 @@ from txnwatch.state.detection.reading import (
     OF_DATA,
     OF_LOG,
     UNREAD,
-    Besides,
     Lack,
-    Lacking,
+    LackSince,
     ReadEvent,
+    ReadingEffect,
     Standing,
     after,
 )
@@ -219,12 +219,12 @@ def follow(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> se
     """
     barrier, finished = batch.barrier, set[TopicPartition]()
     for partition, event, at in _events(bucket, batch, reports_partitions=reports_partitions):
-        shown = Lacking(at, barrier.number, 1, barrier.coordinator_listed_ms)
-        reading, besides = after(bucket.reading(partition), event, shown)
+        shown = LackSince(at, barrier.number, 1, barrier.coordinator_listed_ms)
+        reading, effects = after(bucket.reading(partition), event, shown)
         bucket.keep_reading(partition, reading)
         if event is ReadEvent.REPLACED:
             bucket.clocks.reigns.pop(partition, None)  # the epochs of a new log start again
-        if Besides.FORGET in besides:
+        if ReadingEffect.FORGET in effects:
             finished.add(partition)
     return finished
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from txnwatch.state.detection.broker_clocks import Clocks, Leadership
 from txnwatch.state.detection.bucket_indexes import Agenda
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, Lacking, Reading, Standing
+from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, LackSince, Reading, Standing
 from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.model.facts import (
@@ -190,10 +190,10 @@ brokers = st.integers(1, 3)
 clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-9999, 9999), times, st.none() | times)
 OF_DATA = [Lack.REST, Lack.RANGE, Lack.CENSUS, Lack.NAME, Lack.DESCRIPTION]
 OF_LOG = [Lack.RANGE, Lack.RANGE_BEGUN, Lack.NEW_READING, Lack.NEW_READING_BEGUN, Lack.RECREATED]
-lacking = st.builds(Lacking, offsets, st.integers(0, 9), st.integers(1, 9), times)
+lacking = st.builds(LackSince, offsets, st.integers(0, 9), st.integers(1, 9), times)
 
 
-def without_included(lacks: dict[Lack, Lacking]) -> dict[Lack, Lacking]:
+def without_included(lacks: dict[Lack, LackSince]) -> dict[Lack, LackSince]:
     included = {other for lack in lacks for other in LACKS[lack].includes}
     return {lack: known for lack, known in lacks.items() if lack not in included}
 
