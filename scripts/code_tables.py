@@ -19,8 +19,8 @@ from txnwatch.config import RunSettings
 from txnwatch.metrics.table import METRICS
 from txnwatch.owners.id_shapes import SHAPES
 from txnwatch.state.abort.rules import REFUSALS
-from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, Output, Phase, Sight
-from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Besides, Lack
+from txnwatch.state.detection.proof import PHASE_MEANS, TRANSITIONS, BarrierShows, Output, Phase
+from txnwatch.state.detection.reading import LACKS, READING_TRANSITIONS, Lack, ReadingEffect
 from txnwatch.state.detection.span import EFFECTS
 from txnwatch.state.evidence.outcome import DOUBTS
 from txnwatch.state.incidents.life import LIFE, Known, step
@@ -58,14 +58,16 @@ KINDS = {kind_of(of): of for of in (FinishedTransaction, ReadRange, *get_args(Fa
 
 
 def _phases() -> str:
-    def after(sight: Sight) -> Key:
-        return lambda row: _next(row[0], sight)
+    def after(shows: BarrierShows) -> Key:
+        return lambda row: _next(row[0], shows)
 
-    return table({"phase": 0, "meaning": 1, **{str(sight): after(sight) for sight in Sight}}, PHASE_MEANS.items())
+    return table(
+        {"phase": 0, "meaning": 1, **{str(shows): after(shows) for shows in BarrierShows}}, PHASE_MEANS.items()
+    )
 
 
-def _next(phase: Phase, sight: Sight) -> str | None:
-    after = TRANSITIONS.get((phase, sight))
+def _next(phase: Phase, shows: BarrierShows) -> str | None:
+    after = TRANSITIONS.get((phase, shows))
     if after is None:
         return None
     return f"{after.phase}" + (f"; {after.output}" if after.output is not Output.NOTHING else "")
@@ -108,7 +110,7 @@ def _lacks() -> list[dict[str, object]]:
 
 def _readings() -> list[dict[str, object]]:
     return [
-        {"before": before, "after": after, "besides": None if after.besides is Besides.NOTHING else after.besides}
+        {"before": before, "after": after, "effect": None if after.effect is ReadingEffect.NOTHING else after.effect}
         for before, after in READING_TRANSITIONS.items()
     ]
 

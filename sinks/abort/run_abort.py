@@ -19,7 +19,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Refused
+from txnwatch.state.abort.abort_policy import AbortPolicy
+from txnwatch.state.abort.rules import AbortSpec, Refused
 from txnwatch.state.evidence.confirmation import SpanConfirmation
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.evidence.screening import Search

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from txnwatch.sinks.delivery.encoding import Keys, event_of, redis_place, schema
-from txnwatch.sinks.delivery.redis_sink import HEARTBEAT, OUR_KEYS, is_refusal, prefix_of, redis_client
+from txnwatch.sinks.delivery.redis_client import is_refusal, redis_client
+from txnwatch.sinks.delivery.redis_sink import HEARTBEAT, OUR_KEYS, prefix_of
 from txnwatch.state.incidents.heartbeat import Heartbeat, from_bytes
 from txnwatch.state.model.errors import BadEventError, SinkError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent

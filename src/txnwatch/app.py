@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,7 +32,7 @@ from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.spark_start import SparkStart
 from txnwatch.state.incidents.automatic_abort import OFF
 from txnwatch.state.model.errors import QueryError, TxnwatchError
-from txnwatch.state.model.findings import BucketCount, Finding, StrayWrite
+from txnwatch.state.model.findings import BucketCount, Finding
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.pauses import Every
 from txnwatch.state.model.ports import Log
@@ -56,8 +56,8 @@ from txnwatch.streaming.job.checkpoint_lease import CheckpointLease, take_lease
 from txnwatch.streaming.job.jvm import can_prepare
 from txnwatch.streaming.job.query import BatchErrors, JobSettings, cores_of, start
 from txnwatch.streaming.job.spark_conf import check_checkpoint_place, chosen_master, is_local
-from txnwatch.streaming.job.state_directory import Former, StateDirectories, check_local_states, state_name
-from txnwatch.streaming.source.driver_file import DriverFile, FormerPositions, next_barrier_due
+from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
+from txnwatch.streaming.source.driver_file import DriverFile, next_barrier_due
 from txnwatch.streaming.source.options import LATEST, parse_options
 from txnwatch.streaming.source.planner import requests_after
 from txnwatch.watch.alerts import ClockDifferences, FindingLines, SlowBatches, Throttling, report_view
@@ -293,7 +293,7 @@ class Watch:
         if self.settings.input_partitions is None:
             self._cores = cores_of(session)
         states = StateDirectories(session, self.checkpoint, state_name(self.access), self.log)
-        self._source.begin(states.begin(self.cluster_id))
+        self._source.begin(is_rebuilt=states.begin(self.cluster_id))
         self._query = start(
             session,
             JobSettings(
@@ -320,7 +320,7 @@ class Watch:
 
     def _process(self, batch_id: int, emitted: list[Finding]) -> None:
         assert self.sinks is not None
-        emitted = self._source.unreported(self._throttling.on_batch(emitted))
+        emitted = self._throttling.on_batch(emitted)
         self._finding_lines.on_batch(emitted)
         self.coverage.on_batch(emitted)
         self._clock_differences.on_batch(emitted)
@@ -368,36 +368,30 @@ def _if_set(option: str, value: object | None) -> dict[str, str]:
     return {option: str(value)} if value is not None else {}
 
 
-# What the source gets while the query runs, and which of its findings are not new.
+# What the source gets while the query runs.
 
 
 class SourceLink:
-    """What the driver tells the source, and what of its findings is not new.
-
-    A state that continues those of other versions is rebuilt from the logs. Reading continues where they end, or below
-    that where a transaction is open. What was read before is not reported again: its stray writes could be found with
-    another beginning, and so with another incident id.
+    """What the driver tells the source.
 
     Attributes:
-        is_rebuilt: whether the state continues that of another version.
+        is_rebuilt: whether the state has replaced that of another version. The setting of the starting offsets is for
+            the first start only.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = DriverFile(path)
         self.is_rebuilt = False
-        self._former: FormerPositions = {}
 
-    def begin(self, former: Former | None) -> None:
-        """Before the query starts: what its state continues, None for nothing.
+    def begin(self, *, is_rebuilt: bool) -> None:
+        """Before the query starts.
 
         Raises:
             QueryError: the file cannot be written now.
         """
-        self.is_rebuilt = former is not None
-        known = former.positions if former is not None else None
-        self._former = known or {}
+        self.is_rebuilt = is_rebuilt
         try:
-            self._file.begin(known)
+            self._file.write()
         except OSError as exc:
             raise QueryError(f"{self._file.path} cannot be written: {exc.strerror}") from exc
 
@@ -406,16 +400,6 @@ class SourceLink:
         counts = [finding for finding in emitted if isinstance(finding, BucketCount)]
         due = next_barrier_due(counts, buckets, can_wait=ledger.can_wait)
         self._file.write(requests_after(emitted, ledger.refuted), due)
-
-    def unreported(self, emitted: Iterable[Finding]) -> list[Finding]:
-        """The findings without the stray writes that the former query has found."""
-        return [one for one in emitted if not (isinstance(one, StrayWrite) and self._was_found(one))]
-
-    def _was_found(self, stray: StrayWrite) -> bool:
-        former, offset = self._former.get(stray.partition), stray.joined.offset
-        if former is None or former.offset is None or offset is None:
-            return False
-        return former.topic_id == stray.topic_id and offset < former.offset
 
 
 # The certificate files of the connection to Kafka: whether they were renewed since the clients were made.

@@ -14,11 +14,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from txnwatch.state.abort.rules import AbortPolicy
-from txnwatch.state.incidents.claims import KEPT_MS
-from txnwatch.state.incidents.event_builder import EventsFlags
-from txnwatch.state.incidents.ledger import RETENTION_MS
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.model.errors import ConfigError
+from txnwatch.state.model.incident import KEPT_MS, RETENTION_MS, EventsFlags
 from txnwatch.state.model.values import INT32, INT64, INTERNAL_TOPICS, TOPIC_NAME_RULE, DurationMs, is_topic_name
 from txnwatch.state.model.verdicts import CENSUS_READ_MS, DEFAULT_SCAN_INTERVAL_MS, DetectionPolicy
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, is_host_name, without_credentials
@@ -112,7 +110,7 @@ def _is_http(url: SplitResult) -> bool:
 
 def is_redis_url(url: str) -> bool:
     """Whether a client of Redis can be made of the URL; makes no connection."""
-    from txnwatch.sinks.delivery.redis_sink import is_url  # noqa: PLC0415 - the import takes 0.25 s
+    from txnwatch.sinks.delivery.redis_client import is_url  # noqa: PLC0415 - the import takes 0.25 s
 
     return is_url(url)
 
@@ -137,12 +135,6 @@ SparkConf = Annotated[dict[str, str], BeforeValidator(conf_of)]
 
 EVENTS_TOPIC = "txnwatch.events"
 CONFLUENT_AVRO = "confluent-avro"
-# Settings that have another name as well: the metrics are on the same port as the page.
-OTHER_NAMES = {
-    "metrics_port": "http_port",
-    "metrics_host": "http_host",
-    "metrics_web_config_file": "http_web_config_file",
-}
 _DEFAULTS = DetectionPolicy()
 _ABORT = AbortPolicy()
 

@@ -12,13 +12,13 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 from urllib.parse import quote
 
 import javaproperties
 from pydantic import ValidationError
 
-from txnwatch.config import OTHER_NAMES, RunSettings
+from txnwatch.config import RunSettings
 from txnwatch.state.model.errors import ConfigError
 from txnwatch.state.text import is_secret_name, redacted, shown_url
 from txnwatch.streaming.client.notations import jaas_options
@@ -223,35 +223,14 @@ def load_settings(
         ("flag", {key: value for key, value in flags.items() if value is not None}),
     ]
     values: dict[str, Any] = {}
-    sources: dict[str, _Source] = {}
-    for source, given in layers:
-        layer = _by_first_name(given, source)
+    sources: dict[str, str] = {}
+    for source, layer in layers:
         values.update({**layer, **_merged(layer, values, source)})
-        sources.update((OTHER_NAMES.get(name, name), _Source(source, name)) for name in given)
+        sources.update(dict.fromkeys(layer, source))
     try:
         return RunSettings(**{key: _read(key, value, environ) for key, value in values.items()})
     except ValidationError as exc:
         raise ConfigError("; ".join(_problem(error, sources, values) for error in exc.errors())) from None
-
-
-class _Source(NamedTuple):
-    """Where a value is from, and the name that it has there."""
-
-    source: str
-    name: str
-
-
-def _by_first_name(layer: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The values of a source under the first name of each setting."""
-    found: dict[str, Any] = {}
-    for name, value in layer.items():
-        first = OTHER_NAMES.get(name, name)
-        if first in found:
-            raise ConfigError(
-                f"{name}: expected one of {name} and {first}, which are one setting, found both in {source}"
-            )
-        found[first] = value
-    return found
 
 
 def _read(key: str, value: Any, environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of TOML
@@ -322,10 +301,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def _is_service_link(name: str, value: str) -> bool:
     """Whether the kubelet has set it for a Service that is named txnwatch or txnwatch-*.
 
-    Of a Service named txnwatch-metrics it sets TXNWATCH_METRICS_PORT, which is a setting: its value is an error. To
+    Of a Service named txnwatch-http it sets TXNWATCH_HTTP_PORT, which is a setting: its value is an error. To
     ignore it would hide the value that the image or the user has given this variable.
     """
-    if name.lower() in RunSettings.model_fields or name.lower() in OTHER_NAMES:
+    if name.lower() in RunSettings.model_fields:
         return False
     return _is_service_url(name, value) or _SERVICE_VALUE.fullmatch(name) is not None
 
@@ -334,18 +313,17 @@ def _is_service_url(name: str, value: object) -> bool:
     return _SERVICE_URL.fullmatch(name) is not None and isinstance(value, str) and "://" in value
 
 
-def _problem(error: Any, sources: Mapping[str, _Source], values: Mapping[str, Any]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+def _problem(error: Any, sources: Mapping[str, str], values: Mapping[str, Any]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         variable = ENVIRONMENT_PREFIX + key.upper()
         return f"{key}: expected a value, found none: give --{key.replace('_', '-')}, {variable} or a line in the file"
     if not key:  # a rule about several keys; its message names them
         return str(error["msg"]).removeprefix("Value error, ")
-    first, dot, rest = key.partition(".")
-    source, name = sources.get(first, _Source("default", first))
-    shown = f"{name}{dot}{rest}"
+    name = key.partition(".")[0]
+    source = sources.get(name, "default")
     if error["type"] == "extra_forbidden":
-        return f"{shown}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
+        return f"{key}: unknown key, from {source}; known keys: {', '.join(sorted(RunSettings.model_fields))}"
     expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = expected if expected.startswith("expected") else f"expected {expected}"
     found = error["input"]
@@ -355,7 +333,7 @@ def _problem(error: Any, sources: Mapping[str, _Source], values: Mapping[str, An
     elif isinstance(found, str):
         found = shown_url(found) if key.endswith("_url") else redacted(found)
     is_link = source == "environment" and _is_service_url(name.upper(), given)
-    return f"{shown}: {expected}, found {_shown(found)} from {source}{_instead_of_link(name) if is_link else ''}"
+    return f"{key}: {expected}, found {_shown(found)} from {source}{_instead_of_link(name) if is_link else ''}"
 
 
 def _instead_of_link(key: str) -> str:

@@ -11,41 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.abort.fencing import ProducerIdentity, may_begin_again
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.model.incident import ExpectedOutcome, Refusal
 from txnwatch.state.model.ports import MarkerSpec
 from txnwatch.state.model.transaction import SpanData, epoch_text
-from txnwatch.state.model.values import CoordinatorEpoch, DurationMs, TimestampMs
+from txnwatch.state.model.values import CoordinatorEpoch, TimestampMs
 from txnwatch.state.text import cut
-
-
-@dataclass(frozen=True, slots=True)
-class AbortPolicy:
-    """Which hanging transactions may be ended.
-
-    Attributes:
-        after_ms: minimum time since this process proved the hang, so that the alert comes first.
-        topics, deny_topics: regular expressions for whole topic names; None denies nothing.
-        id_prefixes, deny_id_prefixes: prefixes of transactional ids; an empty allow list allows all. A transaction
-            whose id is not known is refused if either list is set.
-        budget_per_hour: maximum number of markers in any hour; None for no limit.
-        breaker_incidents: maximum number of transactions that this process finds hanging at the same time; more of them
-            mean a larger problem, and nothing is ended. None for no limit.
-        outcomes: expected outcomes for which a marker may be written.
-        commit: the marker is a COMMIT; only allowed if that is the proven outcome.
-    """
-
-    after_ms: DurationMs = DurationMs(300_000)
-    topics: str = ".*"
-    deny_topics: str | None = None
-    id_prefixes: tuple[str, ...] = ()
-    deny_id_prefixes: tuple[str, ...] = ()
-    budget_per_hour: int | None = 10
-    breaker_incidents: int | None = 20
-    outcomes: frozenset[ExpectedOutcome] = frozenset({ExpectedOutcome.ABORT, ExpectedOutcome.NONE})
-    commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

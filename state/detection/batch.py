@@ -16,19 +16,20 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import was_listed
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.reading import (
     OF_DATA,
     OF_LOG,
     UNREAD,
-    Besides,
     Lack,
-    Lacking,
+    LackSince,
     ReadEvent,
+    ReadingEffect,
     Standing,
     after,
 )
-from txnwatch.state.model.clocks import both, was_listed
+from txnwatch.state.model.clocks import both
 from txnwatch.state.model.facts import (
     KEEPS_WHAT_IS_KNOWN,
     READ_LATER,
@@ -249,12 +250,12 @@ def follow(bucket: BucketState, batch: Batch, *, reports_partitions: bool) -> se
     """
     barrier, finished = batch.barrier, set[TopicPartition]()
     for partition, event, at in _events(bucket, batch, reports_partitions=reports_partitions):
-        shown = Lacking(at, barrier.number, 1, barrier.coordinator_listed_ms)
-        reading, besides = after(bucket.reading(partition), event, shown)
+        shown = LackSince(at, barrier.number, 1, barrier.coordinator_listed_ms)
+        reading, effects = after(bucket.reading(partition), event, shown)
         bucket.keep_reading(partition, reading)
         if event is ReadEvent.REPLACED:
             bucket.clocks.reigns.pop(partition, None)  # the epochs of a new log start again
-        if Besides.FORGET in besides:
+        if ReadingEffect.FORGET in effects:
             finished.add(partition)
     return finished
 

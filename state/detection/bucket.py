@@ -36,6 +36,7 @@ from txnwatch.state.detection.batch import (
     note_whole,
     notice_other_logs,
 )
+from txnwatch.state.detection.broker_clocks import RESERVE_MS, Clocks
 from txnwatch.state.detection.bucket_indexes import is_known_by_census
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.evaluate import at_rest_until, due_ms, judge
@@ -45,7 +46,7 @@ from txnwatch.state.detection.proof import BarrierContext
 from txnwatch.state.detection.reading import UNREAD, Lack, unread_in
 from txnwatch.state.detection.span import Step, described_open, doubted, not_described, not_there
 from txnwatch.state.detection.view import forget_unseen
-from txnwatch.state.model.clocks import RESERVE_MS, Clock, Clocks
+from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier, Fact, NoticeKind, ProducerSeen
 from txnwatch.state.model.findings import (
     BucketCount,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from txnwatch.state.detection.broker_clocks import Clocks
 from txnwatch.state.detection.bucket_indexes import Agenda, Awaited, HolderIndex, OpenAges, places_of, starts_of
 from txnwatch.state.detection.reading import READ_WHOLE, Lack, Reading, Standing
-from txnwatch.state.model.clocks import Clocks
 from txnwatch.state.model.findings import OpenTransaction, OpenTransactions
 from txnwatch.state.model.transaction import ProducerState
 from txnwatch.state.model.values import (

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import was_listed
 from txnwatch.state.detection.proof import BarrierContext, Look, candidate_of, is_settled, judge_span, look_through
 from txnwatch.state.detection.span import Step, dropped
-from txnwatch.state.model.clocks import was_listed
 from txnwatch.state.model.findings import CoverInDoubt, Finding, OwnerInDoubt, TransactionCandidate
 from txnwatch.state.model.transaction import COVER, Emission, ProducerState, Span
 from txnwatch.state.model.values import (

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import RESERVE_MS, Clocks, Leadership
 from txnwatch.state.detection.reading import ALL_READ, Unread
 from txnwatch.state.detection.view import is_shared
-from txnwatch.state.model.clocks import RESERVE_MS, Clocks, Leadership
 from txnwatch.state.model.facts import Barrier, Joined
 from txnwatch.state.model.findings import Finding, SpanCandidate, StrayWrite
 from txnwatch.state.model.pauses import doubled
@@ -120,7 +120,7 @@ class Phase(StrEnum):
     UNOWNED_AGAIN = "absorbed, unowned again"
 
 
-class Sight(StrEnum):
+class BarrierShows(StrEnum):
     """What a barrier shows about a span if it proves anything; the value is used in the docs."""
 
     HELD = "held"
@@ -155,26 +155,26 @@ PHASE_MEANS: dict[Phase, str] = {
     Phase.UNOWNED_AGAIN: "it was absorbed; no live transaction held it when it was last evaluated",
 }
 
-# A sight is "still open" only after a first look without an owner: these phases have the columns with it.
-TRANSITIONS: dict[tuple[Phase, Sight], Transition] = {
-    (Phase.OPEN, Sight.HELD): Transition(Phase.OPEN),
-    (Phase.OPEN, Sight.UNOWNED): Transition(Phase.UNOWNED),
-    (Phase.UNOWNED, Sight.HELD): Transition(Phase.OPEN),
-    (Phase.UNOWNED, Sight.HELD_STILL_OPEN): Transition(Phase.ABSORBED, Output.STRAY_WRITE),
-    (Phase.UNOWNED, Sight.UNOWNED): Transition(Phase.UNOWNED, Output.WAIT),
-    (Phase.UNOWNED, Sight.UNOWNED_STILL_OPEN): Transition(Phase.HANGING, Output.CANDIDATE),
-    (Phase.HANGING, Sight.HELD): Transition(Phase.ABSORBED),
-    (Phase.HANGING, Sight.HELD_STILL_OPEN): Transition(Phase.ABSORBED),
-    (Phase.HANGING, Sight.UNOWNED): Transition(Phase.HANGING, Output.WAIT),
-    (Phase.HANGING, Sight.UNOWNED_STILL_OPEN): Transition(Phase.HANGING, Output.CANDIDATE),
-    (Phase.RESTARTED, Sight.HELD): Transition(Phase.ABSORBED),
-    (Phase.RESTARTED, Sight.UNOWNED): Transition(Phase.HANGING),
-    (Phase.ABSORBED, Sight.HELD): Transition(Phase.ABSORBED),
-    (Phase.ABSORBED, Sight.UNOWNED): Transition(Phase.UNOWNED_AGAIN),
-    (Phase.UNOWNED_AGAIN, Sight.HELD): Transition(Phase.ABSORBED),
-    (Phase.UNOWNED_AGAIN, Sight.HELD_STILL_OPEN): Transition(Phase.ABSORBED),
-    (Phase.UNOWNED_AGAIN, Sight.UNOWNED): Transition(Phase.UNOWNED_AGAIN, Output.WAIT),
-    (Phase.UNOWNED_AGAIN, Sight.UNOWNED_STILL_OPEN): Transition(Phase.HANGING, Output.CANDIDATE),
+# A barrier shows "still open" only after a first look without an owner: these phases have the columns with it.
+TRANSITIONS: dict[tuple[Phase, BarrierShows], Transition] = {
+    (Phase.OPEN, BarrierShows.HELD): Transition(Phase.OPEN),
+    (Phase.OPEN, BarrierShows.UNOWNED): Transition(Phase.UNOWNED),
+    (Phase.UNOWNED, BarrierShows.HELD): Transition(Phase.OPEN),
+    (Phase.UNOWNED, BarrierShows.HELD_STILL_OPEN): Transition(Phase.ABSORBED, Output.STRAY_WRITE),
+    (Phase.UNOWNED, BarrierShows.UNOWNED): Transition(Phase.UNOWNED, Output.WAIT),
+    (Phase.UNOWNED, BarrierShows.UNOWNED_STILL_OPEN): Transition(Phase.HANGING, Output.CANDIDATE),
+    (Phase.HANGING, BarrierShows.HELD): Transition(Phase.ABSORBED),
+    (Phase.HANGING, BarrierShows.HELD_STILL_OPEN): Transition(Phase.ABSORBED),
+    (Phase.HANGING, BarrierShows.UNOWNED): Transition(Phase.HANGING, Output.WAIT),
+    (Phase.HANGING, BarrierShows.UNOWNED_STILL_OPEN): Transition(Phase.HANGING, Output.CANDIDATE),
+    (Phase.RESTARTED, BarrierShows.HELD): Transition(Phase.ABSORBED),
+    (Phase.RESTARTED, BarrierShows.UNOWNED): Transition(Phase.HANGING),
+    (Phase.ABSORBED, BarrierShows.HELD): Transition(Phase.ABSORBED),
+    (Phase.ABSORBED, BarrierShows.UNOWNED): Transition(Phase.UNOWNED_AGAIN),
+    (Phase.UNOWNED_AGAIN, BarrierShows.HELD): Transition(Phase.ABSORBED),
+    (Phase.UNOWNED_AGAIN, BarrierShows.HELD_STILL_OPEN): Transition(Phase.ABSORBED),
+    (Phase.UNOWNED_AGAIN, BarrierShows.UNOWNED): Transition(Phase.UNOWNED_AGAIN, Output.WAIT),
+    (Phase.UNOWNED_AGAIN, BarrierShows.UNOWNED_STILL_OPEN): Transition(Phase.HANGING, Output.CANDIDATE),
 }
 
 
@@ -207,7 +207,7 @@ def phase_of(span: Span) -> Phase:
 def is_settled(span: Span, *, is_held: bool) -> bool:
     """Whether a look that proves something leaves the span in its phase; else it is still to come."""
     phase = phase_of(span)
-    return TRANSITIONS[phase, Sight.HELD if is_held else Sight.UNOWNED].phase is phase
+    return TRANSITIONS[phase, BarrierShows.HELD if is_held else BarrierShows.UNOWNED].phase is phase
 
 
 def in_phase(span: Span, phase: Phase, barrier_number: BarrierNumber) -> Span:
@@ -325,11 +325,11 @@ class BarrierContext:
 
 # Looks at one open span at a barrier: what the barrier shows, and the step of the proof that follows.
 
-_SIGHTS = {
-    (Look.COVERED, False): Sight.HELD,
-    (Look.COVERED, True): Sight.HELD_STILL_OPEN,
-    (Look.UNCOVERED, False): Sight.UNOWNED,
-    (Look.UNCOVERED, True): Sight.UNOWNED_STILL_OPEN,
+_SHOWN = {
+    (Look.COVERED, False): BarrierShows.HELD,
+    (Look.COVERED, True): BarrierShows.HELD_STILL_OPEN,
+    (Look.UNCOVERED, False): BarrierShows.UNOWNED,
+    (Look.UNCOVERED, True): BarrierShows.UNOWNED_STILL_OPEN,
 }
 _WITHOUT_LOG = {
     CoordinatorAccess.API: Look.COORDINATOR_ASKED,
@@ -355,8 +355,8 @@ def judge_span(
     # Or the span has always been held, by the transaction of another id with the same producer id.
     may_be_shared = is_shared(producer.view) or not context.is_log_read
     may_have_been_held = may_be_shared if look is Look.COVERED else context.had_election(producer.view)
-    sight = _SIGHTS[look, is_open_since and not may_have_been_held]
-    next_phase, output = TRANSITIONS[phase_of(span), sight]
+    shows = _SHOWN[look, is_open_since and not may_have_been_held]
+    next_phase, output = TRANSITIONS[phase_of(span), shows]
     judged = in_phase(span, next_phase, context.barrier.number)
     match output:
         case Output.CANDIDATE:

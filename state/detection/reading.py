@@ -75,8 +75,8 @@ class ReadEvent(StrEnum):
     ALL_REACHED = "all partitions of the log are read to their listed ends"
 
 
-class Besides(StrEnum):
-    """What follows, besides the next lack; the value is used in the docs."""
+class ReadingEffect(StrEnum):
+    """What happens to a reading, beside its next lack; the value is used in the docs."""
 
     NOTHING = "nothing"
     NEW_NUMBER = "its reading gets a new number: records of the former one are replaced"
@@ -87,7 +87,7 @@ class Next(NamedTuple):
     """One cell of the table: what is lacking afterwards, instead of what was."""
 
     lack: Lack
-    besides: Besides = Besides.NOTHING
+    effect: ReadingEffect = ReadingEffect.NOTHING
 
 
 class LackRow(NamedTuple):
@@ -156,8 +156,8 @@ READING_TRANSITIONS: dict[tuple[Lack, ReadEvent], Next] = {
     (Lack.NOTHING, ReadEvent.BEGINS): Next(Lack.FIRST_READING),
     (Lack.NOTHING, ReadEvent.UNREADABLE): Next(Lack.RANGE),
     (Lack.NOTHING, ReadEvent.LOST): Next(Lack.CENSUS),
-    (Lack.NOTHING, ReadEvent.CUT): Next(Lack.NEW_READING, Besides.NEW_NUMBER),
-    (Lack.NOTHING, ReadEvent.REPLACED): Next(Lack.RECREATED, Besides.NEW_NUMBER),
+    (Lack.NOTHING, ReadEvent.CUT): Next(Lack.NEW_READING, ReadingEffect.NEW_NUMBER),
+    (Lack.NOTHING, ReadEvent.REPLACED): Next(Lack.RECREATED, ReadingEffect.NEW_NUMBER),
     (Lack.NOTHING, ReadEvent.HIDDEN): Next(Lack.NAME),
     (Lack.NOTHING, ReadEvent.UNDESCRIBED): Next(Lack.DESCRIPTION),
     (Lack.REST, ReadEvent.READ_AGAIN): Next(Lack.NOTHING),
@@ -169,10 +169,10 @@ READING_TRANSITIONS: dict[tuple[Lack, ReadEvent], Next] = {
     (Lack.RANGE_BEGUN, ReadEvent.REACHED): Next(Lack.NOTHING),
     (Lack.CENSUS, ReadEvent.DESCRIBED_AS_READ): Next(Lack.NOTHING),
     (Lack.CENSUS, ReadEvent.DELETED): Next(Lack.NOTHING),
-    (Lack.NEW_READING, ReadEvent.READ_AGAIN): Next(Lack.NEW_READING_BEGUN, Besides.NEW_NUMBER),
+    (Lack.NEW_READING, ReadEvent.READ_AGAIN): Next(Lack.NEW_READING_BEGUN, ReadingEffect.NEW_NUMBER),
     (Lack.NEW_READING, ReadEvent.REPLACED): Next(Lack.NOTHING),
-    (Lack.NEW_READING_BEGUN, ReadEvent.REACHED): Next(Lack.NOTHING, Besides.FORGET),
-    (Lack.RECREATED, ReadEvent.ALL_REACHED): Next(Lack.NOTHING, Besides.FORGET),
+    (Lack.NEW_READING_BEGUN, ReadEvent.REACHED): Next(Lack.NOTHING, ReadingEffect.FORGET),
+    (Lack.RECREATED, ReadEvent.ALL_REACHED): Next(Lack.NOTHING, ReadingEffect.FORGET),
     (Lack.NAME, ReadEvent.LISTED): Next(Lack.NOTHING),
     (Lack.NAME, ReadEvent.UNANSWERED): Next(Lack.NOTHING),
     (Lack.DESCRIPTION, ReadEvent.DESCRIBED): Next(Lack.NOTHING),
@@ -203,7 +203,7 @@ NOWHERE: Final = Offset(2**63 - 1)  # above every offset: while a range is read 
 UNREAD: Final = frozenset({Lack.RANGE, Lack.CENSUS, Lack.NEW_READING})  # listed, and not read or lost
 
 
-class Lacking(NamedTuple):
+class LackSince(NamedTuple):
     """Since when something is lacking, and where.
 
     Attributes:
@@ -218,12 +218,12 @@ class Lacking(NamedTuple):
     times: int
     since_ms: TimestampMs
 
-    def shown_again(self, later: Lacking, lack: Lack) -> Lacking:
+    def shown_again(self, later: LackSince, lack: Lack) -> LackSince:
         """The same after it was shown again."""
         from_offset = min(self.from_offset, later.from_offset)
         if not LACKS[lack].is_counted:
             return self._replace(from_offset=from_offset)
-        return Lacking(from_offset, later.barrier, self.times + later.times, self.since_ms)
+        return LackSince(from_offset, later.barrier, self.times + later.times, self.since_ms)
 
 
 class Standing(NamedTuple):
@@ -257,7 +257,7 @@ class Reading(ModelValue, frozen=True):
             partitions.
     """
 
-    lacks: dict[Lack, Lacking] = field(default_factory=dict)
+    lacks: dict[Lack, LackSince] = field(default_factory=dict)
     number: int = 0
     hole_end: Offset = FIRST_OFFSET
     last_batch: LastBatch | None = None
@@ -286,13 +286,13 @@ class Reading(ModelValue, frozen=True):
 READ_WHOLE: Final = Reading()  # nothing has to be kept
 
 
-def after(reading: Reading, event: ReadEvent, shown: Lacking) -> tuple[Reading, frozenset[Besides]]:
-    """The reading after an event, and what follows besides; `shown` is where and when the event was seen.
+def after(reading: Reading, event: ReadEvent, shown: LackSince) -> tuple[Reading, frozenset[ReadingEffect]]:
+    """The reading after an event, and what happens to it; `shown` is where and when the event was seen.
 
     READ_AGAIN concerns only what is unread from there on or above: an older request may begin above a gap.
     """
-    found: dict[Lack, Lacking] = {}
-    besides: set[Besides] = set()
+    found: dict[Lack, LackSince] = {}
+    effects: set[ReadingEffect] = set()
     for lack, known in ((Lack.NOTHING, shown), *reading.lacks.items()):
         cell = READING_TRANSITIONS.get((lack, event))
         if event is ReadEvent.READ_AGAIN:
@@ -300,18 +300,18 @@ def after(reading: Reading, event: ReadEvent, shown: Lacking) -> tuple[Reading, 
             known = known if cell is None else known._replace(from_offset=NOWHERE)  # noqa: PLW2901 - as it is from now on
         following = lack if cell is None else cell.lack
         if cell is not None:
-            besides.add(cell.besides)
+            effects.add(cell.effect)
         if following is not Lack.NOTHING:
             found[following] = known.shown_again(found[following], following) if following in found else known
     if len(found) > 1:
         included = frozenset[Lack]().union(*(LACKS[lack].includes for lack in found))
         found = {lack: known for lack, known in found.items() if lack not in included}
-    besides.discard(Besides.NOTHING)
+    effects.discard(ReadingEffect.NOTHING)
     changed = reading if found == reading.lacks else replace(reading, lacks=found)
-    if Besides.NEW_NUMBER in besides:
+    if ReadingEffect.NEW_NUMBER in effects:
         # Never carry state into a new reading; its offsets may start again.
         changed = replace(changed, number=reading.number + 1, hole_end=FIRST_OFFSET, last_batch=None)
-    return changed, frozenset(besides)
+    return changed, frozenset(effects)
 
 
 # What is unread at a barrier, as the proof asks for it.

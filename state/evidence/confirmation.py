@@ -349,10 +349,11 @@ def assess_transaction(candidate: TransactionCandidate, described: TransactionDe
     """Whether the coordinator still has the same transaction in the state in which it was found.
 
     The coordinator cannot confirm how long it has been in that state: its answer has no time except the start. The
-    candidate's age is a lower bound (state/model/clocks.py), and it applies only to this state of this transaction. So
-    the answer must exclude another transaction that looks the same. The start distinguishes one Ongoing from the next.
-    Prepare* must also have the same outcome and epoch, because another Prepare* with the same start may follow one
-    whose append has failed. Then the bound was true when the coordinators' log was listed, and the answer is later.
+    candidate's age is a lower bound (state/detection/broker_clocks.py), and it applies only to this state of this
+    transaction. So the answer must exclude another transaction that looks the same. The start distinguishes one Ongoing
+    from the next. Prepare* must also have the same outcome and epoch, because another Prepare* with the same start may
+    follow one whose append has failed. Then the bound was true when the coordinators' log was listed, and the answer is
+    later.
     """
     view = candidate.view
     match described:

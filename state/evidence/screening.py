@@ -32,7 +32,6 @@ the reason, and never hanging.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -68,6 +67,7 @@ from txnwatch.state.model.values import (
     ProducerId,
     TimestampMs,
     TopicPartition,
+    is_foreign,
 )
 from txnwatch.state.model.verdicts import (
     RULE_OF,
@@ -221,11 +221,6 @@ def screen(
         else:
             candidates.append(replace(span, coordinator_listed_ms=listed_ms))
     return Screened(tuple(candidates), tuple(covered), tuple(unproven))
-
-
-def is_foreign(topic: str, foreign_topics: str | None) -> bool:
-    """Whether the topic is a copy of another cluster's topic: absence from our coordinators proves nothing there."""
-    return foreign_topics is not None and re.fullmatch(foreign_topics, topic) is not None
 
 
 def settled(candidate: SpanCandidate, found: SpanConfirmation) -> SpanConfirmation:

@@ -24,16 +24,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from txnwatch.state.abort.rules import (
-    RULE_OF_REFUSAL,
-    AbortPolicy,
-    AbortSpec,
-    Case,
-    Refused,
-    Usage,
-    decide_abort,
-    objection,
-)
+from txnwatch.state.abort.abort_policy import AbortPolicy
+from txnwatch.state.abort.rules import RULE_OF_REFUSAL, AbortSpec, Case, Refused, Usage, decide_abort, objection
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import Marked, ProvenHang
 from txnwatch.state.incidents.abort_protocol import (

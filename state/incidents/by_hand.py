@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from txnwatch.state.abort.rules import AbortPolicy, AbortSpec, Case, Refused, Usage, decide_abort
+from txnwatch.state.abort.abort_policy import AbortPolicy
+from txnwatch.state.abort.rules import AbortSpec, Case, Refused, Usage, decide_abort
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.proven_hang import ProvenHang, proven
 from txnwatch.state.evidence.screening import Search

@@ -20,6 +20,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from txnwatch.state.model.incident import (
+    KEPT_MS,
     SPENT_SEQUENCE,
     Action,
     ActionResult,
@@ -152,8 +153,6 @@ def with_newer_verdict(known: IncidentEvent, event: IncidentEvent) -> IncidentEv
 
 # The order on the events topic, and how long events count.
 
-# Longer than the hour of an abort's budget, and than any instance may be behind.
-KEPT_MS: Final = DurationMs(24 * 3_600_000)
 SEEN_OVER_MS: Final = DurationMs(3_600_000)
 ROOM: Final = 1_000  # sequences that other writers may not use: an announced marker must be followed by its result
 

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from txnwatch.state.incidents.claims import KEPT_MS, contradicts_end, is_seen
+from txnwatch.state.incidents.claims import contradicts_end, is_seen
 from txnwatch.state.incidents.life import Happening, Known
-from txnwatch.state.model.incident import IncidentEvent, SpanKey, resolved
+from txnwatch.state.model.incident import KEPT_MS, IncidentEvent, SpanKey, resolved
 from txnwatch.state.model.pauses import Attempts
 from txnwatch.state.model.values import DurationMs, TimestampMs
 

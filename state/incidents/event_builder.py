@@ -29,6 +29,7 @@ from txnwatch.state.model.findings import (
     TransactionCandidate,
 )
 from txnwatch.state.model.incident import (
+    EventsFlags,
     Evidence,
     ExpectedOutcome,
     IncidentEvent,
@@ -57,16 +58,6 @@ from txnwatch.state.model.verdicts import RULE_OF, Family, Verdict
 from txnwatch.state.text import shell_line
 
 # What an event needs besides evidence: what all events of one run share, and the times of a barrier.
-
-
-@dataclass(frozen=True, slots=True)
-class EventsFlags:
-    """Where a run publishes its events, as flags; None omits the flag."""
-
-    events_topic: str | None = None
-    events_format: str | None = None
-    schema_registry_url: str | None = None
-    events_key_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

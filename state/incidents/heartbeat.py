@@ -15,18 +15,13 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from txnwatch.state.incidents.value_rules import (
-    LAST_TIME_MS,
-    NAME_BYTES,
-    is_cluster_id,
-    is_number,
-    is_text,
-)
+from txnwatch.state.incidents.value_rules import NAME_BYTES, is_cluster_id, is_number, is_text
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.incident import IncidentEvent, Overwritten
 from txnwatch.state.model.values import (
     INT32,
     INT64,
+    LAST_TIME_MS,
     TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     CoordinatorAccess,

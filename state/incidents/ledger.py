@@ -57,6 +57,7 @@ from txnwatch.state.incidents.wanted import (
 )
 from txnwatch.state.model.findings import Finding, SpanEnded
 from txnwatch.state.model.incident import (
+    RETENTION_MS,
     IncidentEvent,
     Overwritten,
     updated,
@@ -70,7 +71,6 @@ from txnwatch.state.model.values import AT_ONCE, DurationMs, TimestampMs, TopicP
 # Several instances may write a tombstone for the same incident; that does no harm. An instance removes only incidents
 # that it has itself known as ended for a while, because the time of an end on the topic may be forged.
 
-RETENTION_MS = DurationMs(7 * 24 * 3_600_000)
 PAUSE_MS = DurationMs(600_000)
 AT_A_TIME = 1_000
 

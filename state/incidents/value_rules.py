@@ -3,7 +3,9 @@
 Anybody who may write the events topic, or Redis, can write anything. The decoder checks the types of the model first,
 and so the closed sets of values (state/model/incident.py). After the rules of this module, every number fits
 Kafka's field for it, every time can be shown, and every text is UTF-8 of a bounded length. A value that is absent is
-null, never -1. The check cannot prove that an event is true, so no action depends on foreign events.
+null, never -1. Functions check this, and not `msgspec.Meta` of the types: its length counts characters, it lets half
+of a surrogate pair pass, and its `$` a line feed. The check cannot prove that an event is true, so no action
+depends on foreign events.
 
 Law: every event that txnwatch writes passes. So a client's timestamp may be any int64, and a transactional id any text.
 """
@@ -15,11 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from txnwatch.state.model.incident import IncidentEvent, is_incident_id
-from txnwatch.state.model.values import INT16, INT32, INT64, TimestampMs, TopicPartition, is_topic_name
+from txnwatch.state.model.values import INT16, INT32, INT64, LAST_TIME_MS, TopicPartition, is_topic_name
 from txnwatch.state.text import GIVEN_NAME, WEB_ADDRESS
 
 Check = Callable[[Any], bool]
-LAST_TIME_MS = TimestampMs(253_402_300_799_999)  # the end of the year 9999: the last that can be shown as a date
 NAME_BYTES = INT16  # an id is an int16-length string in Kafka's protocol
 TEXT_BYTES = 256 * 1024
 OWNER_BYTES = 1_000

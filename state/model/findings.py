@@ -89,7 +89,7 @@ class OwnerInDoubt(Variant, frozen=True):
 class TransactionCandidate(Variant, frozen=True):
     """A live transaction that violates a time-based rule.
 
-    `age_ms` is the minimum time in its state (clocks.py); `overdue_ms` is the part of it above the threshold.
+    `age_ms` is the minimum time in its state (broker_clocks.py); `overdue_ms` is the part of it above the threshold.
     """
 
     verdict: Verdict

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txnwatch.state.model.ownership import Advice, IdMaker, OwningTeam
 from txnwatch.state.model.transaction import TransactionState
@@ -474,3 +474,21 @@ def _next(event: IncidentEvent, status: IncidentStatus, now_ms: TimestampMs) -> 
         time_ms=now_ms,
         age_ms=event.age_ms + elapsed(event.time_ms, now_ms),
     )
+
+
+# How long the events topic keeps an incident that ended, and how a suggested command finds this topic.
+
+# An incident that ended is compared with records for this time: longer than the hour of an abort's budget, and than any
+# instance may be behind.
+KEPT_MS: Final = DurationMs(24 * 3_600_000)
+RETENTION_MS: Final = DurationMs(7 * 24 * 3_600_000)  # the default of the setting
+
+
+@dataclass(frozen=True, slots=True)
+class EventsFlags:
+    """Where a run publishes its events, as flags; None omits the flag."""
+
+    events_topic: str | None = None
+    events_format: str | None = None
+    schema_registry_url: str | None = None
+    events_key_file: str | None = None

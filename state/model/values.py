@@ -115,6 +115,11 @@ def is_data(partition: TopicPartition) -> bool:
     return partition.topic != TRANSACTION_STATE_TOPIC
 
 
+def is_foreign(topic: str, foreign_topics: str | None) -> bool:
+    """Whether the topic is a copy of another cluster's topic: absence from our coordinators proves nothing there."""
+    return foreign_topics is not None and re.fullmatch(foreign_topics, topic) is not None
+
+
 def is_topic_name(text: str) -> bool:
     """Whether Kafka accepts the text as a topic name, by the rule of `org.apache.kafka.common.internals.Topic`."""
     return _TOPIC_NAME.fullmatch(text) is not None and text not in {".", ".."}
@@ -184,6 +189,7 @@ NO_TIME: Final = DurationMs(0)
 LONG_AGO: Final = TimestampMs(0)
 AT_ONCE: Final = LONG_AGO  # for a due time: it has passed already
 NEVER_MS: Final = TimestampMs(INT64)  # for a due time: nothing is awaited
+LAST_TIME_MS: Final = TimestampMs(253_402_300_799_999)  # the end of the year 9999: the last that has a date
 FIRST_OFFSET: Final = Offset(0)  # where each log has begun
 
 

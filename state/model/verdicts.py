@@ -290,7 +290,7 @@ class Threshold(NamedTuple):
 
 
 def thresholds(view: TransactionView, policy: DetectionPolicy, scan_interval_ms: DurationMs) -> tuple[Threshold, ...]:
-    """The time-based verdicts of a live transaction, by ascending age; clocks.py has its minimum age."""
+    """The time-based verdicts of a live transaction, by ascending age; broker_clocks.py has its minimum age."""
     found = [
         Threshold(verdict, age_ms)
         for verdict, rule in _AGE_RULES.get(view.state, ())

@@ -43,6 +43,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.client.cluster import Cluster, RequestOf, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.client.hidden_topics import NOT_SHOWN, why_no_log
 from txnwatch.streaming.client.metadata import NO_LEADER, PartitionInfo, any_of
 from txnwatch.streaming.log.coordinator_log import newest_stamps
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
@@ -190,7 +191,6 @@ def describe_producers(
 
 # ListTransactions of the whole cluster.
 
-NOT_SHOWN = Problem("no broker shows it: its transactional ids are unknown")
 MISSING = Problem("missing from the answer")
 _Problems = dict[str, Problem]
 LogLeaders = dict[TopicPartition, PartitionInfo]
@@ -280,7 +280,7 @@ def coordinators_log(cluster: Cluster) -> tuple[LogLeaders, _Problems]:
     """
     topic = cluster.refresh().topics.get(TRANSACTION_STATE_TOPIC)
     if topic is None or not topic.partitions:
-        return {}, {TRANSACTION_STATE_TOPIC: _why_not_shown(cluster)}
+        return {}, {TRANSACTION_STATE_TOPIC: why_no_log(cluster)}
     if topic.partitions.keys() != set(range(len(topic.partitions))):
         return {}, {TRANSACTION_STATE_TOPIC: Problem("the metadata lacks some of its partitions")}
     leaders = {log_numbered(number): info for number, info in topic.partitions.items()}
@@ -292,18 +292,6 @@ def _leaderless(replicas: Sequence[BrokerId]) -> Problem:
     """Why the ids of a partition cannot be listed, and which brokers have it."""
     brokers = f" until one of its replicas is back: {any_of(replicas)}" if replicas else ""
     return Problem(f"has no leader: its ids cannot be listed{brokers}")
-
-
-def _why_not_shown(cluster: Cluster) -> Problem:
-    """Why the metadata lacks the coordinators' log: if it is hidden, asking for it by name is refused.
-
-    A proxy may even report that the log does not exist. So an unknown log does not prove that there are no ids.
-    """
-    endpoint = cluster.any_connection().endpoint
-    log = cluster.metadata_from(endpoint, [TRANSACTION_STATE_TOPIC]).topics.get(TRANSACTION_STATE_TOPIC)
-    if log is None or log.error is None or log.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return NOT_SHOWN
-    return log.error.with_hint("its transactional ids are unknown")
 
 
 def _moved(before: LogLeaders, after: LogLeaders) -> _Problems:

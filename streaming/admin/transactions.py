@@ -50,7 +50,6 @@ from txnwatch.streaming.admin import transaction_requests as messages
 from txnwatch.streaming.admin.kafka_settings import topic_settings
 from txnwatch.streaming.admin.transaction_requests import (
     MISSING,
-    NOT_SHOWN,
     LogLeaders,
     coordinators_log,
     describe_producers,
@@ -58,6 +57,7 @@ from txnwatch.streaming.admin.transaction_requests import (
 )
 from txnwatch.streaming.client.cluster import EARLIEST, READ_COMMITTED, Cluster, ask_for_each
 from txnwatch.streaming.client.connection import Connection, problem_of, the_one
+from txnwatch.streaming.client.hidden_topics import NOT_SHOWN
 from txnwatch.streaming.client.metadata import NO_LEADER, Metadata
 from txnwatch.streaming.log.coordinator_log import LogRecord, log_of, read_records
 from txnwatch.streaming.log.lookups import SpanHistoryReader, closing_marker

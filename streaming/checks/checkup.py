@@ -54,10 +54,10 @@ from txnwatch.streaming.checks.preflight import (
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
 from txnwatch.streaming.client.connection import Connection, problem_of
+from txnwatch.streaming.log.hidden_participants import hidden_of
 from txnwatch.streaming.log.lookups import BatchList, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.source.census_schedule import Asked, Census, take_census
-from txnwatch.streaming.source.lister import hidden_of
 from txnwatch.streaming.wire.record_batch import LENGTH_OVERHEAD, BatchHeader
 
 SETTINGS = (

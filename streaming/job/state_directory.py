@@ -1,27 +1,21 @@
-"""The directory of a checkpoint in which this version keeps its state, and where the states of other versions end.
+"""The directory of a checkpoint in which this version keeps its state.
 
 Each version keeps its state in `state-<hash>` inside the checkpoint. The hash is made of everything that decides
-whether stored state can be read. So a start never reads the state of another version, and nothing is moved: an earlier
-version that is started again finds its own state.
+whether stored state can be read. So a start never reads the state of another version.
 
-A new state is built from the logs: the query reads `__transaction_state` from its beginning, and data from where the
-other states end. A version that finds its own state again, after a rollback, reads from its own last micro-batch. In
-both cases the findings in what another version has read were reported by that version. Only the positions of another
-state are used, which have one meaning in every version. They are those of its last committed micro-batch: what a later
-one has read may not have reached the events topic. Each version continues where the others end, so the highest position
-of a partition counts.
+A version that finds no state of its own starts as a first start does: it builds its state from the logs, and reads data
+from the last stable offsets.
 
-Law: the positions are written into the own directory (`txnwatch-continues.json`) before its query begins. So they stay
-known when the other directories are removed.
+Law: a checkpoint has one state. The states of other versions are removed before the query begins. So an earlier version
+that is started again does not read a second time what a later one has read and reported.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -32,20 +26,17 @@ from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.ports import Log
 from txnwatch.state.model.serializer import VERSION_BYTES, version_of
-from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
+from txnwatch.state.model.values import CoordinatorAccess
 from txnwatch.state.store.bucket_log import HEADS
 from txnwatch.streaming.job.checkpoint import check_files, last_cluster, local_directory, offset_in, reading
 from txnwatch.streaming.job.failures import may_pass, root_cause, text_of
 from txnwatch.streaming.job.operator import STATE_VARIABLES
-from txnwatch.streaming.source.driver_file import FormerPosition, positions_from, positions_in, positions_text
 from txnwatch.streaming.source.offsets import VERSION, NotBegun, Position, SourceOffset
 
-CONTINUES = "txnwatch-continues.json"
+REPLACES = "txnwatch-replaces"  # an empty file: this state has replaced that of another version
 _NAME = re.compile(f"state-[0-9a-f]{{{VERSION_BYTES}}}")
 _OF_SPARK = "offsets"  # directly in the checkpoint, it is that of another program
-_LISTED = "coordinator_listed_ms"
 OFFSET_TYPES = (Position, NotBegun, ClockBase)
-_T = TypeVar("_T")
 
 
 def state_name(access: CoordinatorAccess) -> str:
@@ -84,25 +75,6 @@ def _of_another_program(checkpoint: str) -> CheckpointError:
     )
 
 
-class Former(NamedTuple):
-    """What other versions have read.
-
-    Attributes:
-        positions: where the other states end; None if that is not known.
-    """
-
-    positions: Mapping[TopicPartition, FormerPosition] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """Another state, and what is used of the offset of its last committed micro-batch."""
-
-    name: str
-    listed_ms: int
-    positions: Mapping[TopicPartition, FormerPosition]
-
-
 class StateDirectories:
     """The states in one checkpoint, on any file system that Spark can use.
 
@@ -123,47 +95,27 @@ class StateDirectories:
         """The directory of this version, which is the checkpoint of its query."""
         return f"{self._root}/{self._name}"
 
-    def begin(self, cluster_id: str) -> Former | None:
-        """What other versions have read; None if there was none.
-
-        Call it before the query starts. It removes the other states, except the one that was used last.
+    def begin(self, cluster_id: str) -> bool:
+        """Whether this state replaces that of another version; call it before the query starts.
 
         Raises:
             CheckpointError: the checkpoint is of another cluster than `cluster_id`, or of another program.
         """
         if self._files.exists(self._path(f"{self._root}/{_OF_SPARK}")):
             raise _of_another_program(self._root)
-        others, unknown = self._others(cluster_id)
-        stored = self._continued()
-        if _SparkLogs(self._session, self.own).last_committed() is None:
-            self._report(others, unknown, is_first=stored is None)
-        else:
-            unknown = {}
-        former = stored
-        if others:
-            known = stored.positions if stored is not None else None
-            former = Former(_highest([known or {}, *(one.positions for one in others)]))
-        elif unknown and stored is None:
-            former = Former(None)
-        if former is not None and former != stored:
-            self._write(former)
-        for one in others[:-1]:
-            self._remove(one.name)
-        return former
-
-    def _others(self, cluster_id: str) -> tuple[list[_Ended], dict[str, str]]:
-        """The other states with a committed micro-batch, the last used one last; and why others cannot be read."""
-        found: list[_Ended] = []
-        unknown: dict[str, str] = {}
-        for name in self._names():
-            try:
-                ended = self._ended(name, cluster_id)
-            except _UnknownEndError as exc:
-                unknown[name] = str(exc)
-                continue
-            if ended is not None:
-                found.append(ended)
-        return sorted(found, key=lambda one: one.listed_ms), unknown
+        others = self._names()
+        for name in others:
+            _check_same_cluster(self._root, self._cluster_of(name), cluster_id)
+        mark = self._path(f"{self.own}/{REPLACES}")
+        if others and not self._files.exists(self._path(self.own)):
+            self._files.create(mark, True).close()
+            self._log.warning(
+                f"the checkpoint has no {self._name}, the state of this version and of this view of the coordinators: "
+                "the state is rebuilt from the logs, and data is read from the last stable offsets"
+            )
+        for name in others:
+            self._remove(name)
+        return bool(self._files.exists(mark))
 
     def _names(self) -> list[str]:
         root = self._path(self._root)
@@ -171,53 +123,18 @@ class StateDirectories:
         names = [str(status.getPath().getName()) for status in statuses]
         return sorted(name for name in names if _NAME.fullmatch(name) and name != self._name)
 
-    def _ended(self, name: str, cluster_id: str) -> _Ended | None:
-        """Another state; None if it has no committed micro-batch, so that nothing continues there."""
+    def _cluster_of(self, name: str) -> str | None:
+        """The cluster of another state; None if it has no committed micro-batch, or is damaged."""
         logs = _SparkLogs(self._session, f"{self._root}/{name}")
-        batch = _known(logs.last_committed)
-        if batch is None:
-            return None
-        raw = _known(lambda: logs.offset(batch), f"offsets/{batch}: ")
-        _check_same_cluster(self._root, str(raw.get("cluster_id", "")), cluster_id)
-        listed_ms = raw.get(_LISTED)
-        if type(listed_ms) is not int:
-            raise _UnknownEndError(f"offsets/{batch}: expected {_LISTED}, found {listed_ms!r}")
-        return _Ended(name, listed_ms, _known(lambda: positions_in(raw), f"offsets/{batch}: "))
-
-    def _report(self, others: list[_Ended], unknown: Mapping[str, str], *, is_first: bool) -> None:
-        for name, why in unknown.items():
-            self._log.warning(
-                f"where {name} in the checkpoint ends is not known: {why}; data that it has read may be read again, "
-                "and a stray write that was closed while no watcher ran may not be reported"
-            )
-        if is_first and (others or unknown):
-            where = f"where {others[-1].name} ends" if others else "at the last stable offsets"
-            self._log.warning(
-                f"the checkpoint has no {self._name}, the state of this version and of this view of the coordinators: "
-                f"the state is rebuilt from the logs, and reading continues {where}"
-            )
-
-    def _write(self, former: Former) -> None:
-        out = self._files.create(self._path(f"{self.own}/{CONTINUES}"), True)
         try:
-            out.write(bytearray(positions_text(former.positions)))
-        finally:
-            out.close()
-
-    def _continued(self) -> Former | None:
-        path = self._path(f"{self.own}/{CONTINUES}")
-        if not self._files.exists(path):
+            batch = logs.last_committed()
+            return str(logs.offset(batch).get("cluster_id", "")) if batch is not None else None
+        except ValueError:
             return None
-        try:
-            stream = self._files.open(path)
-            try:
-                return Former(positions_from(bytes(stream.readAllBytes())))
-            finally:
-                stream.close()
         except JVM_ERRORS as exc:
-            if may_pass(root_cause(text_of(exc)), text_of(exc)):
+            if may_pass(_cause(exc), text_of(exc)):
                 raise
-            return Former(None)
+            return None
 
     def _remove(self, name: str) -> None:
         try:
@@ -226,38 +143,8 @@ class StateDirectories:
             self._log.warning(f"{name} in the checkpoint is no longer needed, and is not deleted: {_cause(exc)}")
 
 
-class _UnknownEndError(CheckpointError):
-    """A state has no positions that can be read."""
-
-
-def _known(read: Callable[[], _T], where: str = "") -> _T:
-    try:
-        return read()
-    except ValueError as exc:
-        raise _UnknownEndError(f"{where}{exc}") from exc
-    except JVM_ERRORS as exc:
-        if may_pass(_cause(exc), text_of(exc)):
-            raise
-        raise _UnknownEndError(_cause(exc)) from exc
-
-
 def _cause(error: BaseException) -> str:
     return root_cause(text_of(error))
-
-
-def _highest(states: Iterable[Mapping[TopicPartition, FormerPosition]]) -> dict[TopicPartition, FormerPosition]:
-    """The highest position of each partition. If a topic was re-created, that of its later id counts."""
-    found: dict[TopicPartition, FormerPosition] = {}
-    for positions in states:  # the last used one last
-        for partition, at in positions.items():
-            known = found.get(partition)
-            if known is None or known.topic_id != at.topic_id or _read_to(at) > _read_to(known):
-                found[partition] = at
-    return found
-
-
-def _read_to(at: FormerPosition) -> int:
-    return at.offset if at.offset is not None else -1
 
 
 def _check_same_cluster(checkpoint: str, known: str | None, cluster_id: str) -> None:

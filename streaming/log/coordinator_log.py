@@ -38,6 +38,7 @@ from txnwatch.state.model.values import (
     log_numbered,
 )
 from txnwatch.streaming.client.cluster import EARLIEST, Cluster
+from txnwatch.streaming.client.hidden_topics import NOT_SHOWN, why_no_log
 from txnwatch.streaming.log.lookups import BatchList, continued_read, extents, is_still_wanted, list_extents, read_parts
 from txnwatch.streaming.log.range_reading import Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import (
@@ -150,7 +151,7 @@ def read_records(cluster: Cluster, transactional_id: str) -> tuple[list[LogRecor
     cluster.refresh()
     log = log_of(cluster, transactional_id)
     if log is None:
-        return [], f"{TRANSACTION_STATE_TOPIC}: {_why_not_shown(cluster)}"
+        return [], f"{TRANSACTION_STATE_TOPIC}: {why_no_log(cluster)}"
     problems: dict[TopicPartition, str] = {}
     found = [
         record
@@ -171,12 +172,6 @@ def read_naming(cluster: Cluster, name: str) -> tuple[list[LogRecord], str | Non
     ]
     problem = next((f"{partition}: {why}" for partition, why in problems.items()), None)
     return sorted(found, key=lambda record: record.timestamp_ms), problem
-
-
-def _why_not_shown(cluster: Cluster) -> str:
-    """Why the metadata lacks the log: asking for it by name is refused if it is hidden."""
-    log = cluster.named([TRANSACTION_STATE_TOPIC]).get(TRANSACTION_STATE_TOPIC)
-    return str(log.error) if log is not None and log.is_hidden else "no broker shows it"
 
 
 def history_of(records: Iterable[LogRecord]) -> list[CoordinatorView | None]:
@@ -375,7 +370,7 @@ class FormerOwnersReader:
         wanted = sorted(producer_ids)[:AT_A_TIME]
         logs = list_extents(self._cluster, logs_of(self._cluster))
         if not logs:
-            raise BrokerError(f"{TRANSACTION_STATE_TOPIC}: no broker shows it")
+            raise BrokerError(f"{TRANSACTION_STATE_TOPIC}: {NOT_SHOWN}")
         reads = []
         for partition, log in logs.items():
             if isinstance(log, Problem):

@@ -1,12 +1,12 @@
 """Opens a file that a user gives to `txnwatch decode`, and finds out what it is.
 
-Apart: it opens files and knows no rows, and cli/decode.py would have almost 800 lines with it.
+Apart: it opens files and knows no rows.
 
 Law: nothing is allocated for a size that another program wrote. A regular file is mapped; a stream or the content of a
 gzip file is copied to a temporary file up to `LARGEST`, the largest segment that a broker can have.
 
-Law: the name decides what a file is, because indexes have no mark of their own. Text is known by its content, and so is
-a file with another name.
+Law: the name decides what a file is, because an index has no mark of its own. Text is known by its content, and so is a
+file with another name.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from txnwatch.state.model.errors import ConfigError, InputError, WireError
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC
 from txnwatch.streaming.log.transaction_fold import logged_record
-from txnwatch.streaming.wire.partition_files import decode_partition_metadata, decode_snapshot, epoch_starts
 from txnwatch.streaming.wire.record_batch import BatchWalker, records, walk
+from txnwatch.streaming.wire.snapshot_file import decode_snapshot
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # collections.abc has it since Python 3.12
@@ -49,28 +49,19 @@ class FileKind(StrEnum):
 
     SEGMENT = "a segment of a log"
     SNAPSHOT = "a snapshot of the producer state"
-    TXN_INDEX = "an index of aborted transactions"
-    INDEX = "an offset index"
-    TIME_INDEX = "a time index"
-    EPOCHS = "a leader-epoch-checkpoint"
-    METADATA = "a partition.metadata"
     TEXT = "text"
 
 
-_BY_SUFFIX = {
-    ".log": FileKind.SEGMENT,
-    ".snapshot": FileKind.SNAPSHOT,
-    ".txnindex": FileKind.TXN_INDEX,
-    ".index": FileKind.INDEX,
-    ".timeindex": FileKind.TIME_INDEX,
-    "leader-epoch-checkpoint": FileKind.EPOCHS,
-    "partition.metadata": FileKind.METADATA,
-}
 # Endings that a broker or a person adds to the name of such a file.
 _ADDED = (".gz", ".deleted", ".cleaned", ".swap", ".tmp", ".bak", ".copy")
-_THE_PARTITION = "decode a .snapshot, .log or .txnindex file in the directory of a partition"
+_THE_PARTITION = "decode a .snapshot or .log file in the directory of a partition"
+_THE_SEGMENT = "decode the .log file of the same name"
 # Other files that a broker writes: what they are, and what to do.
 _NOT_DECODED = (
+    (r".*\.(time)?index", "an index of a segment, which has no transactions", _THE_SEGMENT),
+    (r".*\.txnindex", "an index of aborted transactions", f"{_THE_SEGMENT}, which has their markers"),
+    (r"leader-epoch-checkpoint", "the first offset of each leader epoch, as text", "read it with cat"),
+    (r"partition\.metadata", "the id of the topic, as text", "read it with cat"),
     (r"meta\.properties", "the ids of the cluster and of the broker, as text", "read it with cat"),
     (r".*-offset-checkpoint", "one offset for each partition of the broker, as text", "read it with cat"),
     (r"\.(lock|kafka_cleanshutdown)", "a mark of the broker, which has no records", _THE_PARTITION),
@@ -237,18 +228,18 @@ def kind_of(given: GivenFile) -> FileKind:
     Raises:
         InputError: a file that is known and has nothing to decode, or a file that is not known.
     """
-    named = next((kind for suffix, kind in _BY_SUFFIX.items() if given.bare_name.endswith(suffix)), None)
-    is_open = named in {None, FileKind.SEGMENT}  # a name that can also be that of text
-    if is_open:
-        _refuse_others(given)
-        named = _by_content(given.data) or named if given.data else FileKind.SEGMENT
-    if named is None:
+    if given.bare_name.endswith(".snapshot"):
+        return FileKind.SNAPSHOT
+    _refuse_others(given)
+    found = _by_content(given.data)
+    if found is None and (not given.data or given.bare_name.endswith(".log")):
+        return FileKind.SEGMENT
+    if found is None:
         raise InputError(
             f"{given.name}: expected {FileKind.SEGMENT}, {FileKind.SNAPSHOT} or {FileKind.TEXT}, found "
-            f"{len(given.data)} bytes that begin with {bytes(given.data[:16]).hex(' ')}. An index has no mark of its "
-            "own: give it the name that the broker gave it (00000000000000000000.index, .timeindex or .txnindex)"
+            f"{len(given.data)} bytes that begin with {bytes(given.data[:16]).hex(' ')}: {_THE_PARTITION}"
         )
-    return named
+    return found
 
 
 def _refuse_others(given: GivenFile) -> None:
@@ -262,7 +253,7 @@ def _refuse_others(given: GivenFile) -> None:
 
 def _by_content(data: memoryview | bytes) -> FileKind | None:
     if _is_text(data):
-        return _kind_of_text(data)
+        return FileKind.TEXT
     with contextlib.suppress(WireError):
         decode_snapshot(data)
         return FileKind.SNAPSHOT
@@ -275,16 +266,6 @@ def begins_with_batch(data: memoryview | bytes) -> bool:
         return next(BatchWalker().runs(data, joined=False), None) is not None
     except WireError:
         return False
-
-
-def _kind_of_text(data: memoryview | bytes) -> FileKind:
-    with contextlib.suppress(WireError):
-        decode_partition_metadata(data)
-        return FileKind.METADATA
-    with contextlib.suppress(WireError):
-        list(epoch_starts(data))
-        return FileKind.EPOCHS
-    return FileKind.TEXT
 
 
 def _is_text(data: memoryview | bytes) -> bool:

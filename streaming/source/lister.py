@@ -3,6 +3,8 @@
 Law: T is requested only after D is complete, because the proof depends on that order (state/detection/proof.py). An end
 is the leader's answer to ListOffsets(LATEST, read_uncommitted) under its current epoch. After a failover the leader
 answers OFFSET_NOT_AVAILABLE until its high watermark is reliable. The high watermark of a Fetch has no such guarantee.
+
+Apart: the planner, which gets the lists, is pure.
 """
 
 from __future__ import annotations
@@ -10,19 +12,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum, auto
-from functools import partial
 from typing import Protocol
 
-from txnwatch.state.evidence.screening import is_foreign
 from txnwatch.state.model.clocks import ClockBase
 from txnwatch.state.model.errors import BrokerError, CheckpointError
-from txnwatch.state.model.facts import Fact, NoticeKind, PartitionNotice, TransactionSeen
 from txnwatch.state.model.ports import ABSENCES_OF_A_DELETED_TOPIC, ListedOffset
-from txnwatch.state.model.transaction import DescribedTransaction, TransactionDescription
 from txnwatch.state.model.values import (
-    FIRST_OFFSET,
     TRANSACTION_STATE_TOPIC,
     BarrierNumber,
     CoordinatorAccess,
@@ -39,11 +36,8 @@ from txnwatch.streaming.admin.kafka_settings import ScanInterval
 from txnwatch.streaming.client import cluster as ends
 from txnwatch.streaming.client.clock import clock_base, wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.log.lookups import list_extents, read_parts
-from txnwatch.streaming.log.range_reading import RangeReading
-from txnwatch.streaming.log.transaction_fold import TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, SnapshotSchedule
-from txnwatch.streaming.source.driver_file import FormerPosition, NextBarrierDue, read_driver_file
+from txnwatch.streaming.source.driver_file import NextBarrierDue, read_driver_file
 from txnwatch.streaming.source.offsets import Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import EARLIEST, Offsets, SourceOptions
 from txnwatch.streaming.source.planner import (
@@ -56,7 +50,6 @@ from txnwatch.streaming.source.planner import (
     to_describe,
     to_read_again,
 )
-from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 # Where the reading of a partition begins.
 #
@@ -74,27 +67,20 @@ class ListOffsets(Protocol):
 
 
 def start_offsets(
-    previous: SourceOffset,
-    listed: Mapping[TopicPartition, str],
-    wanted: Offsets,
-    former: Mapping[TopicPartition, FormerPosition] | None,
-    ask: ListOffsets,
+    previous: SourceOffset, listed: Mapping[TopicPartition, str], wanted: Offsets, ask: ListOffsets
 ) -> dict[TopicPartition, Offset]:
     """The start offsets of partitions that are not read yet; none for a partition whose leader does not answer.
 
     Partitions that exist at the start begin at `wanted`; `latest` is the last stable offset. Partitions found later,
-    and `__transaction_state`, begin at their log start. If an earlier query has read to the positions `former`, its
-    partitions continue there; partitions that it did not know are new, and begin at their log start.
+    and `__transaction_state`, begin at their log start.
 
     Args:
         previous: the last offset.
         listed: the partitions of this round, with their topic ids.
         wanted: the option `startingOffsets`.
-        former: where an earlier query has read to; None if there was none.
         ask: requests offsets from the leaders.
     """
     starts: dict[TopicPartition, Offset] = {}
-    read_to: dict[TopicPartition, Offset] = {}
     by_start: dict[_Start, list[TopicPartition]] = {start: [] for start in _Start}
     for partition, topic_id in listed.items():
         known = previous.positions.get(partition)
@@ -102,17 +88,10 @@ def start_offsets(
             continue
         if isinstance(wanted, dict) and partition in wanted and (previous.barrier == 0 or known is not None):
             starts[partition] = wanted[partition]
-            continue
-        start = _start(partition, topic_id, previous, wanted, former)
-        if isinstance(start, _Start):
-            by_start[start].append(partition)
         else:
-            read_to[partition] = start
-    first = _found(ask([*by_start[_Start.LOG_START], *read_to], timestamp=ends.EARLIEST))
-    stable = _found(ask([*by_start[_Start.LAST_STABLE], *read_to], isolation=ends.READ_COMMITTED))
-    starts.update({at: offset for at, offset in {**first, **stable}.items() if at not in read_to})
-    both = first.keys() & stable.keys()
-    starts.update({at: max(first[at], min(offset, stable[at])) for at, offset in read_to.items() if at in both})
+            by_start[_start(partition, previous, wanted)].append(partition)
+    starts.update(_found(ask(by_start[_Start.LOG_START], timestamp=ends.EARLIEST)))
+    starts.update(_found(ask(by_start[_Start.LAST_STABLE], isolation=ends.READ_COMMITTED)))
     return starts
 
 
@@ -121,24 +100,9 @@ class _Start(Enum):
     LAST_STABLE = auto()
 
 
-def _start(
-    partition: TopicPartition,
-    topic_id: str,
-    previous: SourceOffset,
-    wanted: Offsets,
-    former: Mapping[TopicPartition, FormerPosition] | None,
-) -> _Start | Offset:
-    """Where a partition begins; an offset is that of a former query."""
-    if is_log(partition) or wanted == EARLIEST:
-        return _Start.LOG_START
-    earlier = former.get(partition) if former is not None else None
-    if earlier is not None:
-        if earlier.offset is None:
-            return _Start.LAST_STABLE
-        if earlier.topic_id == topic_id:
-            return earlier.offset
-    is_new = former is not None if previous.barrier == 0 else partition not in previous.positions
-    return _Start.LOG_START if is_new else _Start.LAST_STABLE
+def _start(partition: TopicPartition, previous: SourceOffset, wanted: Offsets) -> _Start:
+    is_new = previous.barrier > 0 and partition not in previous.positions
+    return _Start.LOG_START if is_log(partition) or wanted == EARLIEST or is_new else _Start.LAST_STABLE
 
 
 def _found(answers: Mapping[TopicPartition, ListedOffset | Problem]) -> dict[TopicPartition, Offset]:
@@ -161,7 +125,6 @@ class Lister:
         absences: how often in a row a topic that is read was missing from the metadata.
         granted: the requests of the job that are being served.
         schedule: decides which partitions are described.
-        former: where an earlier query has read to, if this one continues it with a new state; None if it does not.
     """
 
     def __init__(
@@ -183,7 +146,6 @@ class Lister:
         self.limits = Limits(options.max_offsets_per_trigger)
         self.schedule = SnapshotSchedule(options)
         self._scan_interval = ScanInterval()
-        self.former = read_driver_file(options.driver_file).former_positions
         self._censuses: dict[BarrierNumber, Census | None] = {}
 
     def next_offset(self, previous: SourceOffset, *, limited: bool = True) -> SourceOffset | None:
@@ -365,7 +327,7 @@ class Lister:
     def _starts(self, previous: SourceOffset, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         topics = self._cluster.known.topics
         listed = {partition: topics[partition.topic].topic_id for partition in partitions}
-        return start_offsets(previous, listed, self.options.starting_offsets, self.former, self._ask)
+        return start_offsets(previous, listed, self.options.starting_offsets, self._ask)
 
     def _answers(
         self, listed: Mapping[TopicPartition, ListedOffset | Problem], starts: Mapping[TopicPartition, Offset]
@@ -439,121 +401,3 @@ def _is_unchanged(previous: SourceOffset, following: SourceOffset) -> bool:
     following_shared = (following.cluster_id, following.backlog_end, following.scan_interval_ms)
     previous_shared = (previous.cluster_id, previous.backlog_end, previous.scan_interval_ms)
     return is_whole and following_shared == previous_shared and following.positions == previous.positions
-
-
-# Participants of transactions that Metadata does not show to this user.
-#
-# Metadata leaves out a topic that this user may not describe, without an error, as if it did not exist. A request by
-# name is refused for such a topic, and answered with an unknown topic for a deleted one. So participants that are
-# missing from the metadata are requested by name. A refused topic is hidden: a transaction that hangs on it cannot be
-# detected here. Only `__transaction_state` names such partitions, because DescribeTransactions leaves them out, without
-# an error.
-
-_CLOCK_MS = DurationMs(60_000)  # the coordinator's clock may have been set back since
-_MOST_RECORDS = 2_000_000  # offsets, of all partitions of the log together
-
-
-def hidden_participants(
-    facts: Iterable[Fact], known: Container[TopicPartition], options: SourceOptions, cluster: Cluster
-) -> list[Fact]:
-    """A notice for each hidden partition that is or was a participant of a transaction in these facts.
-
-    Topics that the options exclude are left out, and so are `known` partitions: the planner requests those itself.
-    """
-    wanted = {one for one in _named(facts) if one not in known and options.wants(one.topic)}
-    return [
-        PartitionNotice(NoticeKind.HIDDEN, partition, "", FIRST_OFFSET, FIRST_OFFSET, str(why))
-        for partition, why in _hidden_partitions(cluster, wanted).items()
-    ]
-
-
-def hidden_of(
-    cluster: Cluster, live: Iterable[TransactionDescription], foreign_topics: str | None = None
-) -> dict[str, Problem]:
-    """Hidden participants of live transactions, and parts of the log that could not be checked, with the reason.
-
-    It reads the partitions of `__transaction_state` that have the ids of these transactions, from the time when the
-    oldest of them began. The partitions share a limit of `_MOST_RECORDS` offsets equally. If one of them has grown by
-    more offsets than its share since, only its last offsets are read, and that is one of the problems. Topics that
-    match `foreign_topics` are left out.
-    """
-    begun = {
-        one.transactional_id: one.start_ms
-        for one in live
-        if isinstance(one, DescribedTransaction) and one.is_live and one.start_ms is not None
-    }
-    logs = cluster.known.topics[TRANSACTION_STATE_TOPIC].partitions if begun and _has_log(cluster) else {}
-    if not logs:
-        return {}
-    asked = sorted({log_numbered(coordinator_partition(name, len(logs))) for name in begun})
-    starts = cluster.offsets_since(asked, min(begun.values()) - _CLOCK_MS)
-    most = _MOST_RECORDS // len(asked)
-    problems: dict[str, Problem] = {}
-    parts: list[RangeReading[TransactionFold]] = []
-    for partition, log in list_extents(cluster, asked).items():
-        start = starts[partition]
-        if isinstance(log, Problem):
-            problems[_participants(partition)] = log
-        elif isinstance(start, Problem):
-            problems[_participants(partition)] = start
-        elif start is not None:
-            first = max(start.offset, Offset(log.end - most))
-            if first > start.offset:
-                grown = f"the log has grown by {log.end - start.offset} offsets since the oldest transaction began"
-                problems[_participants(partition)] = Problem(f"{grown}; only the last {most} were read")
-            parts.append(RangeReading(log.part(first), partial(TransactionFold, partition)))
-    named: set[TopicPartition] = set()
-    for read in read_parts(cluster, parts):
-        named |= {one for one in _named(read.fold.facts()) if not is_foreign(one.topic, foreign_topics)}
-        problems.update({_participants(read.partition): Problem(one.detail) for one in read.notices[:1]})
-    return {**{str(partition): why for partition, why in _hidden_partitions(cluster, named).items()}, **problems}
-
-
-def _participants(log: TopicPartition) -> str:
-    return f"participants of the transactions in {log}"
-
-
-def _has_log(cluster: Cluster) -> bool:
-    log = cluster.known.topics.get(TRANSACTION_STATE_TOPIC)
-    return log is not None and bool(log.partitions)
-
-
-def _named(facts: Iterable[Fact]) -> set[TopicPartition]:
-    seen = (fact for fact in facts if isinstance(fact, TransactionSeen))
-    return {partition for fact in seen for partition in (*fact.view.participants, *fact.held)}
-
-
-def _hidden_partitions(cluster: Cluster, named: Iterable[TopicPartition]) -> dict[TopicPartition, Problem]:
-    """Those of some participants whose topics are hidden from this user, with the reason."""
-    wanted = sorted(set(named))
-    hidden = hidden_topics(cluster, {partition.topic for partition in wanted})
-    return {
-        partition: Problem(
-            "a transaction includes this partition, but its topic is hidden from this user "
-            f"({hidden[partition.topic]}): a hang there is not detected",
-            hidden[partition.topic].code,
-        )
-        for partition in wanted
-        if partition.topic in hidden
-    }
-
-
-def why_not_shown(cluster: Cluster, topic: str) -> str:
-    """Why a topic is not in the metadata, as a text for an operator."""
-    error = hidden_topics(cluster, [topic]).get(topic)
-    if error is None:
-        return "not in the cluster"
-    return f"hidden from this user ({error}): whether it exists, and whether a transaction hangs there, is unknown"
-
-
-def hidden_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, Problem]:
-    """Those of some topics that may exist but are hidden from this user, with the error; at most one request."""
-    shown = cluster.metadata.topics if cluster.metadata is not None else {}
-    missing = sorted(name for name in set(names) if name not in shown or shown[name].is_hidden)
-    if not missing:
-        return {}
-    try:
-        named = cluster.named(missing)
-    except BrokerError as exc:
-        return dict.fromkeys(missing, Problem.from_error(exc))
-    return {name: topic.error for name, topic in named.items() if topic.is_hidden and topic.error is not None}

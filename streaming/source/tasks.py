@@ -37,11 +37,12 @@ from txnwatch.state.model.values import (
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import OwnerNames, read_owner_names
 from txnwatch.streaming.log.fetch import NO_LIMIT, Budget, ReadRate, read_ranges
+from txnwatch.streaming.log.hidden_participants import hidden_participants
 from txnwatch.streaming.log.partition_fold import PartitionFold
 from txnwatch.streaming.log.range_reading import Fold, Range, RangeReading
 from txnwatch.streaming.log.transaction_fold import FirstReadFold, HeldBytes, LastBatchFold, Stamps, TransactionFold
 from txnwatch.streaming.source.census_schedule import Census, take_census
-from txnwatch.streaming.source.lister import Lister, check_access, hidden_participants
+from txnwatch.streaming.source.lister import Lister, check_access
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset, is_begun
 from txnwatch.streaming.source.options import SourceOptions
 from txnwatch.streaming.source.rows import (
@@ -259,7 +260,7 @@ def _spread(ranges: list[Range], tasks: int) -> list[list[Range]]:
 
 # Bounds of the brokers' clocks, and elections since the listing, from the coordinator records of one batch.
 #
-# state/model/clocks.py has the rules of the clocks.
+# state/detection/broker_clocks.py has the rules of the clocks.
 
 
 def clocks_of(
@@ -371,7 +372,7 @@ def run_plan(plan: TaskPlan, options: SourceOptions, cluster: Cluster, asking: C
         return
     facts = [*plan_facts(plan, reads), *_census_facts(plan, asking)]
     if plan.end is not None:
-        facts += hidden_participants(facts, plan.end.positions, options, asking)
+        facts += hidden_participants(facts, plan.end.positions, options.wants, asking)
     facts += _throttled(plan, cluster, asking)
     if options.packed:
         yield packed_batch(facts, options.buckets)

@@ -2,7 +2,7 @@ r"""What is printed: bytes that people copy as text, and records of `__transacti
 
 `bytes_of` reads bytes that are copied from a terminal, a notebook or a log: hexadecimal, with or without 0x, \x,
 blanks, colons or commas; a dump of `xxd` or `hexdump -C`; a string with escapes, with or without the `b'...'` of
-Python; an array of bytes of Java (`[0, 1, -1]`); base64.
+Python; base64.
 
 `printed_records` reads what `kafka-dump-log.sh --transaction-log-decoder` and the console consumer with its
 `TransactionLogMessageFormatter` print: JSON in newer releases, and `name=value` pairs in older ones. Other lines of
@@ -27,7 +27,7 @@ from txnwatch.streaming.wire.primitives import present
 
 # Bytes as text.
 
-FORMS = r"also read: a dump of xxd or hexdump -C, b'...', \x00\x01, [0, 1, -1]"
+FORMS = r"also read: a dump of xxd or hexdump -C, b'...', \x00\x01"
 _START = 40
 
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
@@ -38,8 +38,6 @@ _SPACED = re.compile(r"(?:\\x[0-9a-fA-F]{2}\s+)+\\x[0-9a-fA-F]{2}")
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{1,3})|\\([\\'\"abtnvfr])|([ -\[\]-~])")
 _NAMED = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, "\\": 92, "'": 39, '"': 34}
 _SEPARATOR = re.compile(r"(?<![0-9a-fA-F])0x|[\s:,\[\]]")
-_JAVA_ARRAY = re.compile(r"\[?\s*-?\d{1,3}(?:\s*,\s*-?\d{1,3})+\s*\]?")
-_JAVA_BYTE = re.compile(r"-?\d{1,3}")
 # A line of a dump: address, bytes, and the same bytes as characters.
 _XXD_LINE = re.compile(r"([0-9a-fA-F]{4,16}): ?((?:[0-9a-fA-F]{2})+(?: (?:[0-9a-fA-F]{2})+)*)(?:  .*|\s*)")
 _HEXDUMP_LINE = re.compile(r"([0-9a-fA-F]{6,16})((?:\s+[0-9a-fA-F]{2})*)\s*(?:\|.*\|?|>.*<?)?")
@@ -59,9 +57,6 @@ def bytes_of(text: str) -> bytes:
     mark, inner = (quoted[1].lower(), quoted[3]) if quoted else ("", text)
     if "\\" in inner or mark == "b":
         return _escaped(inner, is_quoted=quoted is not None)
-    array = _java_array(inner)
-    if array is not None:
-        return array
     bare = _SEPARATOR.sub("", inner)
     if _HEX.fullmatch(bare):
         return bytes.fromhex(bare)
@@ -113,20 +108,6 @@ def _escaped(text: str, *, is_quoted: bool) -> bytes:
         read.append(ord(found[4]) if found[4] else code)
         at = found.end()
     return bytes(read)
-
-
-def _java_array(text: str) -> bytes | None:
-    """The bytes of an array that Java prints; None if it can also be hexadecimal with commas."""
-    if not _JAVA_ARRAY.fullmatch(text):
-        return None
-    parts = _JAVA_BYTE.findall(text)
-    if all(len(part) == 2 and part.isdigit() for part in parts):
-        return None
-    numbers = [int(part) for part in parts]
-    for number in numbers:
-        if not -128 <= number <= 255:
-            raise ValueError(f"{number} is no byte")
-    return bytes(number & 0xFF for number in numbers)
 
 
 def _base64(text: str) -> bytes:

@@ -11,7 +11,7 @@ import redis
 
 from support.certificates import Authority
 from support.tls_front import TlsFront
-from txnwatch.sinks.delivery.redis_sink import redis_client
+from txnwatch.sinks.delivery.redis_client import redis_client
 from txnwatch_demo.embedded.real_servers import EmbeddedRedis
 
 

@@ -32,7 +32,7 @@ from txnwatch.cli.main import main
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.rules import AbortPolicy
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.errors import TxnwatchError
 from txnwatch.state.model.incident import IncidentEvent, latest

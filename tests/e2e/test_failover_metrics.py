@@ -46,7 +46,7 @@ def test_an_end_under_another_coordinator_is_counted_separately(
     """While a replica is away no marker is accepted; in the meantime the coordinator's broker starts anew."""
     topic = unique("moved")
     (partition,) = create_topic(cluster, topic, replicas=[[LEADER, FOLLOWER]], config={"min.insync.replicas": "2"})
-    flags = ("--topics", f"{topic}|__.*", "--events-topic", "moved.events", "--metrics-port", "0")
+    flags = ("--topics", f"{topic}|__.*", "--events-topic", "moved.events", "--http-port", "0")
     with RunningWatch(kafka3.bootstrap_servers, tmp_path, *flags) as watch:
         watch.until_ready()
         before = counts(Scrape.at(watch.metrics_url))

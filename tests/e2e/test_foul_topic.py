@@ -69,7 +69,7 @@ def test_invalid_records_on_the_topic_stop_nothing_and_are_reported(
     )
     watch = RunningWatch(
         *(kafka.bootstrap_servers, tmp_path / "checkpoint", *flags, *events_flags),
-        *("--redis-url", redis_server.url, "--metrics-port", "0"),
+        *("--redis-url", redis_server.url, "--http-port", "0"),
     )
 
     def incidents() -> list[IncidentEvent]:

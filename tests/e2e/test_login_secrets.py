@@ -172,7 +172,7 @@ def watched(stage: Stage, directory: Path) -> Iterator[Watched]:
     )
     user_info = {"schema.registry.basic.auth.user.info": f"{USER}:${{file:{directory / 'registry'}}}"}
     bootstrap, *login = connection_of(stage, directory, user_info)[1:]
-    flags = [*login, "--config", str(config), "--events-topic", EVENTS, "--metrics-port", "0"]
+    flags = [*login, "--config", str(config), "--events-topic", EVENTS, "--http-port", "0"]
     with contextlib.ExitStack() as ending:
         wires = ending.enter_context(wires_of(stage))
         with pytest.MonkeyPatch.context() as patched:
@@ -339,7 +339,7 @@ def test_a_watch_with_a_token_at_the_registry_shows_no_secret(
     own = {**OF_A_TOKEN, "bearer.auth.token": f"${{file:{tmp_path / 'bearer'}}}"}
     bootstrap, *login = connection_of(stage, tmp_path, {f"schema.registry.{key}": own[key] for key in own})[1:]
     url = ("--schema-registry-url", f"https://{stage.registry_place}", "--events-topic", events)
-    with RunningWatch(bootstrap, tmp_path / "checkpoint", *login, *url, "--metrics-port", "0") as watch:
+    with RunningWatch(bootstrap, tmp_path / "checkpoint", *login, *url, "--http-port", "0") as watch:
         watch.until_ready()
         known = Canaries(hang(stage.kafka)[0].topic)
         watch.until("cannot register the schema: refused: Bearer ***")

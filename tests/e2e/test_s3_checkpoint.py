@@ -78,7 +78,7 @@ def test_one_driver_at_a_time_and_another_one_takes_over_after_kill_9(
         assert statuses(events_about(kafka.bootstrap_servers, partition, EVENTS)) == ["opened"]
 
 
-def test_a_checkpoint_of_another_version_is_moved_aside_and_no_event_is_lost_or_repeated(
+def test_the_state_of_another_version_is_replaced_and_no_event_is_lost_or_repeated(
     kafka: EmbeddedKafka, cluster: Cluster, s3: EmbeddedS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = config(s3, tmp_path)

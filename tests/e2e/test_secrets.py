@@ -149,8 +149,8 @@ def flags_of(directory: Path) -> Iterator[str]:
         "command-config": directory / "client.properties",
         "events-topic": EVENTS,
         "events-key-file": directory / "keys",
-        "metrics-port": 0,
-        "metrics-web-config-file": directory / "web.yml",
+        "http-port": 0,
+        "http-web-config-file": directory / "web.yml",
     }
     for name, value in flags.items():
         yield from (f"--{name}", str(value))

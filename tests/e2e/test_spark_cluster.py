@@ -182,7 +182,7 @@ def test_a_master_or_file_system_without_an_answer_ends_the_start_with_one_line(
     assert done.returncode == 1
 
 
-def test_a_checkpoint_of_another_version_on_hdfs_is_moved_aside_and_no_event_is_lost_or_repeated(
+def test_the_state_of_another_version_on_hdfs_is_replaced_and_no_event_is_lost_or_repeated(
     kafka: EmbeddedKafka, cluster: Cluster, hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgrade = Upgrade(kafka, cluster, hdfs.uri("upgrade"), directory=tmp_path, verdict_s=VERDICT_S)

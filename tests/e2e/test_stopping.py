@@ -30,7 +30,7 @@ from support.waiting import eventually
 from support.watch import RunningWatch
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.job.state_directory import CONTINUES
+from txnwatch.streaming.job.state_directory import REPLACES
 from txnwatch_demo.embedded.applications import transactional_writer
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka, EmbeddedRedis
 
@@ -105,7 +105,7 @@ def test_in_a_slow_micro_batch_of_the_first_reading(
 ) -> None:
     write(kafka, partition)
     with quota(cluster, CONSUMER_BYTE_RATE, SLOW_BYTES_PER_S):
-        running = watch("--starting-offsets", "earliest", "--topics", partition.topic, "--metrics-port", "0")
+        running = watch("--starting-offsets", "earliest", "--topics", partition.topic, "--http-port", "0")
         running.until("the current micro-batch has not completed for 15 s")
         stop_times.stop(running, "first reading of a start without a checkpoint, in a micro-batch throttled by a quota")
 
@@ -116,7 +116,7 @@ def test_in_the_first_reading(
 ) -> None:
     write(kafka, partition)
     flags = ("--starting-offsets", "earliest", "--topics", partition.topic, "--max-offsets-per-trigger", "100")
-    running = watch(*flags, "--metrics-port", "0", *BACK_TO_BACK)
+    running = watch(*flags, "--http-port", "0", *BACK_TO_BACK)
     eventually(lambda: batches(running) > 3, 120.0, "some micro-batches")
     assert (Scrape.at(running.metrics_url).value("source_lag_offsets") or 0) > 0
     stop_times.stop(running, "first reading of a start without a checkpoint, micro-batches without a pause")
@@ -140,7 +140,7 @@ def test_under_load_and_no_temporary_file_is_left(
     abandoned.mkdir(parents=True)
     os.utime(abandoned, (0.0, 0.0))
     monkeypatch.setenv("TMPDIR", str(temporary))
-    running = watch(*BACK_TO_BACK, "--metrics-port", "0").until_ready()
+    running = watch(*BACK_TO_BACK, "--http-port", "0").until_ready()
     with load(kafka, cluster):
         seen = batches(running)
         eventually(lambda: batches(running) >= seen + UNDER_LOAD, 60.0, "micro-batches under load")
@@ -226,10 +226,10 @@ def test_while_a_reload_starts_the_query_again(
 
 
 @pytest.mark.long
-def test_while_a_new_version_begins_its_state_and_the_next_start_continues_where_the_other_one_ends(
+def test_while_a_new_version_begins_its_state_and_the_next_start_begins_it_too(
     stop_times: StopTimes, kafka: EmbeddedKafka, hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file system stops answering before it is written where the other state ends."""
+    """The file system stops answering before it is written that the state replaces another one."""
     flags, code = ("--events-topic", unique("stopping.events")), tmp_path / "other version"
     code.mkdir()
     real = urlsplit(hdfs.uri(""))
@@ -237,8 +237,7 @@ def test_while_a_new_version_begins_its_state_and_the_next_start_continues_where
     with of_another_version(code, monkeypatch), running:
         running.until_ready()
         assert running.stop() == 0
-    (other,) = (name for name in hdfs.names("begun") if name.startswith("state-"))
-    with Forwarder((str(real.hostname), real.port or 0), cut_at=CONTINUES.encode()) as forwarder:
+    with Forwarder((str(real.hostname), real.port or 0), cut_at=REPLACES.encode()) as forwarder:
         forwarder.start()
         cut_off = f"hdfs://{forwarder.address}/begun"
         with RunningWatch(kafka.bootstrap_servers, cut_off, *flags, directory=tmp_path) as stopped:
@@ -249,7 +248,7 @@ def test_while_a_new_version_begins_its_state_and_the_next_start_continues_where
         running.until_ready()
         assert running.stop() == 0
     (line,) = (line for line in running.lines if "the state is rebuilt from the logs" in line)
-    assert line.endswith(f"reading continues where {other} ends")
+    assert line.endswith("data is read from the last stable offsets")
     assert not [line for line in running.lines if "the query ended" in line]
 
 

@@ -85,7 +85,7 @@ def test_while_the_disks_are_slow(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     slow = Shim(tmp_path / "shim", tmp_path)
-    with slow.preloaded(), a_watch(kafka.bootstrap_servers, tmp_path, "--metrics-port", "0") as running:
+    with slow.preloaded(), a_watch(kafka.bootstrap_servers, tmp_path, "--http-port", "0") as running:
         running.until_ready()
         slow.set(delay_ms=SLOW_MS)
         before = slow_batches(running)
@@ -167,7 +167,7 @@ def test_while_the_file_system_of_the_checkpoint_stops_answering(
         place = urlsplit(hdfs.uri(""))
         with Forwarder((str(place.hostname), place.port or 0)) as forwarder:
             forwarder.start()
-            flags = ("--events-topic", unique("stopping.events"), "--metrics-port", "0")
+            flags = ("--events-topic", unique("stopping.events"), "--http-port", "0")
             checkpoint = f"hdfs://{forwarder.address}/stopping"
             with RunningWatch(kafka.bootstrap_servers, checkpoint, *flags, directory=tmp_path) as running:
                 running.until_ready()

@@ -77,7 +77,7 @@ def test_a_way_in_works_with_every_command_and_shows_no_secret(
     temporary = tmp_path / "temporary files"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    rest = [*flags[2:], *events, "--topics", partition.topic, "--metrics-port", "0"]
+    rest = [*flags[2:], *events, "--topics", partition.topic, "--http-port", "0"]
     with wire_of(flags[1], canaries) as is_read, RunningWatch(flags[1], tmp_path / "checkpoint", *rest) as watch:
         eventually(about, 120.0, lambda: f"an event; log: {watch.lines[-10:]}")
         assert canaries.in_processes(watch.pid) == {}

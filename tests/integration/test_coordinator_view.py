@@ -69,7 +69,7 @@ class Scene:
 
     def watch(self, user: str, checkpoint: Path, *flags: str) -> RunningWatch:
         return RunningWatch(
-            *(self.bootstrap, checkpoint, "--command-config", str(self.config(user)), "--metrics-port", "0"),
+            *(self.bootstrap, checkpoint, "--command-config", str(self.config(user)), "--http-port", "0"),
             *("--events-topic", topic_of(user), "--events-heartbeat-ms", "1000", *flags),
         )
 

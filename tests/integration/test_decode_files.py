@@ -1,7 +1,7 @@
 """The files of a real broker, read by `txnwatch decode` and by Kafka's own DumpLogSegments.
 
-One broker gets transactions that end and one that stays open, and is stopped, so that it writes its snapshots and
-shortens its indexes. Every file in the directory of the partition is then decoded twice.
+One broker gets transactions that end and one that stays open, and is stopped, so that it writes its snapshots. Each
+file in the directory of the partition that has transactions is then decoded twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from txnwatch.streaming.log.lookups import list_extents
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
 
 NAME = "decode-files"
-PROPERTIES = {"transaction.state.log.num.partitions": "1", "log.index.interval.bytes": "1"}
+PROPERTIES = {"transaction.state.log.num.partitions": "1"}
 FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
 OLDER = "3.9.2"  # its tools print name=value, not JSON
 OLDER_FORMATTER = "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter"
@@ -43,13 +43,11 @@ class Written:
 
     kafka: EmbeddedKafka
     older: EmbeddedKafka
-    topic_id: str
     open_id: int
     open_from: int
     end: int
     console: str
     older_console: str
-    running: Path
 
     def file(self, partition: TopicPartition, suffix: str) -> Path:
         """The newest file of the partition with this suffix."""
@@ -83,7 +81,6 @@ def written(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
         stays_open.add(ORDERS)
         first = stays_open.produce(ORDERS, [b"three"])
         stays_open.produce(ORDERS, [b"four"])
-        topic_id = cluster.refresh().topics[ORDERS.topic].topic_id
         end = list_extents(cluster, [ORDERS])[ORDERS].end
         count = list_extents(cluster, [LOG])[LOG].end
     older = EmbeddedKafka(directory / "older", version=OLDER)
@@ -96,9 +93,8 @@ def written(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Ite
         ).stdout
         for tools, formatter in ((kafka, FORMATTER), (older, OLDER_FORMATTER))
     ]
-    running = shutil.copytree(kafka.log_directory(1) / str(ORDERS), directory / "running" / str(ORDERS))
     kafka.stop()
-    yield Written(kafka, older, topic_id, stays_open.producer_id, first, end, *consoles, running)
+    yield Written(kafka, older, stays_open.producer_id, first, end, *consoles)
     clusters.end(NAME)
 
 
@@ -146,45 +142,14 @@ def test_a_snapshot_is_read_as_kafka_reads_it(written: Written, capsys: pytest.C
     assert len(printed) == 2
 
 
-@pytest.mark.parametrize(
-    ("suffix", "names"),
-    [
-        (".index", {"offset": "offset", "position": "position"}),
-        (".timeindex", {"timestamp": "timestamp_ms", "offset": "offset"}),
-        (
-            ".txnindex",
-            {
-                "producerId": "producer_id",
-                "firstOffset": "first_offset",
-                "lastOffset": "last_offset",
-                "lastStableOffset": "last_stable_offset",
-            },
-        ),
-    ],
-)
-def test_an_index_is_read_as_kafka_reads_it(
-    written: Written, capsys: pytest.CaptureFixture[str], suffix: str, names: dict[str, str]
-) -> None:
-    path = written.file(ORDERS, suffix)
-    rows = decoded(capsys, path)
-    assert len(rows) > 1
-    printed = [{name: int(line[name]) for name in names} for line in written.lines(path)]
-    assert printed == [{name: row[own] for name, own in names.items()} for row in rows]
-
-
-def test_the_room_in_the_index_of_a_running_broker_is_no_entry(
-    written: Written, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written.file(ORDERS, ".index")
-    copied = written.running / path.name
-    assert copied.stat().st_size > path.stat().st_size
-    assert decoded(capsys, copied) == decoded(capsys, path)
-
-
-def test_the_small_text_files_are_those_of_the_topic(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = written.file(ORDERS, ".log").parent
-    assert decoded(capsys, folder / "partition.metadata") == [{"version": 0, "topic_id": written.topic_id}]
-    assert decoded(capsys, folder / "leader-epoch-checkpoint") == [{"leader_epoch": 0, "start_offset": 0}]
+def test_the_other_files_are_named(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    others = {
+        path for path in written.file(ORDERS, ".log").parent.iterdir() if path.suffix not in {".log", ".snapshot"}
+    }
+    assert {path.suffix or path.name for path in others} >= {".index", ".timeindex", ".txnindex", ".metadata"}
+    for path in others:
+        assert main(["decode", "--file", str(path)]) == 1
+        assert re.search("read it with cat|decode the .log file", capsys.readouterr().err)
 
 
 def test_a_segment_of_the_coordinators_log_is_recognised_under_any_name(

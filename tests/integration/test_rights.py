@@ -301,7 +301,7 @@ def test_an_id_that_looks_like_a_partition_is_an_id_still(
 def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_hangs(
     scene: Scene, secret: TopicPartition, tmp_path: Path
 ) -> None:
-    flags = ("--command-config", str(scene.config), "--metrics-port", "0")
+    flags = ("--command-config", str(scene.config), "--http-port", "0")
     with RunningWatch(scene.kafka.listener("SASL"), tmp_path / "checkpoint", *flags) as watch:
         ready_line = watch.until("ready: ")
         assert f"nothing is proven on 1 partition: {secret}" in ready_line
@@ -320,7 +320,7 @@ def test_a_watch_reports_what_is_hidden_until_it_is_shown_and_then_finds_what_ha
 def test_a_topic_that_no_census_may_describe_is_unproven_in_log_heartbeat_and_metrics(
     scene: Scene, ask: Callable[..., Answered], tmp_path: Path
 ) -> None:
-    flags = ("--command-config", str(scene.config), "--metrics-port", "0", "--topics", scene.healthy.topic)
+    flags = ("--command-config", str(scene.config), "--http-port", "0", "--topics", scene.healthy.topic)
     with (
         scene.reader.denied(read(scene.hanging)),
         RunningWatch(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.batches import a_batch, a_marker, a_record
-from support.partition_files import PRODUCER, a_snapshot, a_time_index, an_aborted_index, an_index
+from support.snapshot_files import PRODUCER, a_snapshot
 from support.transaction_log import a_key, a_value
 from txnwatch.cli.main import main
 from txnwatch.state.model.transaction import TransactionState
@@ -33,11 +33,6 @@ WHOLE = {
     f"{BASE}.log": a_batch() + a_marker(1),
     "evidence": LOGGED + LOGGED,
     f"{BASE}.snapshot": a_snapshot([PRODUCER, PRODUCER]),
-    f"{BASE}.index": an_index((2, 81), (9, 300)) + bytes(24),
-    f"{BASE}.timeindex": a_time_index((1_000, 2), (1_005, 9)) + bytes(24),
-    f"{BASE}.txnindex": an_aborted_index((7, 3, 5, 3), (8, 6, 9, 6)),
-    "leader-epoch-checkpoint": b"0\n2\n0 0\n4 1041\n",
-    "partition.metadata": b"version: 0\ntopic_id: n4KqPpjbT2Wydc0rQq3Vhw",
     "pasted.txt": PRINTED.encode(),
     "value.txt": VALUE.hex(" ").encode(),
 }

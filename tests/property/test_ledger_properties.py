@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.state.evidence.ending import needs_update
-from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.model.findings import Finding, SpanCandidate
-from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.incident import KEPT_MS, IncidentEvent
 
 NAMES = ("a", "b", "c")
 PAUSES_MS = (100, 500, 5_000, 12_000, 61_000, KEPT_MS + 1)

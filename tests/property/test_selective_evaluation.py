@@ -13,10 +13,11 @@ from support.changing_clocks import Differential
 from support.seeds import in_proportion
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection import evaluate
+from txnwatch.state.detection.broker_clocks import RESERVE_MS
 from txnwatch.state.detection.bucket import Concerned
 from txnwatch.state.detection.bucket_state import BucketState
 from txnwatch.state.detection.proof import BarrierContext
-from txnwatch.state.model.clocks import RESERVE_MS, Clock
+from txnwatch.state.model.clocks import Clock
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.findings import CoverInDoubt, SpanCandidate, StrayWrite
 from txnwatch.state.model.values import TopicPartition

@@ -41,7 +41,7 @@ from support.shared_log import SharedLog, SharedLogSink
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.delivery.outbox import TopicOutbox
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.rules import AbortPolicy
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.evidence.proven_hang import ProvenHang
 from txnwatch.state.incidents import book
 from txnwatch.state.incidents.book import Book

@@ -13,7 +13,8 @@ from simulation.mutants import ChangedBarrier, Wrapped
 from simulation.reader import WorldReader
 from simulation.run import USUAL
 from simulation.world import Setting
-from txnwatch.state.model.clocks import Clock, Clocks, Leader, both
+from txnwatch.state.detection.broker_clocks import Clocks
+from txnwatch.state.model.clocks import Clock, Leader, both
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.streaming.log.range_reading import RangeReading

@@ -18,7 +18,7 @@ from support.facts import DictStore
 from txnwatch.state.detection import bucket as buckets
 from txnwatch.state.detection.batch import Batch, give_up
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.reading import READING_TRANSITIONS, Besides, Lack, Next, ReadEvent
+from txnwatch.state.detection.reading import READING_TRANSITIONS, Lack, Next, ReadEvent, ReadingEffect
 from txnwatch.state.detection.reading import ReadEvent as E
 from txnwatch.state.model.facts import Barrier, Fact, LogRead, NoticeKind
 from txnwatch.state.model.findings import Finding
@@ -120,7 +120,7 @@ def changed(name: str, what: str, lack: Lack, event: ReadEvent, cell: Next | Non
 
 
 OF_THE_LOG = {Lack.NEW_READING, Lack.NEW_READING_BEGUN, Lack.RECREATED}
-BEGUN_AS_A_RANGE = Next(Lack.RANGE_BEGUN, Besides.NEW_NUMBER)
+BEGUN_AS_A_RANGE = Next(Lack.RANGE_BEGUN, ReadingEffect.NEW_NUMBER)
 DISKS_AND_MARKERS_FAIL = Setting(faults=frozenset({"unreadable", "lost marker"}), rate=4.0)
 TOPICS_GO = Setting(
     faults=frozenset({"topic deleted", "unreadable", "retention", "unclean failover of data"}), rate=4.0

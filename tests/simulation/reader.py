@@ -34,14 +34,15 @@ from txnwatch.state.model.findings import (
     ReadLimitReached,
     Unproven,
 )
-from txnwatch.state.model.values import Offset, TopicPartition
+from txnwatch.state.model.values import TopicPartition
 from txnwatch.state.model.verdicts import DetectionPolicy
+from txnwatch.streaming.log.hidden_participants import hidden_participants
 from txnwatch.streaming.log.transaction_fold import HeldBytes
 from txnwatch.streaming.source import census_schedule as census
 from txnwatch.streaming.source import lister as listing
 from txnwatch.streaming.source import tasks
-from txnwatch.streaming.source.driver_file import DriverRequests, FormerPosition, NextBarrierDue
-from txnwatch.streaming.source.lister import can_skip, hidden_participants
+from txnwatch.streaming.source.driver_file import DriverRequests, NextBarrierDue
+from txnwatch.streaming.source.lister import can_skip
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import EARLIEST, LATEST, parse_options
 from txnwatch.streaming.source.planner import Limits, RereadRequest, census_of, requests_after
@@ -142,7 +143,8 @@ class WorldReader:
         self.rereads: set[RereadRequest] = set()
         chance = random.Random(repr(rng.getstate()[1][:4]))  # of its own: the reader's draws stay the same
         self.leaves_out = chance.random() < _SHARE_LEFT_OUT
-        if world.setting.continues:
+        self.starts_at_stable = world.setting.starts_at_stable
+        if self.starts_at_stable:
             self.options = replace(self.options, starting_offsets=LATEST)
             self.lister.options = replace(self.lister.options, starting_offsets=LATEST)
         self.judged: NextBarrierDue | None = None
@@ -240,8 +242,6 @@ class WorldReader:
     def list_ends(self) -> ReaderListing | None:
         """Lists D, then T, with the real lister; None if no broker answered."""
         world = self.world
-        if world.setting.continues and self.done.barrier == 0:
-            self.lister.former = self.former_positions(self.rng)
         since = world.tick
         self.lister.limits = self.limits
         moments: list[tuple[int, int]] = []
@@ -265,25 +265,11 @@ class WorldReader:
         if end is None:
             return None
         world.note(f"barrier {end.barrier} listed: {_ends(end)}")
-        self.seen["continues a former query"] += sum(
-            start == at.offset and start < self.world.data[partition].last_stable_offset
-            for partition, at in (self.lister.former or {}).items()
-            if (start := end.begun.get(partition)) is not None and partition in self.world.data
+        self.seen["begins above the start of a log"] += sum(
+            self.starts_at_stable and partition in self.world.data and start > 0
+            for partition, start in end.begun.items()
         )
         return ReaderListing(end, since, *moments[0])
-
-    def former_positions(self, rng: random.Random) -> dict[TopicPartition, FormerPosition]:
-        """Where a former query may have read to; some partitions and topics are new since, some logs were cut off."""
-        return {
-            log.partition: FormerPosition(
-                log.topic_id if rng.random() < 0.9 else "another topic",
-                rng.choice(
-                    (None, *(Offset(max(0, entry.next_offset + rng.choice((0, 0, 0, 5)))) for entry in entries))
-                ),
-            )
-            for log in sorted(self.world.data.values(), key=lambda log: log.partition)
-            if (entries := log.entries[-20:]) and rng.random() < 0.8
-        }
 
     def due_ms(self, emitted: Iterable[Finding]) -> int:
         """When the next barrier has to be, as the driver works it out."""
@@ -345,7 +331,7 @@ class WorldReader:
                 self.view.read(read)
         facts = [*tasks.plan_facts(plan, reads), *self.census(plan)]
         if plan.end is not None:
-            facts += hidden_participants(facts, plan.end.positions, self.options, self.view)  # type: ignore[arg-type]
+            facts += hidden_participants(facts, plan.end.positions, self.options.wants, self.view)  # type: ignore[arg-type]
         for notice in facts:
             if isinstance(notice, PartitionNotice):
                 self.seen[f"notice {notice.kind}"] += 1

@@ -38,7 +38,7 @@ class Setting:
         steps: how many things happen at most; then the world stands still.
         rate: how many things happen, on average, between two steps of the reader; None lets the seed choose.
         head_start: how many things happen before the reader begins, besides a few that the seed draws.
-        continues: whether the reader continues, with a new state, where a former query has read to.
+        starts_at_stable: whether the reader begins at the last stable offsets, not at the start of each log.
         clocks_differ: whether brokers' clocks may differ, and whether what is read may be old.
         only_new_data_fails: whether what becomes unreadable is always what was appended to data last: then most of it
             was not read before, and the coordinators' log still proves what can be proven.
@@ -57,7 +57,7 @@ class Setting:
     steps: int = 10**6
     rate: float | None = None
     head_start: int = 0
-    continues: bool = False
+    starts_at_stable: bool = False
     clocks_differ: bool = True
     only_new_data_fails: bool = False
     has_times: bool = False

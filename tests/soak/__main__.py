@@ -96,7 +96,7 @@ def soak(minutes: float, writers: int) -> dict[str, Any]:
                 create_topic(cluster, topic, PARTITIONS, config=_SHORT_LOG)
             create_topic(cluster, soaked_hangs.TOPIC, PARTITIONS)
             create_topic(cluster, EVENTS, config={"cleanup.policy": "compact"})
-            flags = ("--events-topic", EVENTS, "--redis-url", redis.url, "--metrics-port", "0")
+            flags = ("--events-topic", EVENTS, "--redis-url", redis.url, "--http-port", "0")
             watch = RunningWatch(kafka.bootstrap_servers, home / "checkpoint", *flags)
             at = watch.command.index("txnwatch")
             watch.command[at : at + 1] = ["support.short_retention", str(IDLE_RETENTION_MS)]

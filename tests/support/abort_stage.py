@@ -10,7 +10,7 @@ from support.fake_lease import FakeLease
 from support.ledger_world import LedgerWorld
 from support.one_look import a_searcher
 from txnwatch.sinks.abort.run_abort import ManualAbort, RunningAbort
-from txnwatch.state.abort.rules import AbortPolicy
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.incidents.by_hand import ManualTarget
 from txnwatch.state.incidents.event_builder import Origin
 from txnwatch.state.model.findings import SpanCandidate

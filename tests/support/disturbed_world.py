@@ -130,7 +130,7 @@ def _redis(directory: Path) -> Iterator[Forwarder]:
 
 
 def _watch(kafka: ReachedByForwarders, disks: list[Path], to_redis: Forwarder) -> RunningWatch:
-    flags = ("--events-topic", EVENTS, "--metrics-port", "0", "--redis-url", f"redis://{to_redis.address}/0")
+    flags = ("--events-topic", EVENTS, "--http-port", "0", "--redis-url", f"redis://{to_redis.address}/0")
     watch = RunningWatch(kafka.outside, disks[0] / "checkpoint", *flags)
     watch.command = on_disks(*disks, watch.command)
     return watch

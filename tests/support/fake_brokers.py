@@ -72,8 +72,8 @@ class FakeBrokers:
     def any_connection(self) -> Any:
         return Speaker()
 
-    def metadata_from(self, _: object, names: list[str]) -> Metadata:
-        return Metadata("cluster", {}, {name: TopicInfo(name, "", {}, self.by_name) for name in names})
+    def named(self, names: list[str]) -> dict[str, TopicInfo]:
+        return {name: TopicInfo(name, "", {}, self.by_name) for name in names}
 
     def ask(self, requests: dict[int, Any], _: float) -> dict[int, Any]:
         return {node: self._answer(node, build(Speaker())) for node, build in requests.items()}

@@ -51,7 +51,7 @@ _WATCH = (
 # A watch that aborts by itself, at once.
 ABORTING = (
     *("--auto-abort", "on", "--abort-after-ms", "0", "--abort-breaker-cooldown-ms", "1000"),
-    *("--metrics-port", "0"),
+    *("--http-port", "0"),
 )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from support.abort_stage import AT_ONCE, AbortStage
 from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.rules import AbortPolicy
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.model.findings import SpanCandidate
 from txnwatch.state.model.incident import (

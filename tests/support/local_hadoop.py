@@ -32,6 +32,7 @@ class Files:
     def create(self, path: str, _: bool) -> Any:  # noqa: FBT001 - as in Hadoop
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         file = Path(path)
+        file.touch()
         return SimpleNamespace(write=file.write_bytes, close=lambda: None)
 
     def listStatus(self, path: str) -> list[Any]:  # noqa: N802 - Hadoop's name

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from txnwatch.state.detection.broker_clocks import Clocks, Leadership
 from txnwatch.state.detection.bucket_indexes import Agenda
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, Lacking, Reading, Standing
-from txnwatch.state.model.clocks import Clock, Clocks, Leader, Leadership
+from txnwatch.state.detection.reading import LACKS, READ_WHOLE, Lack, LackSince, Reading, Standing
+from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.completion_latency import BOUNDS_MS, End, Latencies, Stage
 from txnwatch.state.model.facts import (
     Barrier,
@@ -191,10 +192,10 @@ clocks = st.builds(Clock, st.integers(-9999, 9999), st.none() | st.integers(-999
 OF_DATA = [Lack.REST, Lack.RANGE, Lack.CENSUS, Lack.NAME, Lack.DESCRIPTION]
 OF_LOG = [Lack.RANGE, Lack.RANGE_BEGUN, Lack.NEW_READING, Lack.NEW_READING_BEGUN, Lack.RECREATED]
 last_batches = st.builds(LastBatch, epochs, st.none() | st.integers(0, 9))
-lacking = st.builds(Lacking, offsets, st.integers(0, 9), st.integers(1, 9), times)
+lacking = st.builds(LackSince, offsets, st.integers(0, 9), st.integers(1, 9), times)
 
 
-def without_included(lacks: dict[Lack, Lacking]) -> dict[Lack, Lacking]:
+def without_included(lacks: dict[Lack, LackSince]) -> dict[Lack, LackSince]:
     included = {other for lack in lacks for other in LACKS[lack].includes}
     return {lack: known for lack, known in lacks.items() if lack not in included}
 

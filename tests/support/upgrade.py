@@ -16,7 +16,6 @@ from support.kafka_faults import abort_by_hand, absorbed_write, late_write_after
 from support.topics import create_topic, unique
 from support.waiting import eventually
 from support.watch import RunningWatch, events_about, events_of, statuses
-from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch_demo.embedded.real_servers import EmbeddedKafka
@@ -40,7 +39,7 @@ class Upgrade:
 
     Attributes:
         stays, ends, begins: a hang that stays, one that ends and one that begins while nothing runs.
-        absorbed, absorbed_meanwhile: a stray write that the other version reports, and one while nothing runs.
+        absorbed: a stray write that the other version reports.
         verdict_s: how long an incident may take.
     """
 
@@ -56,8 +55,8 @@ class Upgrade:
         self._bootstrap, self._cluster = kafka.bootstrap_servers, cluster
         self.topic, self.verdict_s = unique("upgrade.events"), verdict_s
         self.stays, self.ends, self.begins = (create_topic(cluster, unique("upgrade"))[0] for _ in range(3))
-        self.absorbed, self.absorbed_meanwhile = (create_topic(cluster, unique("upgrade"))[0] for _ in range(2))
-        partitions = (self.stays, self.ends, self.begins, self.absorbed, self.absorbed_meanwhile)
+        (self.absorbed,) = create_topic(cluster, unique("upgrade"))
+        partitions = (self.stays, self.ends, self.begins, self.absorbed)
         watched = "|".join(partition.topic for partition in partitions)
         own = ("--events-topic", self.topic, "--topics", watched, "--census-topics", watched)
         self.running = RunningWatch(self._bootstrap, checkpoint, *own, *flags, directory=directory)
@@ -75,19 +74,16 @@ class Upgrade:
             assert running.stop() == 0
         abort_by_hand(self._cluster, self.ends, ended.producer_id)
         late_write_after_abort(self._cluster, unique("zombie"), self.begins)
-        absorbed_write(self._cluster, unique("stray"), self.absorbed_meanwhile)
 
     def run_this_version(self) -> None:
         """It begins its own state; no event is lost, and none is published twice."""
         before = events_of(self._bootstrap, self.topic)
         with self.running as running:
-            line = running.until("the state is rebuilt from the logs, and reading continues where state-")
+            line = running.until("the state is rebuilt from the logs, and data is read from the last stable offsets")
             running.until_ready()
             assert f"the checkpoint has no {Path(running.state).name}, the state of this version" in line
             eventually(lambda: self._is_opened(self.begins), self.verdict_s, "the hang that began in between")
             eventually(lambda: len(self._about(self.ends)) == 2, self.verdict_s, "the end in between")
-            meanwhile = lambda: self._about(self.absorbed_meanwhile) == _ABSORBED  # noqa: E731
-            eventually(meanwhile, self.verdict_s, "the stray write in between")
             time.sleep(_SETTLE_S)
             after = events_of(self._bootstrap, self.topic)
             assert running.stop() == 0
@@ -97,7 +93,7 @@ class Upgrade:
         first, last = events_about(self._bootstrap, self.ends, self.topic)
         assert (first.incident_id, "resolved") == (last.incident_id, last.status)
         assert self._about(self.absorbed) == _ABSORBED
-        assert len(after) == len(before) + 2 + len(_ABSORBED)
+        assert len(after) == len(before) + 2
 
     def _about(self, partition: TopicPartition) -> list[str]:
         return statuses(events_about(self._bootstrap, partition, self.topic))
@@ -107,16 +103,9 @@ class Upgrade:
 
     def starts_without_an_event(self) -> None:
         """A start, of the version that is installed now; it adds no event."""
-        added = self.starts()
-        assert not added, added
-
-    def starts(self) -> list[IncidentEvent]:
-        """A start, of the version that is installed now; returns the events that it adds."""
         before = events_of(self._bootstrap, self.topic)
         with self.running as running:
             running.until_ready()
             time.sleep(_SETTLE_S)
             assert running.stop() == 0
-        after = events_of(self._bootstrap, self.topic)
-        assert after[: len(before)] == before
-        return after[len(before) :]
+        assert events_of(self._bootstrap, self.topic) == before

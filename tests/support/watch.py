@@ -100,7 +100,7 @@ class RunningCommand:
 
     @property
     def metrics_url(self) -> str:
-        """Where it is scraped; it must have been started with a --metrics-port."""
+        """Where it is scraped; it must have been started with an --http-port."""
         port = self._newest("metrics at ").rpartition(":")[2].removesuffix("/metrics")
         return f"http://127.0.0.1:{port}/metrics"
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
 from txnwatch.cli.explanation import IF_OLD_CLIENT, has_old_client, incident_of_a_watcher
@@ -30,7 +31,6 @@ from txnwatch.cli.one_shot import (
     confirmed,
     id64,
     options_of,
-    origin_of,
 )
 from txnwatch.cli.output import REFUSED, CommandAnswer, Line, Name, write
 from txnwatch.sinks.abort.run_abort import ManualAbort, OperatorsTopic
@@ -48,7 +48,7 @@ from txnwatch.state.text import cut
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.lister import why_not_shown
+from txnwatch.streaming.client.hidden_topics import why_not_shown
 
 # Connects `txnwatch abort` to a cluster and to its events topic; state/incidents/by_hand.py has the abort.
 

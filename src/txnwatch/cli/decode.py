@@ -15,14 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from txnwatch.cli.decode_rows import (
-    AbortedRow,
     BatchRow,
-    EpochRow,
-    IndexRow,
     LogRow,
-    MetadataRow,
     SnapshotRow,
-    TimeIndexRow,
     batch_row,
     log_row,
     printed_row,
@@ -54,14 +49,6 @@ from txnwatch.streaming.log.log_files import (
 )
 from txnwatch.streaming.log.lookups import read_batches
 from txnwatch.streaming.wire.internal_topics import decode_key, decode_value
-from txnwatch.streaming.wire.partition_files import (
-    aborted_transactions,
-    decode_partition_metadata,
-    decode_snapshot,
-    epoch_starts,
-    index_entries,
-    time_index_entries,
-)
 from txnwatch.streaming.wire.primitives import END
 from txnwatch.streaming.wire.printed import FORMS, PrintedProblem, PrintedRecord, bytes_of, is_dump, printed_records
 from txnwatch.streaming.wire.record_batch import (
@@ -72,6 +59,7 @@ from txnwatch.streaming.wire.record_batch import (
     read_marker,
     walk,
 )
+from txnwatch.streaming.wire.snapshot_file import decode_snapshot
 
 _SHOWN = 40
 _FORMS = "hexadecimal, base64, a dump of xxd or hexdump -C, b'...' of Python, or an escaped string"
@@ -81,7 +69,7 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     """Adds the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "decode",
-        help="decode records of __transaction_state, batches, and the files of a partition",
+        help="decode records of __transaction_state, batches, segments and snapshots",
         description="Decodes one of these: the bytes of a record of __transaction_state (--value, --key), a file of a "
         "broker or the output of one of Kafka's tools (--file), the records of a transactional id in the coordinators' "
         "log (--transactional-id), or the batches of a partition (--topic, --partition). Of a .snapshot file it shows "
@@ -93,10 +81,9 @@ def add_parser(commands: Any) -> None:  # noqa: ANN401 - argparse's private type
     parser.add_argument(
         "--file",
         metavar="FILE",
-        help="a file of a partition's directory (.log, .snapshot, .txnindex, .index, .timeindex, "
-        "leader-epoch-checkpoint or partition.metadata, each also as .gz), or text: the output of kafka-dump-log.sh "
-        "--transaction-log-decoder or of the console consumer with the TransactionLogMessageFormatter, or a value as "
-        "for --value; - is standard input",
+        help="a segment (.log) or a .snapshot of a partition's directory, each also as .gz, or text: the output of "
+        "kafka-dump-log.sh --transaction-log-decoder or of the console consumer with the "
+        "TransactionLogMessageFormatter, or a value as for --value; - is standard input",
     )
     parser.add_argument(
         "--transaction-log",
@@ -174,7 +161,6 @@ def _from_cluster(cluster: Cluster, parsed: argparse.Namespace) -> CommandAnswer
 _LARGEST_TEXT = 64 << 20
 _LARGEST_BYTES_TEXT = 4 << 20
 _MOST_PROBLEMS = 20
-_NO_BASE_OFFSET = "the base offset is not known: it is the number in the name that the broker gave the file"
 _VERSIONS = (b"\0\0", b"\0\1")
 
 
@@ -296,8 +282,6 @@ _COPY_SNAPSHOT = (
     "copy it again after the broker has written it, or take the snapshot before it. The leader shows the same with "
     "txnwatch describe-producers"
 )
-_COPY_INDEX = "copy it again, or decode the .log file of the same name: a broker rebuilds a damaged index from it"
-_COPY_SMALL = "copy it again from the directory of the partition"
 
 
 def _segment(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
@@ -370,51 +354,6 @@ def _snapshot(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     return replace(_answer(SnapshotRow, rows, given, wanted, _COPY_SNAPSHOT), notes=(note,), summary=summary)
 
 
-def _aborted(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
-    first = wanted.offset or FIRST_OFFSET
-    rows = (AbortedRow(*one) for one in aborted_transactions(given.data) if one.last_offset >= first)
-    return _answer(AbortedRow, rows, given, wanted, _COPY_INDEX)
-
-
-def _index(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
-    rows = (IndexRow(_offset(given, one.relative_offset), *one) for one in index_entries(given.data))
-    return _indexed(IndexRow, rows, given, wanted)
-
-
-def _time_index(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
-    rows = (
-        TimeIndexRow(one.timestamp_ms, _offset(given, one.relative_offset), one.relative_offset)
-        for one in time_index_entries(given.data)
-    )
-    return _indexed(TimeIndexRow, rows, given, wanted)
-
-
-def _indexed(row_type: type, rows: Iterator[Any], given: GivenFile, wanted: WantedRows) -> CommandAnswer:
-    if given.base_offset is None and wanted.offset is not None:
-        raise ConfigError(
-            f"--offset: {given.name} has only offsets that are relative to the number in the name that the broker gave "
-            "it: rename it, or leave --offset out"
-        )
-    notes = () if given.base_offset is not None else (_NO_BASE_OFFSET,)
-    kept = (row for row in rows if row.offset is None or row.offset >= (wanted.offset or FIRST_OFFSET))
-    return replace(_answer(row_type, kept, given, wanted, _COPY_INDEX), notes=notes)
-
-
-def _offset(given: GivenFile, relative_offset: int) -> Offset | None:
-    return Offset(given.base_offset + relative_offset) if given.base_offset is not None else None
-
-
-def _epochs(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
-    first = wanted.offset or FIRST_OFFSET
-    rows = (EpochRow(*one) for one in epoch_starts(given.data) if one.start_offset >= first)
-    return _answer(EpochRow, rows, given, wanted, _COPY_SMALL)
-
-
-def _metadata(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
-    rows = iter([MetadataRow(*decode_partition_metadata(given.data))])
-    return _answer(MetadataRow, rows, given, wanted, _COPY_SMALL)
-
-
 def _text(given: GivenFile, wanted: WantedRows) -> CommandAnswer:
     if len(given.data) > _LARGEST_TEXT:
         raise InputError(
@@ -460,10 +399,5 @@ def _bytes_as_text(given: GivenFile, wanted: WantedRows, text: str) -> CommandAn
 _READERS = {
     FileKind.SEGMENT: _Reader(_segment, _COPY_SEGMENT),
     FileKind.SNAPSHOT: _Reader(_snapshot, _COPY_SNAPSHOT, has_offsets=False),
-    FileKind.TXN_INDEX: _Reader(_aborted, _COPY_INDEX),
-    FileKind.INDEX: _Reader(_index, _COPY_INDEX),
-    FileKind.TIME_INDEX: _Reader(_time_index, _COPY_INDEX),
-    FileKind.EPOCHS: _Reader(_epochs, _COPY_SMALL),
-    FileKind.METADATA: _Reader(_metadata, _COPY_SMALL, has_offsets=False),
     FileKind.TEXT: _Reader(_text, ""),
 }

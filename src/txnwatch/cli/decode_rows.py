@@ -1,6 +1,6 @@
 """The rows of `txnwatch decode`: one class for each kind of file, and where their values come from.
 
-Apart: decode.py reads, and would have more than 600 lines with the rows.
+Apart: decode.py reads, and these are what it shows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.log.coordinator_log import LogRecord
 from txnwatch.streaming.wire.internal_topics import TransactionLogValue
-from txnwatch.streaming.wire.partition_files import SnapshotProducer
 from txnwatch.streaming.wire.primitives import present
 from txnwatch.streaming.wire.printed import PrintedRecord
 from txnwatch.streaming.wire.record_batch import BatchHeader, EndTransactionMarker
+from txnwatch.streaming.wire.snapshot_file import SnapshotProducer
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -77,53 +77,6 @@ class SnapshotRow:
     last_sequence: int | None
     last_offset: Offset | None
     last_timestamp_ms: Time | None
-
-
-@dataclass(frozen=True, slots=True)
-class AbortedRow:
-    """One aborted transaction of a .txnindex; `last_offset` is the offset of its marker."""
-
-    producer_id: ProducerId
-    first_offset: Offset
-    last_offset: Offset
-    last_stable_offset: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRow:
-    """One entry of an .index: the batch with this last offset begins at this byte of the segment.
-
-    `offset` is None if the base offset is not known.
-    """
-
-    offset: Offset | None
-    relative_offset: int
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimeIndexRow:
-    """One entry of a .timeindex: the highest timestamp up to this offset."""
-
-    timestamp_ms: Time
-    offset: Offset | None
-    relative_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRow:
-    """One leader epoch of a partition, and the offset of its first record."""
-
-    leader_epoch: LeaderEpoch
-    start_offset: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataRow:
-    """The topic id of a partition's directory."""
-
-    version: int
-    topic_id: str
 
 
 def snapshot_row(producer: SnapshotProducer) -> SnapshotRow:

@@ -29,7 +29,7 @@ from txnwatch.streaming.admin.transactions import DescribedWithLog, described_wi
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
 from txnwatch.streaming.log.coordinator_log import LogRecord
-from txnwatch.streaming.source.lister import hidden_of
+from txnwatch.streaming.log.hidden_participants import hidden_of
 
 
 @dataclass(frozen=True, slots=True)

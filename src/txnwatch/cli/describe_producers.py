@@ -22,7 +22,7 @@ from txnwatch.state.model.values import (
 )
 from txnwatch.streaming.admin.transaction_requests import Filters, list_filtered, producers_at
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.lister import why_not_shown
+from txnwatch.streaming.client.hidden_topics import why_not_shown
 
 
 @dataclass(frozen=True, slots=True)

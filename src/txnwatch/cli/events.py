@@ -10,15 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from txnwatch.cli.command_origin import as_seen_from_here
 from txnwatch.cli.events_access import read_events_topic
-from txnwatch.cli.one_shot import (
-    add_connection_flags,
-    add_events_flags,
-    add_format_flag,
-    add_owners_flag,
-    as_seen_from_here,
-    count,
-)
+from txnwatch.cli.one_shot import add_connection_flags, add_events_flags, add_format_flag, add_owners_flag, count
 from txnwatch.cli.output import CLEAN, FAILURE, LOG, delivering, event_line
 from txnwatch.sinks.delivery.encoding import to_json
 from txnwatch.sinks.delivery.events_topic import SkippedRecords

@@ -107,7 +107,7 @@ def publishing(
     """
     from txnwatch.sinks.abort.run_abort import KafkaOperatorsTopic, NoTopic  # noqa: PLC0415 - readers start without it
     from txnwatch.streaming.checks.preflight import check_write  # noqa: PLC0415
-    from txnwatch.streaming.source.lister import hidden_topics  # noqa: PLC0415
+    from txnwatch.streaming.client.hidden_topics import hidden_topics  # noqa: PLC0415
 
     if events.name not in cluster.refresh().topics:
         hidden = hidden_topics(cluster, [events.name]).get(events.name)

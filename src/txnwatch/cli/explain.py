@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import Question, searcher_of
 from txnwatch.cli.explain_aborts import AbortsOf, read_published, with_past_abort
 from txnwatch.cli.explain_names import (
@@ -36,7 +37,6 @@ from txnwatch.cli.one_shot import (
     ask,
     id64,
     kafka_text,
-    origin_of,
 )
 from txnwatch.cli.output import CommandAnswer, NotChecked, duration, utc
 from txnwatch.cli.past_ids import OwnerEnds, nobody_has, owner_of
@@ -60,8 +60,8 @@ from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.admin.transactions import ClusterAdmin
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
+from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
 from txnwatch.streaming.log.lookups import look_up
-from txnwatch.streaming.source.lister import hidden_topics, why_not_shown
 
 _LOOKS, _PAUSE_S = 3, 0.3
 

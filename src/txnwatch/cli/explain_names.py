@@ -44,7 +44,7 @@ from txnwatch.cli.output import utc
 from txnwatch.cli.past_ids import former_owner, former_text, nobody_has, place_of, tombstone_of
 from txnwatch.state.evidence.past_ends import PastEnd, past_ends
 from txnwatch.state.evidence.read_committed import Visibility, hidden_records
-from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
+from txnwatch.state.evidence.screening import FOREIGN, Search
 from txnwatch.state.incidents.event_builder import explain_id
 from txnwatch.state.model.errors import BrokerError
 from txnwatch.state.model.findings import SpanCandidate
@@ -56,13 +56,14 @@ from txnwatch.state.model.transaction import (
     TransactionDescription,
     UnknownTransactionalId,
 )
-from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition
+from txnwatch.state.model.values import CONSUMER_OFFSETS_TOPIC, INT64, Offset, ProducerId, TopicPartition, is_foreign
 from txnwatch.state.text import cut, quoted, some
 from txnwatch.streaming.admin.groups import ClusterGroups, KnownGroup
 from txnwatch.streaming.admin.transactions import ClusterAdmin, described_with_log
 from txnwatch.streaming.client.clock import wall_clock_ms
+from txnwatch.streaming.client.hidden_topics import hidden_topics, why_not_shown
 from txnwatch.streaming.log.coordinator_log import LogRecord, history_of, read_naming, read_records, read_views
-from txnwatch.streaming.source.lister import hidden_of, hidden_topics, why_not_shown
+from txnwatch.streaming.log.hidden_participants import hidden_of
 from txnwatch.streaming.wire.internal_topics import coordinator_partition
 
 EXPIRED = "expired"

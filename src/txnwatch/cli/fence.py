@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.events_access import add_publishing_flags, operator_name, publishing, topic_of
 from txnwatch.cli.one_shot import (
     add_connection_flags,
@@ -26,7 +27,6 @@ from txnwatch.cli.one_shot import (
     id64,
     kafka_text,
     options_of,
-    origin_of,
 )
 from txnwatch.cli.output import CLEAN, FAILURE, REFUSED, CommandAnswer, Line, Name, write
 from txnwatch.owners.id_shapes import taken_apart

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
+from txnwatch.cli.command_origin import origin_of
 from txnwatch.cli.compose import searcher_of
 from txnwatch.cli.hurt_groups import Hold, Hurt, groups_of, holds_of, hurt_by
 from txnwatch.cli.one_shot import (
@@ -24,10 +25,9 @@ from txnwatch.cli.one_shot import (
     add_threshold_flags,
     ask,
     id32,
-    origin_of,
 )
 from txnwatch.cli.output import DETAIL, WIDE, CommandAnswer, Duration, LeftOut, Line, Name, Names, NotChecked, Time
-from txnwatch.state.evidence.screening import FOREIGN, Search, is_foreign
+from txnwatch.state.evidence.screening import FOREIGN, Search
 from txnwatch.state.incidents.event_builder import Origin, named, span_event, transaction_event
 from txnwatch.state.model.errors import BrokerError, ConfigError
 from txnwatch.state.model.findings import SpanCandidate
@@ -42,12 +42,14 @@ from txnwatch.state.model.values import (
     ProducerEpoch,
     ProducerId,
     TopicPartition,
+    is_foreign,
 )
 from txnwatch.state.model.verdicts import DetectionPolicy
 from txnwatch.streaming.admin.groups import ClusterGroups
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.lister import hidden_of, why_not_shown
+from txnwatch.streaming.client.hidden_topics import why_not_shown
+from txnwatch.streaming.log.hidden_participants import hidden_of
 
 _MINUTE_MS = DurationMs(60_000)
 

@@ -19,7 +19,7 @@ from txnwatch.streaming.admin.transaction_requests import Filters, list_filtered
 from txnwatch.streaming.admin.transactions import describe_at
 from txnwatch.streaming.client.clock import wall_clock_ms
 from txnwatch.streaming.client.cluster import Cluster
-from txnwatch.streaming.source.lister import hidden_of
+from txnwatch.streaming.log.hidden_participants import hidden_of
 
 _LIVE = tuple(str(state) for state in TransactionState if state.is_live)
 

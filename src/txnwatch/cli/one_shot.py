@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
@@ -16,18 +15,13 @@ from pydantic.fields import FieldInfo
 from txnwatch.cli.output import CommandAnswer, write
 from txnwatch.config import (
     EVENTS_TOPIC,
-    OTHER_NAMES,
     THRESHOLDS,
     RunSettings,
-    events_flags,
     is_redis_url,
     is_registry_url,
 )
 from txnwatch.owners.owner_table import read_owners
 from txnwatch.setting_sources import ENVIRONMENT_PREFIX, client_properties, expanded, has_reference, load_settings
-from txnwatch.state.incidents.event_builder import EventsFlags, Origin, named, suggested
-from txnwatch.state.model.incident import IncidentEvent
-from txnwatch.state.model.ownership import NO_OWNERS
 from txnwatch.state.model.values import INT16, INT32, INT64, TOPIC_NAME_RULE, is_topic_name
 from txnwatch.state.text import REDIS_URL_RULE, REGISTRY_URL_RULE, printable, shown_url
 
@@ -152,10 +146,9 @@ def add_flags(parser: argparse.ArgumentParser, model: type[BaseModel], only: Col
         default = (
             "" if spec.is_required() or spec.default in (None, "", (), {}) else f" (default: {_shown(spec.default)})"
         )
-        others = [other for other, first in OTHER_NAMES.items() if first == name]
         parser.add_argument(
             *SHORT.get(name, ()),
-            *(f"--{one.replace('_', '-')}" for one in (name, *others)),
+            f"--{name.replace('_', '-')}",
             action="append" if spec.default == {} else "store",
             metavar=_placeholder(name, spec),
             help=f"{spec.description}{default}".replace("%", "%%"),
@@ -359,32 +352,3 @@ def options_of(bootstrap_server: str, command_config: Path | None) -> SourceOpti
 
     properties = {f"kafka.{name}": value for name, value in client_properties(command_config).items()}
     return parse_options({**properties, "kafka.bootstrap.servers": bootstrap_server, "subscribePattern": ".*"})
-
-
-def origin_of(cluster: Cluster, parsed: argparse.Namespace) -> Origin:
-    """The values that events and suggested commands of this run share."""
-    owners = getattr(parsed, "owners", NO_OWNERS)
-    events = _events_flags(parsed) if hasattr(parsed, "events_topic") else EventsFlags()
-    return Origin(cluster.known.cluster_id, parsed.bootstrap_server, _properties_path(parsed), events, owners=owners)
-
-
-def as_seen_from_here(event: IncidentEvent, parsed: argparse.Namespace) -> IncidentEvent:
-    """The event with the owner by the table of this command, and a suggested command that is built here.
-
-    There is no command if the cluster's address is unknown. What is stored is not shown: anybody who may write to the
-    events topic or to Redis can store any command and any owner.
-    """
-    event = named(event, parsed.owners)
-    if parsed.bootstrap_server is None:
-        return replace(event, suggested_command=None)
-    origin = Origin(event.cluster_id, parsed.bootstrap_server, _properties_path(parsed), _events_flags(parsed))
-    return replace(event, suggested_command=suggested(origin, event))
-
-
-def _events_flags(parsed: argparse.Namespace) -> EventsFlags:
-    """The flags that a suggested command needs to publish its events where this command reads them."""
-    return events_flags(parsed.events_topic, parsed.schema_registry_url)
-
-
-def _properties_path(parsed: argparse.Namespace) -> str | None:
-    return str(parsed.command_config) if parsed.command_config is not None else None

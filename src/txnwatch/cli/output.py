@@ -28,10 +28,9 @@ from typing import Annotated, Any, NamedTuple, Protocol, TextIO, get_args, get_t
 from rich.cells import cell_len, chop_cells
 
 from txnwatch import __version__
-from txnwatch.state.incidents.value_rules import LAST_TIME_MS
 from txnwatch.state.model.errors import OutputError
 from txnwatch.state.model.incident import Action, GroupState, IncidentEvent, IncidentStatus
-from txnwatch.state.model.values import DurationMs, TimestampMs
+from txnwatch.state.model.values import LAST_TIME_MS, DurationMs, TimestampMs
 from txnwatch.state.model.verdicts import Verdict
 from txnwatch.state.text import cut, grouped, printable, redacted, some, some_names, two_units
 

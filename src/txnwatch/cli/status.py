@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, NamedTuple, NoReturn
 
+from txnwatch.cli.command_origin import as_seen_from_here
 from txnwatch.cli.events_access import keys_of, read_events_topic
 from txnwatch.cli.one_shot import (
     add_connection_flags,
     add_events_flags,
     add_output_flags,
     add_owners_flag,
-    as_seen_from_here,
     count,
     redis_url,
 )

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from txnwatch.config import OTHER_NAMES, RunSettings
+from txnwatch.config import RunSettings
 from txnwatch.owners.id_shapes import taken_apart
 from txnwatch.setting_sources import OWNER_ENTRIES, toml_of
 from txnwatch.state.model.errors import ConfigError
@@ -198,8 +198,7 @@ def owners_of(raw: Mapping[str, Any], where: str) -> OwnerTable:
     Raises:
         ConfigError: an entry is invalid.
     """
-    settings = RunSettings.model_fields.keys() | OTHER_NAMES.keys()
-    unknown = sorted(raw.keys() - settings - {OWNER_ENTRIES})
+    unknown = sorted(raw.keys() - RunSettings.model_fields.keys() - {OWNER_ENTRIES})
     if unknown:
         raise ConfigError(f"{where}: expected [[{OWNER_ENTRIES}]] entries, found the key {unknown[0]!r}")
     entries = raw.get(OWNER_ENTRIES, [])

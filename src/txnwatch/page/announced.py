@@ -28,7 +28,6 @@ import msgspec
 
 from txnwatch.page.store import KnownNow, PageStore, Reach, Totals, Watched, WatcherRow
 from txnwatch.page.truth import JUDGED_WITHIN_MS
-from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.event_builder import named
 from txnwatch.state.incidents.heartbeat import (
     ACTIVE_MS,
@@ -42,19 +41,15 @@ from txnwatch.state.incidents.heartbeat import (
     last_of_each,
     uncovered,
 )
-from txnwatch.state.incidents.value_rules import (
-    LAST_TIME_MS,
-    NAME_BYTES,
-    is_number,
-    is_text,
-)
+from txnwatch.state.incidents.value_rules import NAME_BYTES, is_number, is_text
 from txnwatch.state.model.errors import BadEventError, SkipReason
 from txnwatch.state.model.findings import CensusOffsets, OpenSpan, OpenTransaction, OpenTransactions, PartitionEnds
-from txnwatch.state.model.incident import IncidentEvent, LatestEvents, Overwritten
+from txnwatch.state.model.incident import KEPT_MS, IncidentEvent, LatestEvents, Overwritten
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.values import (
     INT32,
     INT64,
+    LAST_TIME_MS,
     CoordinatorAccess,
     DurationMs,
     Offset,

@@ -54,7 +54,7 @@ from txnwatch.web.connections import Connections
 from txnwatch.web.password_checks import PasswordChecks
 from txnwatch.web.web_config import Users, WebConfig, read_web_config
 
-_COLLECTING_S: Final = 8  # less than the deadline of a request, so that the answer can be sent
+COLLECTING_S: Final = 8  # less than the deadline of a request, so that the answer can be sent
 _END_S: Final = 0.5
 _RETRY_S: Final = 5  # after an answer that too many passwords wait
 _WAITING: Final = 1024  # connections that the kernel keeps until they are accepted, or closed at once
@@ -239,9 +239,9 @@ class WebServer:
         }
         collecting = self._collect(lambda: _of_wsgi(self._metrics, environ))
         try:
-            answer: Response = await asyncio.wait_for(collecting, _COLLECTING_S)
+            answer: Response = await asyncio.wait_for(collecting, COLLECTING_S)
         except TimeoutError:
-            return PlainTextResponse(f"the metrics took more than {_COLLECTING_S} s\n", 503)
+            return PlainTextResponse(f"the metrics took more than {COLLECTING_S} s\n", 503)
         return answer
 
 

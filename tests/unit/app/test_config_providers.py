@@ -134,7 +134,7 @@ def test_every_source_of_settings_takes_references(tmp_path: Path, whole: Path) 
     assert loaded.redis_url == f"redis://:{QUOTED}@redis:6379/0"
 
 
-@pytest.mark.parametrize("key", ["redis_url", "metrics_port", "events_format", "topics", "events_topic"])
+@pytest.mark.parametrize("key", ["redis_url", "http_port", "events_format", "topics", "events_topic"])
 def test_an_error_shows_the_reference_and_not_its_value(key: str) -> None:
     with pytest.raises(ConfigError) as raised:
         settings({"S": f"({SECRET}", f"TXNWATCH_{key.upper()}": "${env:S}"})

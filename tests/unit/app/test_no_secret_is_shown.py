@@ -10,8 +10,8 @@ import pytest
 
 from support.incidents import an_event
 from support.log_lines import log_restored
+from txnwatch.cli.command_origin import as_seen_from_here
 from txnwatch.cli.main import main
-from txnwatch.cli.one_shot import as_seen_from_here
 from txnwatch.cli.output import JSON, LOG, TEXT, log_to_stdout
 from txnwatch.config import RunSettings, events_flags
 from txnwatch.setting_sources import client_properties, load_settings
@@ -85,7 +85,7 @@ def test_a_registry_that_the_client_refuses_is_named_without_its_password() -> N
     assert SECRET not in str(raised.value)
 
 
-@pytest.mark.parametrize("key", ["redis_url", "bootstrap_server", "metrics_port", "schema_registry_url"])
+@pytest.mark.parametrize("key", ["redis_url", "bootstrap_server", "http_port", "schema_registry_url"])
 def test_an_error_of_the_settings_has_no_secret(key: str) -> None:
     bad = f"tcp://me:{SECRET}@host:port?password={SECRET}\ud800"
     with pytest.raises(ConfigError) as raised:

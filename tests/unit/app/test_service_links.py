@@ -21,7 +21,7 @@ SERVICE_LINKS = {
     "TXNWATCH_PORT_9464_TCP_ADDR": "10.0.0.7",
     "TXNWATCH_REDIS_SERVICE_HOST": "10.0.0.9",
 }
-LINK = {"TXNWATCH_METRICS_PORT": "tcp://10.0.0.8:9464"}  # for the Service txnwatch-metrics
+LINK = {"TXNWATCH_HTTP_PORT": "tcp://10.0.0.8:9464"}  # for the Service txnwatch-http
 
 
 def settings(environ: dict[str, str], **flags: str) -> RunSettings:
@@ -30,7 +30,7 @@ def settings(environ: dict[str, str], **flags: str) -> RunSettings:
 
 def test_service_links_are_no_settings() -> None:
     assert settings(SERVICE_LINKS) == settings({})
-    assert settings({**SERVICE_LINKS, "TXNWATCH_METRICS_PORT": "9464"}).http_port == 9464
+    assert settings({**SERVICE_LINKS, "TXNWATCH_HTTP_PORT": "9464"}).http_port == 9464
 
 
 def test_a_link_of_kubernetes_with_the_name_of_a_setting(bad_inputs: BadInputs) -> None:
@@ -38,21 +38,21 @@ def test_a_link_of_kubernetes_with_the_name_of_a_setting(bad_inputs: BadInputs) 
     with pytest.raises(ConfigError) as raised:
         settings({**SERVICE_LINKS, **LINK})
     assert str(raised.value) == (
-        "metrics_port: expected a valid integer, unable to parse string as an integer, found 'tcp://10.0.0.8:9464' "
-        "from environment (Kubernetes sets TXNWATCH_METRICS_PORT for a Service named txnwatch-metrics): "
+        "http_port: expected a valid integer, unable to parse string as an integer, found 'tcp://10.0.0.8:9464' "
+        "from environment (Kubernetes sets TXNWATCH_HTTP_PORT for a Service named txnwatch-http): "
         "set enableServiceLinks: false in the pod, or rename the Service"
     )
     bad_inputs.keep("Settings", raised.value)
 
 
 def test_a_flag_replaces_a_link_with_the_name_of_a_setting() -> None:
-    assert settings(LINK, metrics_port="9464").http_port == 9464
+    assert settings(LINK, http_port="9464").http_port == 9464
 
 
-@pytest.mark.parametrize("flags", [{}, {"metrics_port": "tcp://10.0.0.8:9464"}], ids=["a word", "a URL from a flag"])
+@pytest.mark.parametrize("flags", [{}, {"http_port": "tcp://10.0.0.8:9464"}], ids=["a word", "a URL from a flag"])
 def test_other_errors_about_the_port_do_not_name_kubernetes(flags: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=r"^metrics_port: expected .* from (environment|flag)$"):
-        settings({"TXNWATCH_METRICS_PORT": "soon"}, **flags)
+    with pytest.raises(ConfigError, match=r"^http_port: expected .* from (environment|flag)$"):
+        settings({"TXNWATCH_HTTP_PORT": "soon"}, **flags)
 
 
 @pytest.mark.parametrize(

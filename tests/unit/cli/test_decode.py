@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support.batches import a_batch, a_marker, a_record, an_old_entry
-from support.partition_files import IDLE_PRODUCER, PRODUCER, a_snapshot, a_time_index, an_aborted_index, an_index
+from support.snapshot_files import IDLE_PRODUCER, PRODUCER, a_snapshot
 from support.transaction_log import a_key, a_value
 from txnwatch.cli import decode
 from txnwatch.cli.main import main
@@ -65,37 +65,6 @@ def test_a_snapshot_shows_the_oldest_open_transaction_first(capsys: pytest.Captu
     assert "2 of 3 producers have an open transaction" in text
     assert "the state of the producers at offset 1000" in text
     assert "left out: 2 rows: --count 1" in text
-
-
-ENTRIES = {
-    f"{NAME}.index": (an_index((2, 81), (9, 300)), "offset", [1_002, 1_009]),
-    f"{NAME}.timeindex": (a_time_index((5, 2), (6, 9)), "offset", [1_002, 1_009]),
-    f"{NAME}.txnindex": (an_aborted_index((7, 3, 5, 3), (8, 6, 9, 6)), "last_offset", [5, 9]),
-    "leader-epoch-checkpoint": (b"0\n2\n0 0\n4 1041\n", "start_offset", [0, 1_041]),
-    "partition.metadata": (METADATA, "topic_id", ["n4KqPpjbT2Wydc0rQq3Vhw"]),
-}
-
-
-@pytest.mark.parametrize(("name", "entry"), ENTRIES.items(), ids=ENTRIES.keys())
-@pytest.mark.parametrize("added", ["", ".deleted", ".gz"])
-def test_the_small_files_show_their_entries(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, entry: tuple[bytes, str, list[Any]], added: str
-) -> None:
-    content, field, expected = entry
-    path = put(tmp_path / f"{name}{added}", gzip.compress(content) if added == ".gz" else content)
-    answer = decoded(capsys, path)
-    assert ([row[field] for row in answer["rows"]], answer["left_out"]) == (expected, [])
-    if len(expected) > 1:
-        assert [row[field] for row in decoded(capsys, path, "--offset", str(expected[1]))["rows"]] == expected[1:]
-        assert decoded(capsys, path, "--count", "1")["left_out"][0]["count"] == 1
-
-
-def test_without_its_name_an_index_has_relative_offsets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = put(tmp_path / "copy.index", an_index((2, 81)))
-    assert decoded(capsys, path)["rows"] == [{"offset": None, "relative_offset": 2, "position": 81}]
-    assert main(["decode", "--file", str(path)]) == 0
-    assert "the base offset is not known" in capsys.readouterr().out
-    assert "rename it, or leave --offset out" in failed(capsys, path, "--offset", "3", code=2)
 
 
 @pytest.mark.parametrize("name", ["orders-0/evidence", f"backup/{NAME}.log", f"backup-3/{NAME}.log.deleted"])
@@ -199,10 +168,6 @@ def test_the_rows_before_the_damage_are_shown(capsys: pytest.CaptureFixture[str]
     assert len(answer["rows"]) == 2
     assert answer["not_checked"][0]["why"].startswith("batch at offset 2: value version at byte 0: expected 0 to 1")
 
-    answer = decoded(capsys, put(tmp_path / f"{NAME}.index", an_index((2, 81)) + b"\0"), code=1)
-    assert len(answer["rows"]) == 1
-    assert "entry at byte 8: expected 8 bytes, found 1 bytes left" in answer["not_checked"][0]["why"]
-
 
 def test_what_a_cut_gzip_file_has_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def half(content: bytes) -> bytes:
@@ -225,11 +190,11 @@ REFUSED = {
     "a cut snapshot": (f"{NAME}.snapshot", SNAPSHOT[:-1], "txnwatch describe-producers"),
     "a later snapshot": (f"{NAME}.snapshot", a_snapshot(version=2), "upgrade txnwatch), found 2\n"),
     "an empty snapshot": (f"{NAME}.snapshot", b"", "is not a snapshot of the producer state that can be read"),
-    "a damaged index": (f"{NAME}.index", an_index((9, 0), (2, 81))[8:-1], "decode the .log file of the same name"),
-    "a damaged time index": (f"{NAME}.timeindex", b"\0\1", "is not a time index that can be read: entry at byte 0"),
-    "a damaged txnindex": (f"{NAME}.txnindex", b"\0\1", "entry at byte 0: expected 34 bytes, found 2 bytes left"),
-    "a damaged checkpoint": ("leader-epoch-checkpoint", b"7\n", "is not a leader-epoch-checkpoint that can be read"),
-    "damaged metadata": ("partition.metadata", b"7\n", "copy it again from the directory of the partition"),
+    "an index": (f"{NAME}.index", b"", "found an index of a segment, which has no transactions: decode the .log file"),
+    "a time index": (f"{NAME}.timeindex.deleted", b"\0\1", "decode the .log file of the same name"),
+    "a txnindex": (f"{NAME}.txnindex", b"\0\1", "decode the .log file of the same name, which has their markers"),
+    "leader epochs": ("leader-epoch-checkpoint", b"0\n1\n0 0\n", "the first offset of each leader epoch, as text"),
+    "the id of the topic": ("partition.metadata", METADATA, "the id of the topic, as text: read it with cat"),
     "a damaged segment": (f"{NAME}.log", DATA[:16] + b"\x09" + DATA[17:], "magic at byte 16: expected at most 2"),
     "something else": ("evidence.bin", b"\0\x01\x02\x03" * 30, "found 120 bytes that begin with 00 01 02 03"),
     "ids of the broker": ("meta.properties", b"version=1\n", "the ids of the cluster and of the broker"),
@@ -237,7 +202,7 @@ REFUSED = {
     "offsets that are not there yet": ("cleaner-offset-checkpoint", b"", "read it with cat"),
     "a vote": ("quorum-state", b"{}", "the last vote of a controller (KRaft), as text: read it with cat"),
     "KRaft": ("00000000000000000100-0000000001.checkpoint", DATA, "--cluster-metadata-decoder"),
-    "a mark": (".kafka_cleanshutdown", b"", "decode a .snapshot, .log or .txnindex file"),
+    "a mark": (".kafka_cleanshutdown", b"", "decode a .snapshot or .log file"),
     "zstd": (f"{NAME}.log", b"\x28\xb5\x2f\xfd\0\0", "compressed with zstd: unpack it first (zstd -d)"),
     "tar": ("evidence.tar.gz", gzip.compress(bytes(257) + b"ustar\0"), "unpack it first (tar -x)"),
     "a dump without its decoder": ("dump.log", b"baseOffset: 5 lastOffset: 5\n", "add --transaction-log-decoder"),
@@ -262,11 +227,8 @@ def test_a_directory_is_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "null" in failed(capsys, "a\0b", code=2)
 
 
-@pytest.mark.parametrize("name", [f"{NAME}.snapshot", "partition.metadata"])
-def test_an_offset_is_refused_where_there_is_none(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
-) -> None:
-    path = put(tmp_path / name, METADATA if name == "partition.metadata" else SNAPSHOT)
+def test_an_offset_is_refused_where_there_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = put(tmp_path / f"{NAME}.snapshot", SNAPSHOT)
     assert "has no offsets to begin at: leave --offset out" in failed(capsys, path, "--offset", "3", code=2)
 
 
@@ -281,8 +243,6 @@ def test_standard_input_is_known_by_its_content(
     assert given(SNAPSHOT)[0]["producer_id"] == 9
     assert given(gzip.compress(LOGGED))[0]["transactional_id"] == "app"
     assert given(DATA)[0]["kind"] == "transactional"
-    assert given(METADATA)[0]["version"] == 0
-    assert given(b"0\n1\n3 9\n") == [{"leader_epoch": 3, "start_offset": 9}]
     assert given(b"app::NULL\n")[0]["transactional_id"] == "app"
     assert given("app::NULL\r\n".encode("utf-16"))[0]["transactional_id"] == "app"
     assert given(a_value(VALUE).hex(":").encode())[0]["topic_partitions"] == ["orders-0"]

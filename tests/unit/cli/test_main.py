@@ -29,6 +29,24 @@ def test_a_look_at_a_cluster_imports_nothing_that_only_the_job_needs() -> None:
     assert done.stdout.split() == []
 
 
+DISTANCE = """
+import sys
+from pathlib import Path
+from txnwatch.cli.main import main
+main(["list", "-b", "127.0.0.1:1"])
+paths = [Path(module.__file__) for name, module in sys.modules.items() if name.partition(".")[0] == "txnwatch"]
+print(*[len(path.read_text().splitlines()) for path in paths if path.name != "__init__.py"])
+"""
+
+
+def test_list_is_near_to_what_it_needs() -> None:
+    """Who wants to read this command to its end reads these modules."""
+    done = subprocess.run([sys.executable, "-c", DISTANCE], capture_output=True, text=True, check=True)
+    lines = [int(count) for count in done.stdout.split()]
+    assert 40 < len(lines) < 60
+    assert 10_000 < sum(lines) < 19_000
+
+
 WITHOUT_SPARK = """
 import sys
 
@@ -44,7 +62,7 @@ USES = {
     "completion": (("completion", "bash"), 0, "find-hanging"),
     "decode": (("decode", "--file", "/dev/null"), 0, "BaseOffset"),
     "a cluster that does not answer": (("list", "-b", "127.0.0.1:1"), 1, "no broker answered"),
-    "the events topic": (("events", "-b", "127.0.0.1:1"), 1, "events topic"),
+    "the events topic": (("events", "-b", "127.0.0.1:1", "--events-key-file", "/none"), 2, "events-key-file"),
     "the page": (
         ("page", "-b", "127.0.0.1:1", "--http-web-config-file", "/none", "--http-port", "0"),
         2,

@@ -112,7 +112,7 @@ def test_an_invalid_configuration_changes_nothing(file: Path, lines: Lines, text
 def test_the_web_configuration_is_read_again(file: Path, lines: Lines) -> None:
     web = file.with_name("web.yml")
     web.write_text("")
-    file.write_text(f'{FIRST}metrics_web_config_file = "{web}"\n')
+    file.write_text(f'{FIRST}http_web_config_file = "{web}"\n')
     reload, watch = begun(file)
     with closing(WebServer(CollectorRegistry(), "127.0.0.1", 0, lambda: True)) as server:
         reload.server = server

@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, content: bytes |
 
 def test_the_settings_file_may_have_the_entries(tmp_path: Path) -> None:
     file = tmp_path / "txnwatch.toml"
-    file.write_text(f'bootstrap_server = "b:1"\ntopics = "orders"\nmetrics_port = 1\n{ENTRY}')
+    file.write_text(f'bootstrap_server = "b:1"\ntopics = "orders"\nhttp_port = 1\n{ENTRY}')
     settings = load_settings({}, file, {})
     assert settings.owners_file == file
     assert read_owners(settings.owners_file).of(Subject("refunds")).owner is not None

@@ -144,7 +144,8 @@ def test_a_viewer_that_reads_nothing_delays_nobody() -> None:
         assert time.monotonic() - since < 2.0
 
 
-def test_spark_that_does_not_answer_delays_no_incident() -> None:
+def test_spark_that_does_not_answer_delays_no_incident(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "COLLECTING_S", 0.5)
     world, answered = a_busy_cluster(), threading.Event()
     world.site.ends = lambda: (answered.wait(20.0), world.ends)[1]
     with world.served() as url, a_stream(url) as stream:

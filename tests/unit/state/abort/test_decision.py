@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from support.incidents import OPEN_SINCE_MS
-from txnwatch.state.abort.rules import REFUSALS, AbortPolicy, AbortSpec, Case, Refused, Usage, decide_abort, objection
+from txnwatch.state.abort.abort_policy import AbortPolicy
+from txnwatch.state.abort.rules import REFUSALS, AbortSpec, Case, Refused, Usage, decide_abort, objection
 from txnwatch.state.evidence.confirmation import Answer, SpanConfirmation
 from txnwatch.state.evidence.outcome import Doubt
 from txnwatch.state.evidence.proven_hang import ProvenHang

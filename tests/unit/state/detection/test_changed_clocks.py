@@ -9,9 +9,10 @@ import pytest
 
 from support.facts import START_MS, DictStore, transaction
 from txnwatch.state.detection import bucket as buckets
+from txnwatch.state.detection.broker_clocks import RESERVE_MS
 from txnwatch.state.detection.bucket import process, take_clocks
 from txnwatch.state.detection.bucket_state import BucketState
-from txnwatch.state.model.clocks import RESERVE_MS, Clock, Leader
+from txnwatch.state.model.clocks import Clock, Leader
 from txnwatch.state.model.facts import Barrier, Fact
 from txnwatch.state.model.findings import Finding, OpenTransactions
 from txnwatch.state.model.transaction import TransactionState as S

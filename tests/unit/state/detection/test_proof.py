@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from txnwatch.state.detection.proof import (
     PHASE_MEANS,
     TRANSITIONS,
+    BarrierShows,
     Output,
     Phase,
-    Sight,
     in_phase,
     phase_of,
 )
@@ -18,13 +18,16 @@ from txnwatch.state.model.transaction import Span
 
 SPAN = Span("one", 5, 0, 0, 9, 0, 0, 1)
 AFTER_A_FIRST_LOOK = {Phase.UNOWNED, Phase.HANGING, Phase.UNOWNED_AGAIN}
-STILL_OPEN = {Sight.HELD_STILL_OPEN, Sight.UNOWNED_STILL_OPEN}
-HELD = {Sight.HELD, Sight.HELD_STILL_OPEN}
+STILL_OPEN = {BarrierShows.HELD_STILL_OPEN, BarrierShows.UNOWNED_STILL_OPEN}
+HELD = {BarrierShows.HELD, BarrierShows.HELD_STILL_OPEN}
 
 
-def test_every_phase_has_a_cell_for_every_sight_that_it_can_have() -> None:
+def test_every_phase_has_a_cell_for_all_that_a_barrier_can_show() -> None:
     possible = {
-        (phase, sight) for phase in Phase for sight in Sight if phase in AFTER_A_FIRST_LOOK or sight not in STILL_OPEN
+        (phase, shows)
+        for phase in Phase
+        for shows in BarrierShows
+        if phase in AFTER_A_FIRST_LOOK or shows not in STILL_OPEN
     }
     assert TRANSITIONS.keys() == possible
     assert PHASE_MEANS.keys() == set(Phase)
@@ -46,19 +49,19 @@ def test_the_first_look_keeps_its_barrier_until_the_proof_starts_again() -> None
     assert in_phase(held, Phase.UNOWNED, 8).uncovered_at == 8
 
 
-@pytest.mark.parametrize(("phase", "sight"), TRANSITIONS)
-def test_only_a_second_look_without_an_owner_at_open_data_gives_a_candidate(phase: Phase, sight: Sight) -> None:
-    after, output = TRANSITIONS[phase, sight]
-    is_second = phase in AFTER_A_FIRST_LOOK and sight is Sight.UNOWNED_STILL_OPEN
+@pytest.mark.parametrize(("phase", "shows"), TRANSITIONS)
+def test_only_a_second_look_without_an_owner_at_open_data_gives_a_candidate(phase: Phase, shows: BarrierShows) -> None:
+    after, output = TRANSITIONS[phase, shows]
+    is_second = phase in AFTER_A_FIRST_LOOK and shows is BarrierShows.UNOWNED_STILL_OPEN
     assert (output is Output.CANDIDATE) is is_second
-    assert (after in AFTER_A_FIRST_LOOK) is (sight not in HELD), "a live transaction that holds the span voids the look"
+    assert (after in AFTER_A_FIRST_LOOK) is (shows not in HELD), "a live transaction that holds the span voids the look"
 
 
-@pytest.mark.parametrize(("phase", "sight"), TRANSITIONS)
-def test_a_reported_phase_never_becomes_unreported(phase: Phase, sight: Sight) -> None:
+@pytest.mark.parametrize(("phase", "shows"), TRANSITIONS)
+def test_a_reported_phase_never_becomes_unreported(phase: Phase, shows: BarrierShows) -> None:
     """Its end is emitted, so a phase that was reported never goes back to one that was not."""
     silent = {Phase.OPEN, Phase.UNOWNED}
-    after, output = TRANSITIONS[phase, sight]
+    after, output = TRANSITIONS[phase, shows]
     if phase not in silent:
         assert after not in silent
     elif after not in silent:

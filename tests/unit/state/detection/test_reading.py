@@ -13,12 +13,12 @@ from txnwatch.state.detection.reading import (
     OF_LOG,
     READ_WHOLE,
     READING_TRANSITIONS,
-    Besides,
     Lack,
-    Lacking,
+    LackSince,
     Next,
     ReadEvent,
     Reading,
+    ReadingEffect,
     Unread,
     after,
     unread_in,
@@ -44,8 +44,8 @@ WAYS: dict[Lack, list[ReadEvent]] = {
 }
 
 
-def shown(offset: int = 0, barrier: int = 1, since_ms: int = 100) -> Lacking:
-    return Lacking(offset, barrier, 1, since_ms)
+def shown(offset: int = 0, barrier: int = 1, since_ms: int = 100) -> LackSince:
+    return LackSince(offset, barrier, 1, since_ms)
 
 
 def reading_after(*events: ReadEvent | tuple[ReadEvent, int], start: Reading = READ_WHOLE) -> Reading:
@@ -59,7 +59,7 @@ def reading_after(*events: ReadEvent | tuple[ReadEvent, int], start: Reading = R
 def test_the_table_names_every_lack_and_every_event() -> None:
     assert LACKS.keys() == WAYS.keys() == set(Lack)
     assert {event for _, event in READING_TRANSITIONS} == set(ReadEvent)
-    assert {cell.besides for cell in READING_TRANSITIONS.values()} == set(Besides)
+    assert {cell.effect for cell in READING_TRANSITIONS.values()} == set(ReadingEffect)
 
 
 def test_every_notice_is_an_event() -> None:
@@ -75,11 +75,11 @@ def test_every_lack_is_reached_and_is_the_only_one_then(lack: Lack) -> None:
 @pytest.mark.parametrize(("lack", "event"), READING_TRANSITIONS)
 def test_a_cell_is_executed(lack: Lack, event: ReadEvent) -> None:
     before = reading_after(*WAYS[lack])
-    changed, besides = after(before, event, shown())
+    changed, effects = after(before, event, shown())
     cells = [READING_TRANSITIONS.get((row, event), Next(Lack.NOTHING)) for row in (Lack.NOTHING, lack)]
     assert changed.lacks.keys() == {cell.lack for cell in cells} - {Lack.NOTHING}
-    assert besides == {cell.besides for cell in cells} - {Besides.NOTHING}
-    assert changed.number == before.number + (Besides.NEW_NUMBER in besides)
+    assert effects == {cell.effect for cell in cells} - {ReadingEffect.NOTHING}
+    assert changed.number == before.number + (ReadingEffect.NEW_NUMBER in effects)
 
 
 # What ends a lack, by its own cell or because something wider takes its place.
@@ -107,7 +107,7 @@ def test_nothing_else_ends_a_lack(lack: Lack) -> None:
 def test_only_a_complete_new_reading_shows_which_ids_are_gone(lack: Lack) -> None:
     known = reading_after(*WAYS[lack])
     complete = {Lack.NEW_READING_BEGUN: {E.REACHED}, Lack.RECREATED: {E.ALL_REACHED}}.get(lack, set())
-    assert {event for event in ReadEvent if Besides.FORGET in after(known, event, shown())[1]} == complete
+    assert {event for event in ReadEvent if ReadingEffect.FORGET in after(known, event, shown())[1]} == complete
 
 
 @pytest.mark.parametrize("lack", [lack for lack in Lack if LACKS[lack].includes])
@@ -124,7 +124,7 @@ def test_of_two_ranges_the_lower_one_counts_and_each_failure(offsets: tuple[int,
     first, second = offsets
     known, _ = after(READ_WHOLE, E.UNREADABLE, shown(first))
     both, _ = after(known, E.UNREADABLE, shown(second, barrier=2, since_ms=200))
-    assert both.lacks == {Lack.RANGE: Lacking(5, 2, 2, 100)}
+    assert both.lacks == {Lack.RANGE: LackSince(5, 2, 2, 100)}
 
 
 @pytest.mark.parametrize(("event", "lack"), [(E.UNREADABLE, Lack.RANGE), (E.LIMITED, Lack.REST)])
@@ -144,7 +144,7 @@ def test_a_range_that_fails_again_keeps_its_failures_and_begins_where_it_failed_
     begun = reading_after((E.UNREADABLE, 5), (E.READ_AGAIN, 5))
     assert begun.lacks[Lack.RANGE_BEGUN].from_offset == NOWHERE
     failed, _ = after(begun, E.UNREADABLE, shown(8, barrier=4, since_ms=900))
-    assert failed.lacks == {Lack.RANGE: Lacking(8, 4, 2, 100)}
+    assert failed.lacks == {Lack.RANGE: LackSince(8, 4, 2, 100)}
 
 
 def test_a_range_of_a_new_reading_is_lacking_beside_it() -> None:
@@ -173,10 +173,10 @@ def test_what_is_shown_again_changes_nothing_that_is_stored_unless_it_counts(lac
     begins = [event for (row, event), cell in READING_TRANSITIONS.items() if (row, cell.lack) == (Lack.NOTHING, lack)]
     for event in begins:
         known, _ = after(READ_WHOLE, event, shown(5))
-        again, besides = after(known, event, shown(8, barrier=2, since_ms=200))
-        counted = Lacking(5, 2, 2, 100) if LACKS[lack].is_counted else Lacking(5, 1, 1, 100)
+        again, effects = after(known, event, shown(8, barrier=2, since_ms=200))
+        counted = LackSince(5, 2, 2, 100) if LACKS[lack].is_counted else LackSince(5, 1, 1, 100)
         assert again.lacks == {lack: counted}
-        assert LACKS[lack].is_counted or besides or again is known
+        assert LACKS[lack].is_counted or effects or again is known
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_the_proof_sees_what_is_unread(partition: TopicPartition, lack: Lack, ex
 
 def test_times_move_with_our_clock() -> None:
     known = reading_after((E.UNREADABLE, 5))
-    assert known.with_ours_set(50).lacks[Lack.RANGE] == Lacking(5, 1, 1, 150)
+    assert known.with_ours_set(50).lacks[Lack.RANGE] == LackSince(5, 1, 1, 150)

@@ -11,7 +11,7 @@ from support.incidents import an_update
 from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.run_abort import RunningAbort
-from txnwatch.state.abort.rules import AbortPolicy
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.evidence.ending import given_up, no_longer_open
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.book import IN_HAND_MS

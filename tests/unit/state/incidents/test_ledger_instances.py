@@ -12,7 +12,7 @@ from support.ledger_world import LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.abort.run_abort import RunningAbort
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
-from txnwatch.state.abort.rules import AbortPolicy
+from txnwatch.state.abort.abort_policy import AbortPolicy
 from txnwatch.state.evidence.ending import LOOK_AGAIN_MS, no_longer_open
 from txnwatch.state.incidents.book import IncidentStore
 from txnwatch.state.incidents.claims import ROOM

@@ -15,12 +15,11 @@ from support.shared_log import SharedLog
 from txnwatch.sinks.incidents.run_ledger import RunningLedger
 from txnwatch.state.incidents.abort_protocol import HOUR_MS as BUDGET_MS
 from txnwatch.state.incidents.book import IncidentStore
-from txnwatch.state.incidents.claims import KEPT_MS
 from txnwatch.state.incidents.confirm import GONE_MS
 from txnwatch.state.incidents.life import Happening, NextStep, step
 from txnwatch.state.model.facts import Joined
 from txnwatch.state.model.findings import SpanCandidate, StrayWrite, TransactionCandidate, TransactionMoved
-from txnwatch.state.model.incident import IncidentEvent, updated
+from txnwatch.state.model.incident import KEPT_MS, IncidentEvent, updated
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.verdicts import Verdict
 

@@ -12,11 +12,11 @@ from support.ledger_world import HOUR_MS, LedgerWorld
 from support.shared_log import SharedLog
 from txnwatch.sinks.delivery.events_topic import SkippedRecords
 from txnwatch.state.incidents.book import IncidentStore
-from txnwatch.state.incidents.claims import KEPT_MS, SEEN_OVER_MS
-from txnwatch.state.incidents.ledger import AT_A_TIME, PAUSE_MS, RETENTION_MS, Retention
+from txnwatch.state.incidents.claims import SEEN_OVER_MS
+from txnwatch.state.incidents.ledger import AT_A_TIME, PAUSE_MS, Retention
 from txnwatch.state.incidents.wanted import Bury, Wanted, carry_out
 from txnwatch.state.model.errors import BadEventError, SkipReason
-from txnwatch.state.model.incident import IncidentEvent, Overwritten
+from txnwatch.state.model.incident import KEPT_MS, RETENTION_MS, IncidentEvent, Overwritten
 from txnwatch.watch.listening import EventListener
 
 DAY_MS = 24 * HOUR_MS

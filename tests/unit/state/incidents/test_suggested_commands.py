@@ -7,7 +7,6 @@ import pytest
 from support.incidents import an_event
 from txnwatch.state.abort.fencing import ProducerIdentity
 from txnwatch.state.incidents.event_builder import (
-    EventsFlags,
     HangingData,
     Origin,
     end_hanging,
@@ -18,6 +17,7 @@ from txnwatch.state.incidents.event_builder import (
     rehearse_abort,
     suggested,
 )
+from txnwatch.state.model.incident import EventsFlags
 from txnwatch.state.model.transaction import DescribedTransaction, TransactionState
 from txnwatch.state.model.values import PartitionOffset, TopicPartition
 

@@ -13,7 +13,6 @@ from txnwatch.state.evidence.ending import no_longer_open, partition_gone
 from txnwatch.state.incidents.abort_protocol import action
 from txnwatch.state.incidents.book import IN_HAND_MS, is_left_to_watch
 from txnwatch.state.incidents.claims import (
-    KEPT_MS,
     ROOM,
     SEEN_OVER_MS,
     Arrival,
@@ -26,6 +25,7 @@ from txnwatch.state.incidents.claims import (
 )
 from txnwatch.state.incidents.life import Happening, Known, NextStep, step
 from txnwatch.state.model.incident import (
+    KEPT_MS,
     SPENT_SEQUENCE,
     Decision,
     IncidentEvent,

@@ -34,7 +34,6 @@ from txnwatch.state.incidents.value_rules import (
     EVIDENCE,
     GROUP,
     ID_PART,
-    LAST_TIME_MS,
     OWNER,
     RESOLUTION,
     WAITING,
@@ -60,6 +59,7 @@ from txnwatch.state.model.incident import (
     updated,
 )
 from txnwatch.state.model.ownership import Advice, Certainty, FoundBy, IdMaker, IdPart, OwningTeam
+from txnwatch.state.model.values import LAST_TIME_MS
 from txnwatch.state.model.verdicts import Reason, Severity, Verdict
 
 ACTION_VALUE = {

@@ -11,8 +11,9 @@ from support.problems import a_problem
 from txnwatch.state.model.ports import TransactionListing
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC as LOG
 from txnwatch.state.model.values import Problem
-from txnwatch.streaming.admin.transaction_requests import DESCRIBE_IDS, NOT_SHOWN, BrokerListings, Filters
+from txnwatch.streaming.admin.transaction_requests import DESCRIBE_IDS, BrokerListings, Filters
 from txnwatch.streaming.admin.transactions import problem_lines
+from txnwatch.streaming.client.hidden_topics import NOT_SHOWN
 from txnwatch.streaming.client.metadata import PartitionInfo
 
 REFUSED = a_problem("TOPIC_AUTHORIZATION_FAILED")

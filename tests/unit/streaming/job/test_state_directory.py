@@ -1,10 +1,9 @@
-"""Each version has its own directory in a checkpoint, and a new state continues where the others end."""
+"""Each version has its own directory in a checkpoint, which has one state at a time."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,11 @@ from support.log_lines import LogLines
 from txnwatch.state.model.errors import CheckpointError
 from txnwatch.state.model.values import CoordinatorAccess, TopicPartition
 from txnwatch.streaming.job import state_directory
-from txnwatch.streaming.job.state_directory import CONTINUES, Former, StateDirectories, check_local_states, state_name
-from txnwatch.streaming.source.driver_file import FormerPosition
+from txnwatch.streaming.job.state_directory import StateDirectories, check_local_states, state_name
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 
 ORDERS, PAYMENTS, NEW = (TopicPartition(name, 0) for name in ("orders", "payments", "new"))
 OWN, OLD, OLDER = "state-00000000", "state-0000000a", "state-0000000b"
-KNOWN = Former({ORDERS: FormerPosition("Zm9v", 30)})
 
 
 def offset(
@@ -48,106 +45,60 @@ class Start:
 
     def __init__(self, root: Path, files: Files | None = None, cluster_id: str = "c") -> None:
         self.log = LogLines()
-        self.former = StateDirectories(session(files or Files()), str(root), OWN, self.log).begin(cluster_id)
+        self.is_rebuilt = StateDirectories(session(files or Files()), str(root), OWN, self.log).begin(cluster_id)
         self.states = {path.name for path in root.iterdir()} if root.exists() else set()
 
 
-def test_the_first_start_of_all_continues_nothing(tmp_path: Path) -> None:
+def test_the_first_start_of_all_replaces_nothing(tmp_path: Path) -> None:
     start = Start(tmp_path / "new")
-    assert (start.former, start.log, start.states) == (None, [], set())
+    assert (start.is_rebuilt, start.log, start.states) == (False, [], set())
 
 
-def test_a_new_state_continues_where_another_one_has_committed_its_last_micro_batch(tmp_path: Path) -> None:
-    other = written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
-    (other / "offsets" / "8").write_text(json.dumps(offset({ORDERS: ("Zm9v", 40)}, 2)))
+def test_the_states_of_other_versions_are_removed_before_the_query_begins(tmp_path: Path) -> None:
+    written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
+    written(tmp_path, OLDER, offset({ORDERS: ("Zm9v", 20)}, 0))
+    (tmp_path / "state-of-another-kind").mkdir()
     start = Start(tmp_path)
-    assert start.former == KNOWN
+    assert (start.is_rebuilt, start.states) == (True, {OWN, "state-of-another-kind"})
     (line,) = start.log
     assert line == (
         f"warning: the checkpoint has no {OWN}, the state of this version and of this view of the coordinators: the "
-        f"state is rebuilt from the logs, and reading continues where {OLD} ends"
+        "state is rebuilt from the logs, and data is read from the last stable offsets"
     )
-    assert (other / "state" / "0").read_text() == OLD, "nothing is moved or changed"
 
 
-def test_a_start_that_repeats_says_nothing_again_and_continues_there_too(tmp_path: Path) -> None:
-    other = written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
+def test_a_start_that_repeats_says_nothing_again_and_begins_in_the_same_way(tmp_path: Path) -> None:
+    written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
     Start(tmp_path)
-    (other / "offsets" / "7").write_text(f"v1\n{{}}\n{json.dumps(offset({ORDERS: ('Zm9v', 35)}, 1))}")
     again = Start(tmp_path)
-    assert (again.former, again.log) == (Former({ORDERS: FormerPosition("Zm9v", 35)}), [])
+    assert (again.is_rebuilt, again.log, again.states) == (True, [], {OWN})
 
 
-def test_the_positions_stay_known_without_the_other_states(tmp_path: Path) -> None:
-    other = written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
-    Start(tmp_path)
+def test_an_earlier_version_that_is_started_again_begins_anew(tmp_path: Path) -> None:
     a_state(tmp_path / OWN, "own")
-    for file in (other / "offsets").iterdir():
-        file.unlink()
+    newer = StateDirectories(session(Files()), str(tmp_path), OLD, LogLines())
+    assert newer.begin("c")
+    written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
     start = Start(tmp_path)
-    assert (start.former, start.log, start.states) == (KNOWN, [], {OWN, OLD})
-    shutil.rmtree(other)
-    assert Start(tmp_path).former == KNOWN
-    (tmp_path / OWN / CONTINUES).write_text("damaged")
-    assert Start(tmp_path).former == Former(None)
-
-
-def test_an_earlier_version_finds_its_own_state_and_knows_what_was_reported_meanwhile(tmp_path: Path) -> None:
-    a_state(tmp_path / OWN, "own")
-    other = written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
-    start = Start(tmp_path)
-    assert (start.former, start.log, start.states) == (KNOWN, [], {OWN, OLD})
-    (other / "offsets" / "7").write_text(f"v1\n{{}}\n{json.dumps(offset({ORDERS: ('Zm9v', 99)}, 9))}")
-    assert Start(tmp_path).former == Former({ORDERS: FormerPosition("Zm9v", 99)})
-    (other / "offsets" / "7").write_text(f"v1\n{{}}\n{json.dumps(offset({ORDERS: ('Zm9v', 50)}, 10))}")
-    assert Start(tmp_path).former == Former({ORDERS: FormerPosition("Zm9v", 99)}), "the highest one"
-
-
-def test_of_several_states_the_highest_position_of_each_partition_counts(tmp_path: Path) -> None:
-    written(tmp_path, OLDER, offset({ORDERS: ("Zm9v", 90), PAYMENTS: ("before", 500), NEW: ("n", None)}, 1))
-    written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30), PAYMENTS: ("re-created", 5), NEW: ("n", 0)}, 2))
-    assert Start(tmp_path).former == Former(
-        {
-            ORDERS: FormerPosition("Zm9v", 90),
-            PAYMENTS: FormerPosition("re-created", 5),
-            NEW: FormerPosition("n", 0),
-        }
-    )
-
-
-def test_the_state_that_was_used_last_is_kept_and_the_others_are_deleted(tmp_path: Path) -> None:
-    for listed_ms, name in enumerate(("state-0000000f", OLD, OLDER)):
-        written(tmp_path, name, offset({ORDERS: ("Zm9v", 30)}, listed_ms))
-    (tmp_path / "state-of-another-kind").mkdir()
-    written(tmp_path, "state-ffffffff", offset({}, 99), is_committed=False)
-    start = Start(tmp_path)
-    assert start.states == {OLDER, "state-of-another-kind", "state-ffffffff", OWN}
-    assert [line for line in start.log if "deleted" in line] == []
+    assert (start.is_rebuilt, start.states) == (True, {OWN})
+    assert not (tmp_path / OWN / "state").exists(), "its old positions would be read and reported again"
 
 
 def test_a_state_that_cannot_be_deleted_is_one_line(tmp_path: Path) -> None:
     written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
-    written(tmp_path, OLDER, offset({ORDERS: ("Zm9v", 20)}, 0))
     start = Start(tmp_path, Files(left=0))
-    assert start.former == KNOWN
-    assert f"warning: {OLDER} in the checkpoint is no longer needed, and is not deleted: the" in start.log[1]
+    assert start.is_rebuilt
+    assert f"warning: {OLD} in the checkpoint is no longer needed, and is not deleted: the" in start.log[1]
 
 
-DAMAGED = ("", "v1", "v1\n{}\n{", "v1\n{}\n[]", 'v1\n{}\n{"topics": 5}', 'v1\n{}\n{"coordinator_listed_ms": 5}')
+DAMAGED = ("", "v1", "v1\n{}\n{", "v1\n{}\n[]", 'v1\n{}\n{"topics": 5}')
 
 
 @pytest.mark.parametrize("text", DAMAGED)
-def test_a_state_whose_positions_cannot_be_read_is_reported_kept_and_the_start_goes_on(
-    tmp_path: Path, text: str
-) -> None:
+def test_damage_in_another_state_is_no_reason_not_to_start(tmp_path: Path, text: str) -> None:
     written(tmp_path, OLD, text)
     start = Start(tmp_path)
-    assert (start.former, start.states) == (Former(None), {OLD, OWN})
-    unknown, rebuilt = start.log
-    assert unknown.startswith(f"warning: where {OLD} in the checkpoint ends is not known: offsets/7: expected")
-    assert rebuilt.endswith("reading continues at the last stable offsets")
-    written(tmp_path, OLDER, offset({ORDERS: ("Zm9v", 30)}, 1))
-    assert Start(tmp_path).former == KNOWN, "the others are used"
+    assert (start.is_rebuilt, start.states) == (True, {OWN})
 
 
 class Fails(Files):
@@ -164,9 +115,7 @@ class Fails(Files):
 @pytest.mark.parametrize("error", ["java.io.FileNotFoundException", "org.apache.hadoop.fs.ChecksumException"])
 def test_a_file_that_is_missing_or_damaged_does_not_end_the_watch(tmp_path: Path, error: str) -> None:
     written(tmp_path, OLD, offset({ORDERS: ("Zm9v", 30)}, 1))
-    start = Start(tmp_path, Fails(error))
-    assert start.former == Former(None)
-    assert f"is not known: {error.rpartition('.')[2]}: " in start.log[0]
+    assert Start(tmp_path, Fails(error)).is_rebuilt
 
 
 def test_a_file_system_that_may_answer_later_is_asked_again(tmp_path: Path) -> None:
@@ -174,11 +123,7 @@ def test_a_file_system_that_may_answer_later_is_asked_again(tmp_path: Path) -> N
     refused = Fails("java.net.ConnectException: Connection refused")
     with pytest.raises(Py4JError, match="Connection refused"):
         Start(tmp_path, refused)
-    Start(tmp_path)
-    a_state(tmp_path / OWN, "own")
-    (tmp_path / OLD / "commits" / "7").unlink()
-    with pytest.raises(Py4JError, match="Connection refused"):
-        Start(tmp_path, refused)
+    assert (tmp_path / OLD).exists()
 
 
 @pytest.mark.parametrize(("known", "is_refused"), [("c", False), ("", False), ("another", True)])

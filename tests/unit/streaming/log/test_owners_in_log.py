@@ -20,6 +20,7 @@ from txnwatch.state.model.ports import FormerOwnersRead, ListedOffset
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST
+from txnwatch.streaming.client.hidden_topics import NOT_SHOWN
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
 from txnwatch.streaming.log import coordinator_log, lookups
 from txnwatch.streaming.log.coordinator_log import AT_A_TIME, FormerOwnersReader, read_owner_names
@@ -140,7 +141,7 @@ def test_a_part_that_is_not_read_names_nobody(logs: Logs) -> None:
 
 def test_a_log_that_is_not_shown_is_a_problem(logs: Logs) -> None:
     logs.known.topics.clear()
-    assert reader_of(logs).read([PRODUCER]) == FormerOwnersRead({}, f"{LOG}: no broker shows it")
+    assert reader_of(logs).read([PRODUCER]) == FormerOwnersRead({}, f"{LOG}: {NOT_SHOWN}")
 
 
 LOGS = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in (0, 1)]

@@ -13,16 +13,13 @@ from txnwatch.state.model.values import NEVER_MS, TRANSACTION_STATE_TOPIC, Topic
 from txnwatch.streaming.source.driver_file import (
     DriverFile,
     DriverRequests,
-    FormerPosition,
     NextBarrierDue,
-    positions_text,
     read_driver_file,
 )
 from txnwatch.streaming.source.planner import RereadRequest
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 1)
 NOTHING = DriverRequests()
-FORMER = {ORDERS: FormerPosition("Zm9v", 41), PAYMENTS: FormerPosition("YmFy", None)}
 names = st.sampled_from(["orders", "orders-1", "-", "a.b-c_d", TRANSACTION_STATE_TOPIC])
 partitions = st.builds(TopicPartition, names, st.integers(0, 99))
 offsets = st.integers(-1, 2**62)
@@ -43,19 +40,15 @@ def wanted(file: DriverFile) -> DriverRequests:
         st.builds(RereadRequest, partitions, offsets, st.none() | st.sampled_from(CensusReason)), max_size=4
     ),
     next_due=st.none() | st.builds(NextBarrierDue, st.integers(0), st.integers(0, NEVER_MS)),
-    former=st.none()
-    | st.dictionaries(partitions, st.builds(FormerPosition, st.text(), st.none() | offsets), max_size=3),
 )
 def test_a_value_is_read_as_it_was_written(
     file: DriverFile,
     requests: frozenset[RereadRequest],
     next_due: NextBarrierDue | None,
-    former: dict[TopicPartition, FormerPosition] | None,
 ) -> None:
-    file.begin(former)
     file.write(requests, next_due)
     found = wanted(file)
-    assert (found.requests, found.next_due, found.former_positions) == (requests, next_due, former)
+    assert (found.requests, found.next_due) == (requests, next_due)
     assert list(file.path.parent.iterdir()) == [file.path], "nothing is left beside it"
 
 
@@ -65,18 +58,8 @@ def test_each_value_replaces_the_one_before_as_a_whole(file: DriverFile) -> None
     assert wanted(file) == DriverRequests(frozenset([RereadRequest(ORDERS, 7)]))
     with file.path.open() as reading:
         file.write((), NextBarrierDue(8, 0))
-        assert reading.read() == '{"requests":[["orders-0",7,""]],"next_due":null,"former":null}'
+        assert reading.read() == '{"requests":[["orders-0",7,""]],"next_due":null}'
     assert wanted(file) == DriverRequests(next_due=NextBarrierDue(8, 0))
-
-
-def test_a_query_begins_without_what_an_earlier_one_wanted(file: DriverFile) -> None:
-    file.begin(FORMER)
-    file.write([RereadRequest(ORDERS, 5)], NextBarrierDue(7, NEVER_MS))
-    assert wanted(file).former_positions == FORMER, "a source that starts later needs them too"
-    file.begin(None)
-    assert wanted(file) == NOTHING
-    DriverFile(file.path).begin(FORMER)
-    assert wanted(file) == DriverRequests(former=positions_text(FORMER))
 
 
 def test_without_a_file_nothing_is_wanted(file: DriverFile) -> None:
@@ -85,8 +68,8 @@ def test_without_a_file_nothing_is_wanted(file: DriverFile) -> None:
     assert read_driver_file(str(file.path.parent)) == NOTHING
 
 
-def stored(requests: str = "[]", next_due: str = "null", former: str = "null") -> bytes:
-    return f'{{"requests":{requests},"next_due":{next_due},"former":{former}}}'.encode()
+def stored(requests: str = "[]", next_due: str = "null") -> bytes:
+    return f'{{"requests":{requests},"next_due":{next_due}}}'.encode()
 
 
 DAMAGED = {
@@ -104,7 +87,7 @@ DAMAGED = {
     "one number": stored('[["orders-0", 5, ""]]', "[7]"),
     "three numbers": stored('[["orders-0", 5, ""]]', "[7, 1, 2]"),
     "a text for a time": stored('[["orders-0", 5, ""]]', '[7, "1"]'),
-    "too deep": stored(former="[" * 100_000),
+    "too deep": stored(requests="[" * 100_000),
     "true for a number": stored('[["orders-0", 5, ""]]', "[true, 1]"),
 }
 
@@ -115,10 +98,3 @@ def test_of_a_damaged_file_nothing_is_wanted_and_the_next_value_replaces_it(file
     assert wanted(file) == NOTHING
     file.write([RereadRequest(ORDERS, 5)], None)
     assert wanted(file).requests == {RereadRequest(ORDERS, 5)}
-
-
-def test_damaged_positions_are_none_and_the_rest_is_wanted(file: DriverFile) -> None:
-    file.path.write_bytes(stored('[["orders-0", 5, ""]]', "[7, 1]", '[["orders", 5]]'))
-    found = wanted(file)
-    assert (found.next_due, found.former_positions) == (NextBarrierDue(7, 1), None)
-    assert found.requests == {RereadRequest(ORDERS, 5)}

@@ -1,16 +1,13 @@
-"""Where the reading of each partition begins: at the log start, at the last stable offset, or where it ended before."""
+"""Where the reading of each partition begins: at the log start, or at the last stable offset."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-import pytest
-
 from txnwatch.state.model.ports import ListedOffset
 from txnwatch.state.model.values import TRANSACTION_STATE_TOPIC, Problem, TopicPartition
 from txnwatch.streaming.client.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from txnwatch.streaming.source import options
-from txnwatch.streaming.source.driver_file import FormerPosition
 from txnwatch.streaming.source.lister import start_offsets
 from txnwatch.streaming.source.offsets import NotBegun, Position, SourceOffset
 from txnwatch.streaming.source.options import Offsets
@@ -46,12 +43,11 @@ def start_of(
     known: Position | NotBegun | None = None,
     barrier: int = 0,
     wanted: Offsets = options.LATEST,
-    former: dict[TopicPartition, FormerPosition] | None = None,
     leaders: Leaders | None = None,
 ) -> int | None:
     positions = {} if known is None else {partition: known}
     previous = SourceOffset("cluster", barrier, 1, 1, positions)
-    found = start_offsets(previous, {partition: "id"}, wanted, former, leaders or Leaders())
+    found = start_offsets(previous, {partition: "id"}, wanted, leaders or Leaders())
     assert found.keys() <= {partition}
     return found.get(partition)
 
@@ -60,9 +56,8 @@ def test_data_begins_where_nothing_below_is_open() -> None:
     assert start_of(ORDERS) == LAST_STABLE
 
 
-@pytest.mark.parametrize("former", [None, {}, {LOG: FormerPosition("id", 40), ORDERS: FormerPosition("id", 40)}])
-def test_the_coordinators_log_is_read_from_its_start(former: dict[TopicPartition, FormerPosition] | None) -> None:
-    assert start_of(LOG, former=former) == LOG_START
+def test_the_coordinators_log_is_read_from_its_start() -> None:
+    assert start_of(LOG) == LOG_START
 
 
 def test_a_partition_found_later_is_read_from_its_start() -> None:
@@ -83,43 +78,6 @@ def test_a_partition_that_is_read_has_no_start_unless_it_was_created_anew() -> N
     assert start_of(ORDERS, barrier=4, known=Position("older", 60, 3, 60, 1)) == LAST_STABLE
 
 
-@pytest.mark.parametrize(
-    ("read_to", "start"), [(40, 40), (LAST_STABLE, LAST_STABLE), (70, LAST_STABLE), (5, LOG_START), (900, LAST_STABLE)]
-)
-@pytest.mark.parametrize(
-    ("barrier", "known"),
-    [(0, None), (3, None), (3, NotBegun("id"))],
-    ids=["at once", "its topic was not shown before", "its leader was away"],
-)
-def test_reading_continues_where_a_former_query_ended_but_never_above_open_data(
-    barrier: int, known: NotBegun | None, read_to: int, start: int
-) -> None:
-    former = {ORDERS: FormerPosition("id", read_to)}
-    assert start_of(ORDERS, barrier=barrier, known=known, former=former) == start
-
-
-@pytest.mark.parametrize(
-    "former",
-    [{}, {PAYMENTS: FormerPosition("id", 40)}, {ORDERS: FormerPosition("of a deleted topic", 40)}],
-    ids=["no data", "another topic", "a deleted topic"],
-)
-def test_what_the_former_query_did_not_know_is_new_at_the_first_barrier(
-    former: dict[TopicPartition, FormerPosition],
-) -> None:
-    assert start_of(ORDERS, former=former) == LOG_START
-    assert start_of(ORDERS, former=former, barrier=4) == LOG_START
-    for known in (NotBegun("id"), Position("older", 60, 3, 60, 1)):
-        assert start_of(ORDERS, former=former, barrier=4, known=known) == LAST_STABLE
-
-
-@pytest.mark.parametrize("topic_id", ["id", ""], ids=["leader", "right"])
-def test_what_the_former_query_could_not_read_begins_at_the_last_stable_offset(topic_id: str) -> None:
-    assert start_of(ORDERS, former={ORDERS: FormerPosition(topic_id, None)}) == LAST_STABLE
-
-
-@pytest.mark.parametrize("silent", [(EARLIEST, READ_UNCOMMITTED), (LATEST, READ_COMMITTED)], ids=["start", "stable"])
-def test_without_both_answers_reading_does_not_continue(silent: tuple[int, int]) -> None:
-    former = {ORDERS: FormerPosition("id", 40)}
-    assert start_of(ORDERS, former=former, leaders=Leaders(silent)) is None
+def test_without_an_answer_reading_does_not_begin() -> None:
     assert start_of(ORDERS, leaders=Leaders((LATEST, READ_COMMITTED))) is None
     assert start_of(LOG, leaders=Leaders((EARLIEST, READ_UNCOMMITTED))) is None

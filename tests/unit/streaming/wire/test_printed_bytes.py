@@ -40,7 +40,6 @@ FORMS = {
     "escapes": "".join(f"\\x{byte:02x}" for byte in VALUE),
     "escapes with blanks": " ".join(f"\\x{byte:02x}" for byte in VALUE),
     "octal escapes": "".join(f"\\{byte:03o}" for byte in VALUE),
-    "Java": str([byte - 256 if byte > 127 else byte for byte in VALUE]),
     "xxd": XXD,
     "xxd without its columns": "\n".join(line.partition("  ")[0] for line in XXD.splitlines()),
     "hexdump -C": HEXDUMP,
@@ -62,7 +61,6 @@ def test_a_dump_of_a_part_begins_at_another_address() -> None:
 
 def test_numbers_of_two_digits_are_hexadecimal() -> None:
     assert bytes_of("00, 01, 10") == b"\0\1\x10"
-    assert bytes_of("[0, 1, 10]") == b"\0\1\x0a"
 
 
 def test_a_blank_in_the_quotes_is_a_byte() -> None:
@@ -79,7 +77,6 @@ UNREADABLE = {
     "an unknown escape": (r"\x00\u0001", r"character 5 is neither printable ASCII nor an escape"),
     "an escape that is cut": (r"\x00\x", r"character 5 is neither printable ASCII nor an escape"),
     "an octal number that is too large": (r"\777", "character 1 is an escape above a byte"),
-    "numbers that are no bytes": ("[0, 1, 256]", "256 is no byte"),
     "0x within a number": ("00,00x1", "Only base64"),
     "half a byte": ("00:01:0", "an odd number of hexadecimal digits (5): one is missing"),
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.facts import ORDERS, START_MS, TIMEOUT_MS, BucketRun, transaction
-from txnwatch.state.model.clocks import Clock, Clocks, Leader, Leadership, both, learned
+from txnwatch.state.detection.broker_clocks import Clocks, Leadership, learned
+from txnwatch.state.model.clocks import Clock, Leader, both
 from txnwatch.state.model.facts import Barrier
 from txnwatch.state.model.transaction import CoordinatorView
 from txnwatch.state.model.transaction import TransactionState as S

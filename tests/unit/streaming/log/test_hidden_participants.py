@@ -15,7 +15,7 @@ from txnwatch.state.model.findings import CensusReason, CensusRequest, Finding, 
 from txnwatch.state.model.transaction import TransactionState as S
 from txnwatch.state.model.values import TopicPartition
 from txnwatch.streaming.client.metadata import Metadata, PartitionInfo, TopicInfo
-from txnwatch.streaming.source.lister import hidden_participants
+from txnwatch.streaming.log.hidden_participants import hidden_participants
 from txnwatch.streaming.source.offsets import Position
 from txnwatch.streaming.source.options import parse_options
 
@@ -47,7 +47,7 @@ def cluster() -> Asked:
 
 def hidden(cluster: Asked, *facts: Fact, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
     at = {partition: Position("id", 0, 0, 0, leader=1) for partition in known}
-    found = hidden_participants(facts, at, OPTIONS, cluster)  # type: ignore[arg-type]
+    found = hidden_participants(facts, at, OPTIONS.wants, cluster)  # type: ignore[arg-type]
     assert all(fact.kind is NoticeKind.HIDDEN for fact in found)  # type: ignore[union-attr]
     return [fact.partition for fact in found]  # type: ignore[union-attr]
 
