@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from txnwatch.http_client import Address
 from txnwatch.push.alertmanager import AlertmanagerPeer
-from txnwatch.push.http_client import Address
 from txnwatch.push.push_file import HttpTarget, PushFile
 from txnwatch.push.sender import Journal, journal_name
 from txnwatch.push.webhook import Webhook
