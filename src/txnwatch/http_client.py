@@ -251,7 +251,10 @@ def _answer(connection: socket, events: Sequence[h11.Event], deadline: float) ->
 def _next(connection: socket, protocol: h11.Connection, deadline: float) -> object:
     while (event := protocol.next_event()) is h11.NEED_DATA:
         connection.settimeout(_left(deadline))
-        protocol.receive_data(connection.recv(_READ))
+        data = connection.recv(_READ)
+        if not data and protocol.their_state is h11.SEND_RESPONSE:
+            raise h11.RemoteProtocolError("the connection was closed without an answer")
+        protocol.receive_data(data)
     return event
 
 

@@ -1,0 +1,314 @@
+"""What a watcher tells a page of several clusters: the facts, at `/api/v1/facts`, and what cannot be believed of them.
+
+The facts are what the page of the watcher itself is made from. They have no sentence, no command and no address of a
+team: those are made by the reader. So the page of several clusters is made by the same table of conditions and the same
+picture as that of a watcher. Pure: no I/O, no clock; asking.py asks.
+
+Law:
+    * Whoever answers at the address of a watcher can answer anything. `decoded` checks the size, the types and every
+      value, and what it refuses is used nowhere.
+    * `FORMAT` changes with the meaning of a field. Facts of another format are refused, and the version is named. A
+      field that the reader does not know is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from txnwatch.page.store import KnownNow, LifeShown, Moment, PageStore, Reach, Totals, Watched
+from txnwatch.state.incidents.event_builder import named
+from txnwatch.state.incidents.value_rules import LAST_TIME_MS, NAME_BYTES, is_cluster_id, is_number, is_text, problem_of
+from txnwatch.state.model.errors import BadFactsError
+from txnwatch.state.model.findings import CensusOffsets, OpenSpan, OpenTransaction, OpenTransactions, PartitionEnds
+from txnwatch.state.model.incident import IncidentEvent
+from txnwatch.state.model.ownership import OwnerLookup
+from txnwatch.state.model.values import (
+    INT32,
+    INT64,
+    CoordinatorAccess,
+    DurationMs,
+    Offset,
+    PartitionOffset,
+    TimestampMs,
+    TopicPartition,
+    is_log,
+    is_topic_name,
+)
+from txnwatch.state.text import printable
+
+FORMAT: Final = 1
+MOST_BYTES: Final = 16 << 20  # not compressed
+MOST_TRANSACTIONS: Final = 8_192
+MOST_INCIDENTS: Final = 2_000
+MOST_NAMED: Final = 500
+_MOST_LIVES: Final = 500
+_MOST_MOMENTS: Final = 50
+_MOST_PARTITIONS: Final = 200_000
+_MOST_STATES: Final = 32
+_MOST_TARGETS: Final = 100
+_STATE_BYTES: Final = 64
+_VERSION_BYTES: Final = 64
+_TEXT_BYTES: Final = 2_000
+_Told = TypeVar("_Told")
+
+
+class LifeTold(NamedTuple):
+    """What has happened to an incident; its last event is among the incidents."""
+
+    incident_id: str
+    moments: tuple[Moment, ...]
+    is_whole: bool
+
+
+class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """All facts; the fields that have no word here are those of the store (store.py).
+
+    Attributes:
+        format: of these facts.
+        topics_digest: of the settings that choose the topics. Watchers with the same one cover the same partitions.
+        now_ms: the clock of the watcher; all other times are by it.
+        latency_p99_ms: from the hang to the event.
+        ends: of scanned partitions.
+        by_census: of partitions that only a census watches.
+        stopped: the targets that want no more events.
+    """
+
+    format: int
+    version: str
+    cluster_id: str
+    instance: str
+    topics_digest: str
+    now_ms: TimestampMs
+    access: CoordinatorAccess | None
+    latency_p99_ms: DurationMs | None
+    judged_ms: TimestampMs | None
+    batch_ms: DurationMs | None
+    behind: int | None
+    totals: Totals
+    transactions: tuple[OpenTransaction, ...]
+    blocked: tuple[PartitionOffset, ...]
+    ends: tuple[PartitionOffset, ...]
+    by_census: tuple[CensusOffsets, ...]
+    incidents: tuple[IncidentEvent, ...] | None
+    lives: tuple[LifeTold, ...]
+    reach: Reach | None
+    is_ready: bool | None
+    watched: Watched
+    undelivered: int | None
+    stopped: tuple[str, ...]
+
+    def known(self, owners: OwnerLookup) -> KnownNow:
+        """As the end of a micro-batch has it. The owners are those of the reader's own table."""
+        incidents = None if self.incidents is None else tuple(named(event, owners) for event in self.incidents)
+        return KnownNow(
+            judged_ms=self.judged_ms,
+            batch_ms=self.batch_ms,
+            behind=self.behind,
+            totals=self.totals,
+            lists=(OpenTransactions(0, self.transactions, self.blocked),),
+            by_census=(PartitionEnds(0, self.by_census, is_round=True),),
+            ends=dict(self.ends),
+            incidents=incidents,
+            reach=self.reach,
+            is_ready=self.is_ready,
+            watched=self.watched,
+            undelivered=self.undelivered,
+            stopped=self.stopped,
+            is_source_read=True,
+        )
+
+    def lived(self, incidents: Iterable[IncidentEvent]) -> dict[str, LifeShown]:
+        """The lives of the incidents that are known."""
+        last = {event.incident_id: event for event in incidents}
+        told = ((one, last.get(one.incident_id)) for one in self.lives)
+        return {
+            one.incident_id: LifeShown(event, one.moments, one.is_whole) for one, event in told if event is not None
+        }
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: int
+    version: str
+
+
+# What the watcher tells.
+
+
+def facts_of(
+    store: PageStore, version: str, ends: Mapping[TopicPartition, Offset], now_ms: TimestampMs
+) -> WatcherFacts:
+    """The facts of this moment; the cluster is known."""
+    assert store.origin is not None
+    seen = store.seen
+    transactions = tuple(one for bucket in seen.lists for one in bucket.transactions)
+    blocked = tuple(one for bucket in seen.lists for one in bucket.blocked)
+    drawn = {span.partition for one in transactions for span in one.spans} | {one.partition for one in blocked}
+    return WatcherFacts(
+        format=FORMAT,
+        version=version,
+        cluster_id=store.origin.cluster_id,
+        instance=store.instance,
+        topics_digest=store.topics_digest,
+        now_ms=now_ms,
+        access=store.access,
+        latency_p99_ms=store.latency_p99_ms,
+        judged_ms=min(seen.judged_ms, now_ms) if seen.judged_ms is not None else None,
+        batch_ms=seen.batch_ms,
+        behind=seen.behind,
+        totals=seen.totals,
+        transactions=transactions,
+        blocked=blocked,
+        ends=tuple(PartitionOffset(at, ends[at]) for at in sorted(drawn & ends.keys())),
+        by_census=tuple(one for bucket in seen.by_census for one in bucket.offsets if one.partition in drawn),
+        incidents=_told(seen.incidents) if seen.incidents is not None else None,
+        lives=tuple(LifeTold(key, one.moments, one.is_whole) for key, one in store.lives.items()),
+        reach=_cut(seen.reach) if seen.reach is not None else None,
+        is_ready=seen.is_ready,
+        watched=seen.watched,
+        undelivered=seen.undelivered,
+        stopped=tuple(seen.stopped),
+    )
+
+
+def _told(incidents: Iterable[IncidentEvent]) -> tuple[IncidentEvent, ...]:
+    """The incidents, as many as fit: the open ones, then those that ended last."""
+    return tuple(sorted(incidents, key=lambda event: (not event.is_open, -event.time_ms))[:MOST_INCIDENTS])
+
+
+def _cut(reach: Reach) -> Reach:
+    """The same with the first names only; the others are counted."""
+    named, rest = reach.named[:MOST_NAMED], reach.named[MOST_NAMED:]
+    undecided = reach.undecided[:MOST_NAMED]
+    return reach._replace(
+        named=named,
+        more=reach.more + len(rest),
+        more_of_log=reach.more_of_log + sum(map(is_log, rest)),
+        undecided=undecided,
+        more_undecided=reach.more_undecided + len(reach.undecided) - len(undecided),
+    )
+
+
+# What is believed.
+
+
+def decoded(value: bytes) -> WatcherFacts:
+    """The facts in an answer.
+
+    Raises:
+        BadFactsError: they are of another format, or a value is not valid.
+    """
+    head = _decoded(value, _Head)
+    if head.format != FORMAT:
+        version = printable(head.version[:_VERSION_BYTES])
+        raise BadFactsError(f"expected facts of format {FORMAT}, found {head.format}, of version {version}")
+    found = _decoded(value, WatcherFacts)
+    wrong = next((name for name, is_valid in CHECKS.items() if not is_valid(found)), None)
+    if wrong is not None:
+        raise BadFactsError(f"expected the facts of a watcher: {wrong} has an invalid value")
+    return found
+
+
+def _decoded(value: bytes, of: type[_Told]) -> _Told:
+    try:
+        return msgspec.json.decode(value, type=of)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+        raise BadFactsError(f"expected the facts of a watcher: {ascii(str(exc))[:200]}") from exc
+
+
+Check = Callable[[Any], bool]
+_IS_INT32, _IS_INT64, _IS_TIME = is_number(0, INT32), is_number(0, INT64), is_number(0, LAST_TIME_MS)
+_IS_NAME, _IS_STATE, _IS_TEXT = is_text(NAME_BYTES), is_text(_STATE_BYTES), is_text(_TEXT_BYTES)
+
+
+def _at_most(most: int, check: Check) -> Check:
+    return lambda values: len(values) <= most and all(map(check, values))
+
+
+def _or_none(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _is_partition(at: TopicPartition) -> bool:
+    return is_topic_name(at.topic) and _IS_INT32(at.partition)
+
+
+def _is_transaction(one: OpenTransaction) -> bool:
+    return (
+        _IS_INT64(one.producer_id)
+        and _or_none(_IS_NAME)(one.transactional_id)
+        and _IS_STATE(one.state)
+        and _IS_TIME(one.since_ms)
+        and _or_none(_IS_TIME)(one.prepared_ms)
+        and _or_none(_IS_INT64)(one.timeout_ms)
+        and all(map(_is_span, one.spans))
+    )
+
+
+def _is_span(one: OpenSpan) -> bool:
+    return _is_partition(one.partition) and _IS_INT64(one.start_offset) and _IS_TIME(one.first_seen_ms)
+
+
+def _are_transactions(facts: WatcherFacts) -> bool:
+    spans = sum(len(one.spans) for one in facts.transactions[:MOST_TRANSACTIONS])
+    return spans <= _MOST_PARTITIONS and _at_most(MOST_TRANSACTIONS, _is_transaction)(facts.transactions)
+
+
+def _is_offset(one: PartitionOffset) -> bool:
+    return _is_partition(one.partition) and _IS_INT64(one.offset)
+
+
+def _is_listed(one: CensusOffsets) -> bool:
+    return _is_partition(one.partition) and 0 <= one.last_stable <= one.end <= INT64
+
+
+def _are_totals(totals: Totals) -> bool:
+    are_states = _at_most(_MOST_STATES, lambda one: _IS_STATE(one[0]) and _IS_INT64(one[1]))(totals.states)
+    return are_states and _or_none(_IS_INT64)(totals.barrier) and _or_none(_IS_TIME)(totals.oldest_ms)
+
+
+def _are_incidents(facts: WatcherFacts) -> bool:
+    events: Sequence[IncidentEvent] = facts.incidents or ()
+    is_own = all(event.cluster_id == facts.cluster_id and problem_of(event) is None for event in events)
+    return is_own and len({event.incident_id for event in events}) == len(events) <= MOST_INCIDENTS
+
+
+def _is_life(one: LifeTold) -> bool:
+    are_moments = _at_most(_MOST_MOMENTS, lambda moment: _IS_TIME(moment.at_ms) and _IS_TEXT(moment.text))
+    return are_moments(one.moments)
+
+
+def _is_reach(reach: Reach) -> bool:
+    counts = (reach.more, reach.more_of_log, reach.more_undecided)
+    return (
+        _at_most(MOST_NAMED, _is_partition)(reach.named)
+        and _at_most(MOST_NAMED, _IS_TEXT)(reach.undecided)
+        and all(map(_IS_INT32, counts))
+    )
+
+
+def _of(name: str, check: Check) -> Callable[[WatcherFacts], bool]:
+    return lambda facts: check(getattr(facts, name))
+
+
+CHECKS: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
+    "version": _of("version", is_text(_VERSION_BYTES)),
+    "cluster_id": _of("cluster_id", is_cluster_id),
+    "instance": _of("instance", _IS_NAME),
+    "topics_digest": _of("topics_digest", is_text(64)),
+    "now_ms": _of("now_ms", _IS_TIME),
+    "judged_ms": lambda facts: facts.judged_ms is None or 0 <= facts.judged_ms <= facts.now_ms,
+    **{name: _of(name, _or_none(_IS_INT64)) for name in ("latency_p99_ms", "batch_ms", "behind", "undelivered")},
+    "totals": _of("totals", _are_totals),
+    "transactions": _are_transactions,
+    "blocked": _of("blocked", _at_most(_MOST_PARTITIONS, _is_offset)),
+    "ends": _of("ends", _at_most(_MOST_PARTITIONS, _is_offset)),
+    "by_census": _of("by_census", _at_most(_MOST_PARTITIONS, _is_listed)),
+    "incidents": _are_incidents,
+    "lives": _of("lives", _at_most(_MOST_LIVES, _is_life)),
+    "reach": _of("reach", _or_none(_is_reach)),
+    "watched": _of("watched", lambda watched: all(map(_IS_INT32, watched))),
+    "stopped": _of("stopped", _at_most(_MOST_TARGETS, _IS_TEXT)),
+}
