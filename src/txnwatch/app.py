@@ -189,7 +189,7 @@ class Watch:
             self.log.warning(warning)
         if left is not None:
             self.log.warning(f"--auto-abort {self.settings.auto_abort}: {left}")
-        self.metrics.cluster_id = self.cluster_id
+        self.metrics.cluster_id, self.metrics.cluster_name = self.cluster_id, self.settings.cluster_name
 
     def _take_view(self, view: ChosenView, cluster: Cluster) -> None:
         """Takes the view of the coordinators, and reports what it does not detect."""

@@ -195,7 +195,8 @@ class SinkSet:
             events_format=settings.events_format,
             key_file=settings.events_key_file,
         )
-        return Origin(self.cluster_id, settings.bootstrap_server, path, flags, self.coordinator_view, self.owners)
+        view, name = self.coordinator_view, settings.cluster_name
+        return Origin(self.cluster_id, settings.bootstrap_server, path, flags, view, self.owners, name)
 
     def _auto_abort(self, ledger: RunningLedger, config: LibrdkafkaConfig) -> RunningAbort:
         settings, is_off = self.settings, self.settings.auto_abort == OFF

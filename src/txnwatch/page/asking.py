@@ -121,6 +121,7 @@ class ClusterSource:
     """Where the knowledge about one cluster is.
 
     Attributes:
+        name: how the page calls the cluster; a watcher that has a name for it must have the same.
         cluster_id: the id that its watchers must have; None for any.
         origin_of: the cluster, its owners, and what its commands share, by its id.
     """
@@ -207,10 +208,12 @@ class ClusterAsker:
         return 1000 * min(_PAUSE_S, max(pause_s, took_s * _TIMES_SLOWER))
 
     def _refusal(self, facts: WatcherFacts) -> str | None:
-        expected = self.source.cluster_id
-        if expected is None or facts.cluster_id == expected:
-            return None
-        return f"it speaks for another cluster: expected {expected}, found {printable(facts.cluster_id)}"
+        """Why the facts are about another cluster than the one that is asked for; None if they are not."""
+        wanted, found = (self.source.cluster_id, self.source.name), (facts.cluster_id, facts.cluster_name)
+        for expected, told in zip(wanted, found, strict=True):
+            if expected is not None and told is not None and told != expected:
+                return f"it speaks for another cluster: expected {expected}, found {printable(told)}"
+        return None
 
     def _say(self, number: int) -> None:
         """Logs what has changed about one watcher."""

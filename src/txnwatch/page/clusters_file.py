@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from txnwatch.config import EVENTS_TOPIC, Bootstrap, RegistryUrl, RunSettings, TopicName
+from txnwatch.config import EVENTS_TOPIC, Bootstrap, ClusterName, RegistryUrl, RunSettings, TopicName
 from txnwatch.http_client import Address, CertificateOfClient, HttpClient, parse_address
 from txnwatch.setting_sources import expanded, toml_of
 from txnwatch.state.model.errors import ConfigError
@@ -29,15 +29,7 @@ ENTRIES: Final = "cluster"
 MOST_CLUSTERS: Final = 100
 MOST_WATCHERS: Final = 4
 FACTS_PATH: Final = "/api/v1/facts"
-NAME_RULE: Final = "a-z, A-Z, 0-9, '.', '_' and '-', at most 63 characters, the first a letter or a digit"
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _USER: Final = re.compile(r"[^\x00-\x1f\x7f:]{1,255}")
-
-
-def _name(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise ValueError(f"expected {NAME_RULE}")
-    return value
 
 
 def _watcher(value: str) -> str:
@@ -56,7 +48,7 @@ class ClusterEntry(BaseModel):
     """One `[[cluster]]`.
 
     Attributes:
-        name: how the page calls the cluster.
+        name: how the page calls the cluster; a watcher that has a name for it (`cluster_name`) must have the same.
         watchers: the addresses of its watchers; several have the same settings, and each of them sees the whole.
         cluster_id: the id that its watchers must have; None for any.
         user, password_file: the login of the web configuration file of the watchers.
@@ -68,7 +60,7 @@ class ClusterEntry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: ClusterName
     watchers: list[Annotated[str, AfterValidator(_watcher)]] = Field(min_length=1, max_length=MOST_WATCHERS)
     cluster_id: Annotated[str, Field(pattern=r"^[!-~]{1,255}$")] | None = None
     user: Annotated[str, AfterValidator(_user)] | None = None

@@ -48,7 +48,7 @@ class PageSite:
     Attributes:
         ends: returns the ends of partitions; is called in the thread of the metrics.
         hosts: the host names under which the page is reached.
-        name: how the operator calls the cluster; None if this process is its watcher.
+        name: how the operator calls the cluster; None for its id.
     """
 
     store: PageStore

@@ -79,6 +79,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     version: str
     cluster_id: str
+    cluster_name: str | None
     instance: str
     topics_digest: str
     now_ms: TimestampMs
@@ -150,6 +151,7 @@ def facts_of(
         format=FORMAT,
         version=version,
         cluster_id=store.origin.cluster_id,
+        cluster_name=store.origin.cluster_name,
         instance=store.instance,
         topics_digest=store.topics_digest,
         now_ms=now_ms,
@@ -296,6 +298,7 @@ def _of(name: str, check: Check) -> Callable[[WatcherFacts], bool]:
 CHECKS: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
     "version": _of("version", is_text(_VERSION_BYTES)),
     "cluster_id": _of("cluster_id", is_cluster_id),
+    "cluster_name": _of("cluster_name", _or_none(is_cluster_id)),
     "instance": _of("instance", _IS_NAME),
     "topics_digest": _of("topics_digest", is_text(64)),
     "now_ms": _of("now_ms", _IS_TIME),

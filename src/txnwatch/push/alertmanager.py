@@ -236,7 +236,7 @@ def _labels(event: IncidentEvent, target: AlertmanagerTarget) -> dict[str, str]:
         **target.labels,
         "alertname": ALERT_NAMES[event.verdict],
         "severity": str(event.severity),
-        "cluster": event.cluster_id,
+        "cluster": event.cluster,
         **place,
         "incident": event.incident_id,
         "owner": team_of(event),

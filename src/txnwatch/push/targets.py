@@ -67,7 +67,7 @@ class PushTargets:
         """
         for one in history:
             if isinstance(one, IncidentEvent) and one.cluster_id == origin.cluster_id and not one.is_spent:
-                event = named(replace(one, suggested_command=suggested(origin, one)), origin.owners)
+                event = named(replace(one, suggested_command=suggested(origin, one)), origin.owners, origin.cluster)
                 for queue in self.queues:
                     queue.take_history(event)
             yield one

@@ -46,7 +46,7 @@ USES = {
     "a cluster that does not answer": (("list", "-b", "127.0.0.1:1"), 1, "no broker answered"),
     "the events topic": (("events", "-b", "127.0.0.1:1"), 1, "events topic"),
     "the page": (
-        ("page", "-b", "127.0.0.1:1", "--http-web-config-file", "/none", "--http-port", "0"),
+        ("page", "--watcher", "a=http://127.0.0.1:1/", "--http-web-config-file", "/none", "--http-port", "0"),
         2,
         "http_web_config_file",
     ),

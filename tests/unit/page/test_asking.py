@@ -91,6 +91,17 @@ def test_a_watcher_that_cannot_be_believed_makes_the_cluster_unknown_with_the_re
     assert any(reason in line for line in world.lines)
 
 
+@pytest.mark.parametrize(("name", "is_believed"), [(None, True), ("eu", True), ("us", False)])
+def test_a_watcher_that_has_another_name_for_its_cluster_is_not_believed(
+    name: str | None, *, is_believed: bool
+) -> None:
+    world = watched("eu")
+    world.watcher.changed["cluster_name"] = name
+    world.show()
+    assert (status(world)["state"] is PageState.CLEAR) is is_believed
+    assert ("it speaks for another cluster: expected eu, found us" in sentence(world)) is not is_believed
+
+
 def test_a_watcher_that_answers_again_is_believed_again_and_each_change_is_said_once() -> None:
     world = watched("eu")
     world.watcher.error = SinkError(AWAY)
