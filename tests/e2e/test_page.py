@@ -89,7 +89,10 @@ def test_a_browser_sees_the_hang_come_and_go(url: str, cluster: Cluster) -> None
 
 def test_a_page_elsewhere_shows_the_same(shared_watch: SharedWatch, url: str, cluster: Cluster) -> None:
     (partition,) = create_topic(cluster, unique("elsewhere"))
-    name, flags = "/c/eu/api/v1", ("--watcher", f"eu={url}", "-b", shared_watch.kafka.bootstrap_servers)
+    name, flags = (
+        "/c/eu/api/v1",
+        ("--watcher", f"eu={url}", "-b", shared_watch.kafka.bootstrap_servers, *shared_watch.places[:2]),
+    )
     with RunningPage(*flags) as page:
         eventually(lambda: get(page.url, f"{name}/status").json["state"] == "clear", SEEN_S, "all clear")
         producer = late_write_after_abort(cluster, unique("zombie"), partition)
