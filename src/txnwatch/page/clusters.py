@@ -26,7 +26,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from txnwatch.page.live_picture import Freshness, LivePicture
-from txnwatch.page.picture import Picture
+from txnwatch.page.picture import Picture, id_for_address
 from txnwatch.page.served_page import Collect, PageSite
 from txnwatch.page.site_files import Assets, OwnHosts, Serve, file_routes
 from txnwatch.page.truth import PageState
@@ -261,11 +261,13 @@ class ClustersSite:
         return OneCluster(self._key(site), site.name or "", cluster_id, site.live.picture["status"], ahead_ms)
 
     def _key(self, site: PageSite) -> str:
-        """The part of its address: its id, if it is known, and no cluster before it in the list has the same id."""
+        """The part of its address: its name, or its id if no cluster before it in the list has the same one.
+
+        The id is what a watcher says. One that is no plain part of a path is not used.
+        """
         origin = site.store.origin
-        if origin is None or self._site_of(origin.cluster_id) is not site:
-            return site.name or ""
-        return origin.cluster_id
+        key = id_for_address(origin.cluster_id) if origin is not None else None
+        return key if key is not None and self._site_of(key) is site else site.name or ""
 
     def _site_of(self, key: str) -> PageSite | None:
         """The first cluster with this name, or else with this id."""

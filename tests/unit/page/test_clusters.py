@@ -10,7 +10,7 @@ import pytest
 
 from support.clusters_world import ClustersWorld, OneWorld, ToldWatcher, five_clusters, watched, with_a_hang
 from support.page_client import a_stream, get
-from support.page_world import HANG, an_incident, now_ms
+from support.page_world import HANG, PageWorld, an_incident, now_ms
 from txnwatch.page.clusters import OneCluster, clusters_picture
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import as_text
@@ -146,6 +146,15 @@ def test_the_times_of_a_watcher_whose_clock_differs_are_those_of_this_process() 
         assert abs(row["judged_ms"] - now_ms()) < 5_000
         assert " for 4 min" in as_text(status["picture"]["status"]["headline"], status["server_ms"])
         assert row["state"] == "incident"
+
+
+@pytest.mark.parametrize("told", ["../../metrics", "a/b", "..", "evil?x#y", "//evil.example", "%2e%2e", "x" * 201])
+def test_an_id_that_is_no_part_of_a_path_is_no_address(told: str) -> None:
+    world = OneWorld("eu", [ToldWatcher(told, world=PageWorld())]).show()
+    with ClustersWorld([world]).served() as url:
+        assert get(url, "/").headers["Location"] == "/c/eu/"
+        assert get(url, "/api/v1/clusters").json["rows"][0]["key"] == "eu"
+        assert get(url, "/c/eu/api/v1/status").json["state"] == "clear"
 
 
 def test_curl_gets_a_line_for_each_cluster(five: str) -> None:
