@@ -13,16 +13,17 @@ Law:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from txnwatch.page.store import KnownNow, LifeShown, Moment, PageStore, Reach, Totals, Watched
 from txnwatch.state.incidents.event_builder import named
-from txnwatch.state.incidents.value_rules import LAST_TIME_MS, NAME_BYTES, is_cluster_id, is_number, is_text, problem_of
+from txnwatch.state.incidents.value_rules import LAST_TIME_MS, NAME_BYTES, is_cluster_id, is_text, problem_of
 from txnwatch.state.model.errors import BadFactsError
-from txnwatch.state.model.findings import CensusOffsets, OpenSpan, OpenTransaction, OpenTransactions, PartitionEnds
+from txnwatch.state.model.findings import CensusOffsets, OpenTransaction, OpenTransactions, PartitionEnds
 from txnwatch.state.model.incident import IncidentEvent
 from txnwatch.state.model.ownership import OwnerLookup
 from txnwatch.state.model.values import (
@@ -49,9 +50,7 @@ _MOST_MOMENTS: Final = 50
 _MOST_PARTITIONS: Final = 200_000
 _MOST_STATES: Final = 32
 _MOST_TARGETS: Final = 100
-_STATE_BYTES: Final = 64
 _VERSION_BYTES: Final = 64
-_TEXT_BYTES: Final = 2_000
 _Told = TypeVar("_Told")
 
 
@@ -207,7 +206,7 @@ def decoded(value: bytes) -> WatcherFacts:
         version = printable(head.version[:_VERSION_BYTES])
         raise BadFactsError(f"expected facts of format {FORMAT}, found {head.format}, of version {version}")
     found = _decoded(value, WatcherFacts)
-    wrong = next((name for name, is_valid in CHECKS.items() if not is_valid(found)), None)
+    wrong = next((name for name in found.__struct_fields__ if not _is_valid(found, name)), None)
     if wrong is not None:
         raise BadFactsError(f"expected the facts of a watcher: {wrong} has an invalid value")
     return found
@@ -220,98 +219,59 @@ def _decoded(value: bytes, of: type[_Told]) -> _Told:
         raise BadFactsError(f"expected the facts of a watcher: {ascii(str(exc))[:200]}") from exc
 
 
-Check = Callable[[Any], bool]
-_IS_INT32, _IS_INT64, _IS_TIME = is_number(0, INT32), is_number(0, INT64), is_number(0, LAST_TIME_MS)
-_IS_NAME, _IS_STATE, _IS_TEXT = is_text(NAME_BYTES), is_text(_STATE_BYTES), is_text(_TEXT_BYTES)
+# The types are checked by the decoder, and so are the closed sets of values. What is left are the ranges of values:
+# those that follow from the type and the name of a field, and the rules of some fields beside them.
 
 
-def _at_most(most: int, check: Check) -> Check:
-    return lambda values: len(values) <= most and all(map(check, values))
+def _is_sound(value: object, name: str = "") -> bool:
+    """Whether every number fits Kafka's field, every time can be shown, and every text has a bound and is UTF-8."""
+    match value:
+        case None | bool():
+            is_sound = True
+        case int():
+            is_sound = 0 <= value <= (LAST_TIME_MS if name.endswith("_ms") else INT64)
+        case str():
+            is_sound = _IS_TEXT(value)
+        case TopicPartition():
+            is_sound = is_topic_name(value.topic) and 0 <= value.partition <= INT32
+        case IncidentEvent():
+            is_sound = problem_of(value) is None
+        case _:
+            assert isinstance(value, tuple | list)
+            names = getattr(value, "_fields", itertools.repeat(""))
+            is_sound = all(map(_is_sound, value, names))
+    return is_sound
 
 
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _is_partition(at: TopicPartition) -> bool:
-    return is_topic_name(at.topic) and _IS_INT32(at.partition)
-
-
-def _is_transaction(one: OpenTransaction) -> bool:
-    return (
-        _IS_INT64(one.producer_id)
-        and _or_none(_IS_NAME)(one.transactional_id)
-        and _IS_STATE(one.state)
-        and _IS_TIME(one.since_ms)
-        and _or_none(_IS_TIME)(one.prepared_ms)
-        and _or_none(_IS_INT64)(one.timeout_ms)
-        and all(map(_is_span, one.spans))
-    )
-
-
-def _is_span(one: OpenSpan) -> bool:
-    return _is_partition(one.partition) and _IS_INT64(one.start_offset) and _IS_TIME(one.first_seen_ms)
-
-
-def _are_transactions(facts: WatcherFacts) -> bool:
-    spans = sum(len(one.spans) for one in facts.transactions[:MOST_TRANSACTIONS])
-    return spans <= _MOST_PARTITIONS and _at_most(MOST_TRANSACTIONS, _is_transaction)(facts.transactions)
-
-
-def _is_offset(one: PartitionOffset) -> bool:
-    return _is_partition(one.partition) and _IS_INT64(one.offset)
-
-
-def _is_listed(one: CensusOffsets) -> bool:
-    return _is_partition(one.partition) and 0 <= one.last_stable <= one.end <= INT64
-
-
-def _are_totals(totals: Totals) -> bool:
-    are_states = _at_most(_MOST_STATES, lambda one: _IS_STATE(one[0]) and _IS_INT64(one[1]))(totals.states)
-    return are_states and _or_none(_IS_INT64)(totals.barrier) and _or_none(_IS_TIME)(totals.oldest_ms)
-
-
-def _are_incidents(facts: WatcherFacts) -> bool:
-    events: Sequence[IncidentEvent] = facts.incidents or ()
-    is_own = all(event.cluster_id == facts.cluster_id and problem_of(event) is None for event in events)
-    return is_own and len({event.incident_id for event in events}) == len(events) <= MOST_INCIDENTS
-
-
-def _is_life(one: LifeTold) -> bool:
-    are_moments = _at_most(_MOST_MOMENTS, lambda moment: _IS_TIME(moment.at_ms) and _IS_TEXT(moment.text))
-    return are_moments(one.moments)
-
-
-def _is_reach(reach: Reach) -> bool:
-    counts = (reach.more, reach.more_of_log, reach.more_undecided)
-    return (
-        _at_most(MOST_NAMED, _is_partition)(reach.named)
-        and _at_most(MOST_NAMED, _IS_TEXT)(reach.undecided)
-        and all(map(_IS_INT32, counts))
-    )
-
-
-def _of(name: str, check: Check) -> Callable[[WatcherFacts], bool]:
-    return lambda facts: check(getattr(facts, name))
-
-
-CHECKS: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
-    "version": _of("version", is_text(_VERSION_BYTES)),
-    "cluster_id": _of("cluster_id", is_cluster_id),
-    "cluster_name": _of("cluster_name", _or_none(is_cluster_id)),
-    "instance": _of("instance", _IS_NAME),
-    "topics_digest": _of("topics_digest", is_text(64)),
-    "now_ms": _of("now_ms", _IS_TIME),
-    "judged_ms": lambda facts: facts.judged_ms is None or 0 <= facts.judged_ms <= facts.now_ms,
-    **{name: _of(name, _or_none(_IS_INT64)) for name in ("latency_p99_ms", "batch_ms", "behind", "undelivered")},
-    "totals": _of("totals", _are_totals),
-    "transactions": _are_transactions,
-    "blocked": _of("blocked", _at_most(_MOST_PARTITIONS, _is_offset)),
-    "ends": _of("ends", _at_most(_MOST_PARTITIONS, _is_offset)),
-    "by_census": _of("by_census", _at_most(_MOST_PARTITIONS, _is_listed)),
-    "incidents": _are_incidents,
-    "lives": _of("lives", _at_most(_MOST_LIVES, _is_life)),
-    "reach": _of("reach", _or_none(_is_reach)),
-    "watched": _of("watched", lambda watched: all(map(_IS_INT32, watched))),
-    "stopped": _of("stopped", _at_most(_MOST_TARGETS, _IS_TEXT)),
+_IS_TEXT: Final = is_text(NAME_BYTES)
+_MOST: Final = {
+    "transactions": MOST_TRANSACTIONS,
+    "incidents": MOST_INCIDENTS,
+    "lives": _MOST_LIVES,
+    "stopped": _MOST_TARGETS,
+    **dict.fromkeys(("blocked", "ends", "by_census"), _MOST_PARTITIONS),
 }
+_RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
+    "version": lambda facts: len(facts.version) <= _VERSION_BYTES,
+    "cluster_id": lambda facts: is_cluster_id(facts.cluster_id),
+    "cluster_name": lambda facts: facts.cluster_name is None or is_cluster_id(facts.cluster_name),
+    "judged_ms": lambda facts: facts.judged_ms is None or facts.judged_ms <= facts.now_ms,
+    "totals": lambda facts: len(facts.totals.states) <= _MOST_STATES,
+    "transactions": lambda facts: sum(len(one.spans) for one in facts.transactions) <= _MOST_PARTITIONS,
+    "by_census": lambda facts: all(one.last_stable <= one.end for one in facts.by_census),
+    "incidents": lambda facts: _are_its_own(facts.incidents or (), facts.cluster_id),
+    "lives": lambda facts: all(len(one.moments) <= _MOST_MOMENTS for one in facts.lives),
+    "reach": lambda facts: facts.reach is None or len(facts.reach.named) + len(facts.reach.undecided) <= 2 * MOST_NAMED,
+}
+
+
+def _are_its_own(incidents: Sequence[IncidentEvent], cluster_id: str) -> bool:
+    """Whether all are incidents of this cluster, and none comes twice."""
+    are_one_each = len({event.incident_id for event in incidents}) == len(incidents)
+    return are_one_each and all(event.cluster_id == cluster_id for event in incidents)
+
+
+def _is_valid(facts: WatcherFacts, name: str) -> bool:
+    value = getattr(facts, name)
+    fits = value is None or name not in _MOST or len(value) <= _MOST[name]
+    return fits and _is_sound(value, name) and _RULES.get(name, lambda _: True)(facts)
