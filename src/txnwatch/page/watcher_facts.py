@@ -92,7 +92,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
     blocked: tuple[PartitionOffset, ...]
     ends: tuple[PartitionOffset, ...]
     by_census: tuple[CensusOffsets, ...]
-    incidents: tuple[IncidentEvent, ...] | None
+    incidents: tuple[IncidentEvent, ...]
     lives: tuple[LifeTold, ...]
     reach: Reach | None
     is_ready: bool | None
@@ -102,7 +102,7 @@ class WatcherFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     def known(self, owners: OwnerLookup) -> KnownNow:
         """As the end of a micro-batch has it. The owners are those of the reader's own table."""
-        incidents = None if self.incidents is None else tuple(named(event, owners) for event in self.incidents)
+        incidents = tuple(named(event, owners) for event in self.incidents)
         return KnownNow(
             judged_ms=self.judged_ms,
             batch_ms=self.batch_ms,
@@ -164,7 +164,7 @@ def facts_of(
         blocked=blocked,
         ends=tuple(PartitionOffset(at, ends[at]) for at in sorted(drawn & ends.keys())),
         by_census=tuple(one for bucket in seen.by_census for one in bucket.offsets if one.partition in drawn),
-        incidents=_told(seen.incidents) if seen.incidents is not None else None,
+        incidents=_told(seen.incidents or ()),
         lives=tuple(LifeTold(key, one.moments, one.is_whole) for key, one in store.lives.items()),
         reach=_cut(seen.reach) if seen.reach is not None else None,
         is_ready=seen.is_ready,
@@ -259,7 +259,7 @@ _RULES: Final[dict[str, Callable[[WatcherFacts], bool]]] = {
     "totals": lambda facts: len(facts.totals.states) <= _MOST_STATES,
     "transactions": lambda facts: sum(len(one.spans) for one in facts.transactions) <= _MOST_PARTITIONS,
     "by_census": lambda facts: all(one.last_stable <= one.end for one in facts.by_census),
-    "incidents": lambda facts: _are_its_own(facts.incidents or (), facts.cluster_id),
+    "incidents": lambda facts: _are_its_own(facts.incidents, facts.cluster_id),
     "lives": lambda facts: all(len(one.moments) <= _MOST_MOMENTS for one in facts.lives),
     "reach": lambda facts: facts.reach is None or len(facts.reach.named) + len(facts.reach.undecided) <= 2 * MOST_NAMED,
 }
