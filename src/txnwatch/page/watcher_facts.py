@@ -273,5 +273,6 @@ def _are_its_own(incidents: Sequence[IncidentEvent], cluster_id: str) -> bool:
 
 def _is_valid(facts: WatcherFacts, name: str) -> bool:
     value = getattr(facts, name)
-    fits = value is None or name not in _MOST or len(value) <= _MOST[name]
-    return fits and _is_sound(value, name) and _RULES.get(name, lambda _: True)(facts)
+    fits = name not in _MOST or len(value) <= _MOST[name]
+    rule = _RULES.get(name)
+    return fits and _is_sound(value, name) and (rule is None or rule(facts))
