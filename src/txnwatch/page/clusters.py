@@ -257,7 +257,8 @@ class ClustersSite:
     def _cluster(self, site: PageSite) -> OneCluster:
         origin = site.store.origin
         cluster_id = origin.cluster_id if origin is not None else None
-        ahead_ms = site.now_ms() - self.now_ms()
+        # In whole seconds: else each answer would change every line a little.
+        ahead_ms = round((site.now_ms() - self.now_ms()) / 1000) * 1000
         return OneCluster(self._key(site), site.name or "", cluster_id, site.live.picture["status"], ahead_ms)
 
     def _key(self, site: PageSite) -> str:

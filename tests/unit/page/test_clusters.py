@@ -14,7 +14,7 @@ from support.page_world import HANG, PageWorld, an_incident, now_ms
 from txnwatch.page.clusters import OneCluster, clusters_picture
 from txnwatch.page.truth import PageState
 from txnwatch.page.words import as_text
-from txnwatch.state.model.values import CoordinatorAccess
+from txnwatch.state.model.values import CoordinatorAccess, TimestampMs
 
 BROWSER = "text/html,application/xhtml+xml"
 
@@ -146,6 +146,15 @@ def test_the_times_of_a_watcher_whose_clock_differs_are_those_of_this_process() 
         assert abs(row["judged_ms"] - now_ms()) < 5_000
         assert " for 4 min" in as_text(status["picture"]["status"]["headline"], status["server_ms"])
         assert row["state"] == "incident"
+
+
+@pytest.mark.parametrize(("ahead_ms", "shift_ms"), [(-300, 0), (90, 0), (61_200, 61_000)])
+def test_a_clock_that_differs_by_less_than_a_second_changes_no_line(ahead_ms: int, shift_ms: int) -> None:
+    world = watched("eu")
+    world.site.now_ms = lambda: TimestampMs(now_ms() + ahead_ms)
+    with ClustersWorld([world, watched("us")]).served() as url:
+        rows = {row["key"]: row for row in get(url, "/api/v1/clusters").json["rows"]}
+    assert rows["EU"]["judged_ms"] == (world.store.seen.judged_ms or 0) - shift_ms
 
 
 @pytest.mark.parametrize("told", ["../../metrics", "a/b", "..", "evil?x#y", "//evil.example", "%2e%2e", "x" * 201])
